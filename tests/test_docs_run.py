@@ -121,7 +121,9 @@ def test_every_block_of_a_page_runs_and_holds(page: Path, tmp_path: Path, monkey
     for package in NEEDS.get(page.name, ()):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_REGISTERED", {})  # a page's own reader is none of other tests'
+    monkeypatch.setattr(
+        registry, "_USER_READERS", {}
+    )  # a page's own reader is none of other tests'
     found = pieces(page.read_text(encoding="utf-8"))
     assert {p.language for p in found} <= {*RUN, *SHOWN}, (
         "a block names its language, so that it is run"

@@ -1,6 +1,4 @@
-"""aider's chat histories: Markdown with requests, answers, quoted output of the program, and lines
-of usage.
-"""
+"""Reader of aider chat histories: Markdown with requests, answers, quoted output and usage."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import usage_from_total
+from ctxkit.formats.chat_messages import make_usage_from_total
 from ctxkit.formats.fields import parse_timestamp
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.session.messages import Message, Text, Usage
@@ -32,8 +30,12 @@ CANNOT = (
 BLIND = ("compactions", "tool errors")
 TRAITS = (("all", "tokens and money are rounded by aider; $0.00 is missing"),)
 
-_START = "# aider chat started at "
-_SIGNS = (
+# A file has a section per start of aider. Within it, lines form blocks: `#### ` is a request, `>`
+# is output of the program (among it lines of usage), all else is an answer; a code fence keeps
+# quoted lines within an answer. An answer after output without a request between means that the
+# output (of a run, lint or test) was sent to the model, so that it becomes visible.
+_SESSION_HEADING = "# aider chat started at "
+_AIDER_LINES = (
     "\n> Tokens: ",
     "\n> $ aider",
     "\n> Applied edit to ",
@@ -41,172 +43,186 @@ _SIGNS = (
     " to the chat  \n",
     "\n> Aider v",
 )
-_TOKENS = re.compile(r"Tokens: ([\d.,]+[kM]?) sent")
-_PIECES = {
+_SENT_PATTERN = re.compile(r"Tokens: ([\d.,]+[kM]?) sent")
+_CLASS_PATTERNS = {
     "write": re.compile(r"([\d.,]+[kM]?) cache write"),
     "read": re.compile(r"([\d.,]+[kM]?) (?:cache hit|cached)"),
     "output": re.compile(r"([\d.,]+[kM]?) received"),
 }
-_COST = re.compile(r"Cost: \$([\d.,]+) (?:request|message)")
-_PAGE = re.compile(r"\s*</?div[^>]*>\s*$")
+_COST_PATTERN = re.compile(r"Cost: \$([\d.,]+) (?:request|message)")
+_HTML_LINE_PATTERN = re.compile(r"\s*</?div[^>]*>\s*$")
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a chat history: its first heading, or requests and aider's own words."""
-    start = source.data[: 1 << 16].decode("utf-8", "replace").replace("\r\n", "\n")
-    if start.lstrip()[:1] in ("{", "["):
+    """Return True for a chat history: its heading, or requests and lines that aider writes."""
+    text_start = source.data[: 1 << 16].decode("utf-8", "replace").replace("\r\n", "\n")
+    if text_start.lstrip()[:1] in ("{", "["):
         return False
-    return _START in start or ("\n#### " in start and any(s in start for s in _SIGNS))
+    return _SESSION_HEADING in text_start or (
+        "\n#### " in text_start and any(sign in text_start for sign in _AIDER_LINES)
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session for each start of aider in the file (one for a page that shows none)."""
+    """Read one session per start of aider (one for a page that shows no start)."""
     sessions = []
-    for n, (started, lines) in enumerate(_sessions(source.text)):
-        chat = _Chat()
-        for kind, said in _blocks(lines):
-            chat.take(kind, said)
-        if chat.log.entries or started is not None:
+    for number, (started, lines) in enumerate(_split_sessions(source.text)):
+        chat = _ChatReader()
+        for block_kind, block_lines in _split_blocks(lines):
+            chat.read_block(block_kind, block_lines)
+        if chat.builder.entries or started is not None:
             sessions.append(
-                chat.log.session(
-                    id=f"{source.path.stem}/{n}",
+                chat.builder.session(
+                    id=f"{source.path.stem}/{number}",
                     format=NAME,
                     product="aider",
                     started=started,
                     model=chat.model,
-                    skipped={"line of the page around it": chat.page} if chat.page else {},
+                    skipped={"line of the page around it": chat.page_lines}
+                    if chat.page_lines
+                    else {},
                 )
             )
     return sessions
 
 
-def _sessions(all_text: str) -> Iterator[tuple[float | None, list[str]]]:
+def _split_sessions(all_text: str) -> Iterator[tuple[float | None, list[str]]]:
     started: float | None = None
     lines: list[str] = []
     for line in all_text.splitlines():
-        if line.startswith(_START):
+        if line.startswith(_SESSION_HEADING):
             yield started, lines
-            started, lines = parse_timestamp(line[len(_START) :].strip()), []
+            started, lines = parse_timestamp(line[len(_SESSION_HEADING) :].strip()), []
         else:
             lines.append(line)
     yield started, lines
 
 
-def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield runs of lines (`request`, `output`, `answer`); a fence is answer, up to a request."""
-    kind, run, fenced = "", list[str](), False
+def _split_blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield blocks of lines as (`request`, `output` or `answer`, lines)."""
+    block_kind, block, is_fenced = "", list[str](), False
     for line in lines:
         if line.startswith("#### "):
-            new, said, fenced = "request", line[5:].rstrip(), False
-        elif line.startswith(">") and not fenced:
-            new, said = "output", line[1:].removeprefix(" ").rstrip()
+            new_kind, text, is_fenced = "request", line[5:].rstrip(), False
+        elif line.startswith(">") and not is_fenced:
+            new_kind, text = "output", line[1:].removeprefix(" ").rstrip()
         else:
-            new, said = "answer", line
+            new_kind, text = "answer", line
             if line.startswith("```"):
-                fenced = not fenced
-            if not line.strip() and kind != "answer":
-                if kind == "request":  # two requests with nothing between stay two
-                    yield kind, run
-                    kind, run = "", []
+                is_fenced = not is_fenced
+            if not line.strip() and block_kind != "answer":
+                if block_kind == "request":  # an empty line separates two requests
+                    yield block_kind, block
+                    block_kind, block = "", []
                 continue
-        if new != kind and run:
-            yield kind, run
-            run = []
-        kind = new
-        run.append(said)
-    if run:
-        yield kind, run
+        if new_kind != block_kind and block:
+            yield block_kind, block
+            block = []
+        block_kind = new_kind
+        block.append(text)
+    if block:
+        yield block_kind, block
 
 
-class _Chat:
-    """Writes the blocks of a session as messages."""
+class _ChatReader:
+    """Reader of one session, block by block."""
 
     def __init__(self) -> None:
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self.model: str | None = None
-        self.page = 0
-        self._begun = False
+        self.page_lines = 0
+        self._has_request = False
 
-    def take(self, kind: str, lines: list[str]) -> None:
-        said = "\n".join(lines).strip()
-        if kind == "request":
-            self._begun = True
-            command = said.startswith("/")
-            self._add(
+    def read_block(self, block_kind: str, lines: list[str]) -> None:
+        text = "\n".join(lines).strip()
+        if block_kind == "request":
+            self._has_request = True
+            is_command = text.startswith("/")
+            self._add_message(
                 Message(
                     role="user",
-                    parts=(Text(said),),
-                    kind="command" if command else "",
-                    visible=not command,
+                    parts=(Text(text),),
+                    kind="command" if is_command else "",
+                    visible=not is_command,
                 )
             )
-        elif kind == "output":
-            self._usage(said)
-            self._add(Message(role="system", parts=(Text(said),), kind="output", visible=False))
+        elif block_kind == "output":
+            self._read_usage(text)
+            self._add_message(
+                Message(role="system", parts=(Text(text),), kind="output", visible=False)
+            )
         else:
-            shown = [line for line in lines if not _PAGE.match(line)]
-            self.page += len(lines) - len(shown)
-            said = "\n".join(shown).strip()
-            if not self._begun:  # the header of a published page
-                self.page += len(shown)
-            elif said:
-                self._seen()
-                self._add(Message(role="assistant", parts=(Text(said),)))
+            content_lines = [line for line in lines if not _HTML_LINE_PATTERN.match(line)]
+            self.page_lines += len(lines) - len(content_lines)
+            text = "\n".join(content_lines).strip()
+            if not self._has_request:  # the header of a published page
+                self.page_lines += len(content_lines)
+            elif text:
+                self._reveal_last_output()
+                self._add_message(Message(role="assistant", parts=(Text(text),)))
 
-    def _seen(self) -> None:
-        """Show the model output that an answer follows without a request: of a run, lint, test."""
-        last = [e for e in self.log.entries[-2:] if isinstance(e, Message)]
+    def _reveal_last_output(self) -> None:
+        """Make the last output visible, if it came after a reply or command without a request."""
+        last_two = [e for e in self.builder.entries[-2:] if isinstance(e, Message)]
         if (
-            len(last) == 2
-            and last[1].kind == "output"
-            and (last[0].role == "assistant" or last[0].kind == "command")
+            len(last_two) == 2
+            and last_two[1].kind == "output"
+            and (last_two[0].role == "assistant" or last_two[0].kind == "command")
         ):
-            shown = replace(last[1], role="user", visible=True)
-            self.log.replace(len(self.log.entries) - 1, shown)
+            visible = replace(last_two[1], role="user", visible=True)
+            self.builder.replace(len(self.builder.entries) - 1, visible)
 
-    def _add(self, message: Message) -> None:
-        self.log.add(replace(message, id=self.log.new_id()))
+    def _add_message(self, message: Message) -> None:
+        self.builder.add(replace(message, id=self.builder.new_id()))
 
-    def _usage(self, said: str) -> None:
-        for line in said.split("\n"):
+    def _read_usage(self, output: str) -> None:
+        for line in output.split("\n"):
             if line.startswith(("Model: ", "Main model: ")) and self.model is None:
                 self.model = line.split(": ", 1)[1].split(" with ")[0].strip()[:200] or None
             usage = parse_usage_line(line)
             if usage is not None:
-                self._attach(usage)
+                self._attach_usage(usage)
 
-    def _attach(self, usage: Usage) -> None:
-        entries = self.log.entries
+    def _attach_usage(self, usage: Usage) -> None:
+        entries = self.builder.entries
         for i in range(len(entries) - 1, max(len(entries) - 17, -1), -1):
             entry = entries[i]
             if isinstance(entry, Message) and entry.role == "assistant":
                 if entry.usage is None:
-                    self.log.replace(
+                    self.builder.replace(
                         i, replace(entry, usage=usage, details={"usage": "rounded by aider"})
                     )
                 return
 
 
 def parse_usage_line(line: str) -> Usage | None:
-    """Return the usage in `Tokens: 5.2k sent, 604 received. Cost: ...` (rounded), or None."""
-    sent = _TOKENS.search(line)
+    """Parse the usage in `Tokens: 5.2k sent, 604 received. Cost: ...` (rounded), or return None."""
+    sent = _SENT_PATTERN.search(line)
     if sent is None:
         return None
-    found = {k: _count(m.group(1)) for k, p in _PIECES.items() if (m := p.search(line))}
-    cost = _COST.search(line)
-    read, write, output = (found.get(k) for k in ("read", "write", "output"))
-    usd = _real(cost.group(1)) if cost else None
-    return usage_from_total(_count(sent.group(1)), read, write, output, cost_usd=usd)
+    counts = {
+        token_class: _parse_count(match.group(1))
+        for token_class, pattern in _CLASS_PATTERNS.items()
+        if (match := pattern.search(line))
+    }
+    cost = _COST_PATTERN.search(line)
+    cache_read, cache_write, output = (
+        counts.get(token_class) for token_class in ("read", "write", "output")
+    )
+    cost_usd = _parse_number(cost.group(1)) if cost else None
+    return make_usage_from_total(
+        _parse_count(sent.group(1)), cache_read, cache_write, output, cost_usd=cost_usd
+    )
 
 
-def _count(said: str) -> int | None:
-    value = _real(said.rstrip("kM"))
-    times = {"k": 1e3, "M": 1e6}.get(said[-1], 1.0)
-    return None if value is None or value > 1e15 else round(value * times)
+def _parse_count(text: str) -> int | None:
+    value = _parse_number(text.rstrip("kM"))
+    factor = {"k": 1e3, "M": 1e6}.get(text[-1], 1.0)
+    return None if value is None or value > 1e15 else round(value * factor)
 
 
-def _real(said: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
-        return float(said.replace(",", "").rstrip("."))
+        return float(text.replace(",", "").rstrip("."))
     except ValueError:
         return None

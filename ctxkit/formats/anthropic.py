@@ -1,4 +1,4 @@
-"""Anthropic Messages requests and responses, and their content blocks and usage."""
+"""Reader of Anthropic Messages requests and responses; parsing of content blocks and usage."""
 
 from __future__ import annotations
 
@@ -43,20 +43,26 @@ BLIND = ("compactions",)
 _ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"}
 
 
+# A file has a list of messages, one message per line, or records of requests and responses (batches
+# wrap them in `params` and `result`). A list of messages alone resembles Chat Completions; it is
+# Anthropic's if it has tool or thinking blocks and none of OpenAI's roles. Each request repeats the
+# conversation; `ChatConversation` finds what is new and what was dropped.
 def sniff(source: Source) -> bool:
-    """Say whether there are Anthropic's blocks, a request with its `system`, or its response."""
+    """Return True for Anthropic's content blocks, a request with `system`, or a response."""
     document = source.document
     if type(document) is list:
-        return (is_chat_list(document) and _is_ours(document)) or _is_record(
+        return (is_chat_list(document) and _has_anthropic_messages(document)) or _is_record(
             document[0] if document else None
         )
     if not source.head:
         return False
-    first = source.head[0]
-    return _is_record(first) or (is_chat_message(first) and _is_ours(source.head))
+    first_record = source.head[0]
+    return _is_record(first_record) or (
+        is_chat_message(first_record) and _has_anthropic_messages(source.head)
+    )
 
 
-def _is_ours(messages: Any) -> bool:
+def _has_anthropic_messages(messages: Any) -> bool:
     roles = {as_str(as_dict(m).get("role")) for m in as_list(messages)[:64]}
     return bool(content_block_types(messages) & _ANTHROPIC_BLOCKS) and not roles & {
         "tool",
@@ -76,17 +82,18 @@ def _is_record(record: Any) -> bool:
     ):
         return True
     messages = request.get("messages")
-    claude = type(request.get("model")) is str and "claude" in request["model"]
+    is_claude = type(request.get("model")) is str and "claude" in request["model"]
     return is_chat_list(messages) and (
-        _is_ours(messages) or ("system" in request and (claude or "max_tokens" in request))
+        _has_anthropic_messages(messages)
+        or ("system" in request and (is_claude or "max_tokens" in request))
     )
 
 
 def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return request and response: beside each other, in one object, or wrapped as in batches."""
-    asked = as_dict(record.get("request")) or as_dict(record.get("params")) or record
+    """Return the request and the response of a record, which may be nested or merged in one."""
+    request = as_dict(record.get("request")) or as_dict(record.get("params")) or record
     return (
-        asked,
+        request,
         as_dict(record.get("response"))
         or as_dict(as_dict(record.get("result")).get("message"))
         or record,
@@ -94,50 +101,55 @@ def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 
 def read(source: Source) -> list[Session]:
-    """Read a file's one conversation; a request that lacks what the last one held is an edit."""
-    talk, document = ChatConversation(NAME), source.document
+    """Read the conversation of a file; messages missing from a later request become an edit."""
+    conversation, document = ChatConversation(NAME), source.document
     if type(document) is list:
         records: list[tuple[int, Any]] = [(0, {"messages": document})]
         if document and not is_chat_message(document[0]):
             records = [(0, r) for r in document]
     else:
-        talk.faults += source.faults
+        conversation.faults += source.faults
         records = source.records
         if records and is_chat_message(records[0][1]) and records[0][1].get("type") != "message":
             records = [(records[0][0], {"messages": [r for _, r in records]})]
-    own: str | None = None
+    session_id: str | None = None
     for line, record in records:
-        with catch_damage(talk.faults, line):
-            own = own or str_or_none(as_dict(record).get("session_id"))
-            _read_call(talk, as_dict(record))
-    if not talk.log.entries:
+        with catch_damage(conversation.faults, line):
+            session_id = session_id or str_or_none(as_dict(record).get("session_id"))
+            _read_call(conversation, as_dict(record))
+    if not conversation.log.entries:
         raise ReadError(
             "expected messages with a role and content, or a response; found none.", source.path
         )
-    return [talk.session(own or source.path.stem)]
+    return [conversation.session(session_id or source.path.stem)]
 
 
-def _read_call(talk: ChatConversation, record: dict[str, Any]) -> None:
+def _read_call(conversation: ChatConversation, record: dict[str, Any]) -> None:
     request, response = _split_record(record)
-    talk.settings(request)
+    conversation.settings(request)
     system = request.get("system")
-    raws = [r for r in as_list(request.get("messages")) if type(r) is dict]
+    raw_messages = [r for r in as_list(request.get("messages")) if type(r) is dict]
     if system and type(system) in (str, list):
-        raws = [{"role": "system", "content": system}, *raws]
-    if raws:
-        talk.request(raws)
+        raw_messages = [{"role": "system", "content": system}, *raw_messages]
+    if raw_messages:
+        conversation.request(raw_messages)
     if response.get("role") != "assistant" or "content" not in response:
-        if not raws:
-            talk.skipped["line without messages"] += 1
+        if not raw_messages:
+            conversation.skipped["line without messages"] += 1
         return
-    began, ended = parse_timestamp(record.get("startTime")), parse_timestamp(record.get("endTime"))
-    talk.reply(
+    began_at, ended_at = (
+        parse_timestamp(record.get("startTime")),
+        parse_timestamp(record.get("endTime")),
+    )
+    conversation.reply(
         {"role": "assistant", "content": response["content"], "id": response.get("id")},
         usage=parse_anthropic_usage(response.get("usage")),
-        model=str_or_none(response.get("model")) or talk.model,
-        stop=ContentBlocks.stop(response.get("stop_reason")),
-        time=parse_timestamp(record.get("timestamp") or response.get("created_at")) or ended,
-        latency=None if began is None or ended is None or ended < began else ended - began,
+        model=str_or_none(response.get("model")) or conversation.model,
+        stop=ContentBlocks.map_stop_reason(response.get("stop_reason")),
+        time=parse_timestamp(record.get("timestamp") or response.get("created_at")) or ended_at,
+        latency=None
+        if began_at is None or ended_at is None or ended_at < began_at
+        else ended_at - began_at,
     )
 
 
@@ -151,15 +163,15 @@ _CALL_BLOCKS = {"tool_use", "server_tool_use", "mcp_tool_use"}
 
 
 class ContentBlocks:
-    """Makes parts of blocks; remembers names of calls, and counts blocks that it does not know."""
+    """Parser of content blocks that remembers the tools of calls and counts unknown blocks."""
 
     def __init__(self, skipped: Counter[str]) -> None:
         self.skipped = skipped
-        self.called: dict[str, str] = {}
-        """Id of a tool call to the name of its tool."""
+        self.tool_by_call: dict[str, str] = {}
+        """The name of a call's tool by the call's id."""
 
-    def parts(self, content: Any) -> tuple[list[Part], list[dict[str, Any]]]:
-        """Return a content's parts, and apart from them its blocks that are results of tools."""
+    def parse_content(self, content: Any) -> tuple[list[Part], list[dict[str, Any]]]:
+        """Return the parts of a content, and separately its blocks with tool results."""
         if type(content) is str:
             return ([Text(content)] if content else []), []
         parts: list[Part] = []
@@ -167,76 +179,80 @@ class ContentBlocks:
         for block in [content] if type(content) is dict else as_list(content):
             if type(block) is not dict:
                 raise ValueError("expected the blocks of a message to be objects")
-            kind = block.get("type")
-            if kind == "text":
+            block_type = block.get("type")
+            if block_type == "text":
                 parts.append(Text(as_str(block.get("text"))))
-            elif kind in _CALL_BLOCKS:
-                parts.append(self._call(block))
-            elif type(kind) is str and kind.endswith("tool_result"):
+            elif block_type in _CALL_BLOCKS:
+                parts.append(self._parse_call(block))
+            elif type(block_type) is str and block_type.endswith("tool_result"):
                 results.append(block)
             else:
-                parts.append(self._other(kind, block))
+                parts.append(self._parse_other_block(block_type, block))
         return parts, results
 
-    def _call(self, block: dict[str, Any]) -> ToolCall:
-        own, name = as_str(block.get("id")), as_str(block.get("name"))
-        self.called[own] = name
-        return ToolCall(own, name, *parse_arguments(block.get("input")))
+    def _parse_call(self, block: dict[str, Any]) -> ToolCall:
+        call_id, name = as_str(block.get("id")), as_str(block.get("name"))
+        self.tool_by_call[call_id] = name
+        return ToolCall(call_id, name, *parse_arguments(block.get("input")))
 
-    def _other(self, kind: Any, block: dict[str, Any]) -> Part:
-        if kind == "thinking":
+    def _parse_other_block(self, block_type: Any, block: dict[str, Any]) -> Part:
+        if block_type == "thinking":
             signature = str_or_none(block.get("signature"))
             return Thinking(as_str(block.get("thinking")), signature, len(signature or ""))
-        if kind == "redacted_thinking":
+        if block_type == "redacted_thinking":
             return Thinking("", None, len(as_str(block.get("data"))))
-        if kind in ("image", "document"):
-            return _attachment(kind, as_dict(block.get("source")))
-        name = kind if type(kind) is str else "no type"
+        if block_type in ("image", "document"):
+            return _parse_attachment(block_type, as_dict(block.get("source")))
+        name = block_type if type(block_type) is str else "no type"
         self.skipped[f"block {name}"] += 1
         return SizeOnly(name, chars=len(to_text(block)))
 
     @staticmethod
-    def stop(reason: Any) -> str | None:
-        """Return why a reply ended, in our words where there is one."""
+    def map_stop_reason(reason: Any) -> str | None:
+        """Return the session's word for a stop reason; an unknown one is returned unchanged."""
         return _STOP_REASONS.get(reason, reason) if type(reason) is str else None
 
 
-def _attachment(kind: str, source: dict[str, Any]) -> Part:
+def _parse_attachment(block_type: str, source: dict[str, Any]) -> Part:
     if source.get("type") == "text":
         return Text(as_str(source.get("data")))
-    media = as_str(source.get("media_type")) or (
-        "image/png" if kind == "image" else "application/pdf"
+    media_type = as_str(source.get("media_type")) or (
+        "image/png" if block_type == "image" else "application/pdf"
     )
-    shape = "image" if kind == "image" else "document"
-    return Image(media, as_str(source.get("data")), str_or_none(source.get("url")), shape)  # type: ignore[arg-type]
+    part_kind = "image" if block_type == "image" else "document"
+    return Image(media_type, as_str(source.get("data")), str_or_none(source.get("url")), part_kind)  # type: ignore[arg-type]
 
 
 def parse_anthropic_usage(value: Any) -> Usage | None:
-    """Return Anthropic's usage in disjoint classes; None for all zeros: it was never billed."""
+    """Return Anthropic's usage in disjoint classes; None for all zeros (never billed)."""
     if type(value) is not dict:
         return None
-    fresh, output = (
+    uncached, output = (
         count_or_none(value.get("input_tokens")),
         count_or_none(value.get("output_tokens")),
     )
-    read = count_or_none(value.get("cache_read_input_tokens"))
-    write = count_or_none(value.get("cache_creation_input_tokens"))
-    split = value.get("cache_creation")
-    hour = None
-    if type(split) is dict:
-        hour = count_or_none(split.get("ephemeral_1h_input_tokens"))
-        five = count_or_none(split.get("ephemeral_5m_input_tokens"))
-        if write is None:
-            write = None if hour is None and five is None else (hour or 0) + (five or 0)
-        if hour and write is not None:
-            hour = min(hour, write)
-            write -= hour
-    if not (fresh or read or write or hour or output):
+    cache_read = count_or_none(value.get("cache_read_input_tokens"))
+    cache_write = count_or_none(value.get("cache_creation_input_tokens"))
+    by_lifetime = value.get("cache_creation")
+    one_hour = None
+    if type(by_lifetime) is dict:
+        one_hour = count_or_none(by_lifetime.get("ephemeral_1h_input_tokens"))
+        five_minutes = count_or_none(by_lifetime.get("ephemeral_5m_input_tokens"))
+        if cache_write is None:
+            cache_write = (
+                None
+                if one_hour is None and five_minutes is None
+                else (one_hour or 0) + (five_minutes or 0)
+            )
+        if one_hour and cache_write is not None:
+            one_hour = min(one_hour, cache_write)
+            cache_write -= one_hour
+    if not (uncached or cache_read or cache_write or one_hour or output):
         return None
     return Usage(
-        input_tokens=fresh,
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-        cache_write_1h_tokens=hour,
+        input_tokens=uncached,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        cache_write_1h_tokens=one_hour,
         output_tokens=output,
     )

@@ -1,4 +1,4 @@
-"""Archive sessions before their tools delete them, and search archives for words."""
+"""Archives of session logs: incremental, deduplicated copies; full-text search in them."""
 
 from __future__ import annotations
 
@@ -53,10 +53,12 @@ KEEP_COLUMNS = {
     "packed_bytes": "Int64",
     "why": "string",
 }
-"""The columns of `keep`. `what`: `new`, `grown` (its older copy is part of it), `changed` (the
-older copy stays beside it; of a database's sessions only the newest), `same` (not copied again) or
-`failed` (`why` says why). `size_bytes` of the original, `packed_bytes` of the copy (missing where
-nothing was copied)."""
+"""The columns of `keep`.
+
+`what` is `new`, `grown` (the older copy is a prefix and was replaced), `changed` (the older copy
+stays beside the new one, except for the sessions of a database), `same` (not copied again) or
+`failed` (for the reason in `why`). `kept` is the copy's name in the archive. `size_bytes` is the
+size of the original, `packed_bytes` that of the copy (missing if nothing was copied)."""
 
 
 def keep(
@@ -64,102 +66,133 @@ def keep(
     home: str | os.PathLike[str] | None = None,
     tools: str | Iterable[str] | None = None,
 ) -> pd.DataFrame:
-    """Copy the sessions that `ck.discover` finds into an archive, and what is new of them when
-    called again.
+    """Copy the sessions that `ck.discover` lists into an archive; later calls copy what is new.
 
-    A file keeps its name and its place below the tool's folder, so that readers find what belongs
-    together; its bytes are packed with zstd, which every reader unpacks (`ck.read_all(folder)`,
-    `ck.find(folder, text)`). Databases are kept as one log of the kit's own format a session. Files
-    are readable by their owner alone. A copy that is broken off goes on at the next call; an
-    archive holds what the logs hold, secrets included.
+    A copy has the same name and relative folder as its original, so that files of one session stay
+    together. It is compressed with zstd, which all readers decompress: use `ck.read_all(folder)`
+    and `ck.find(folder, text)`. A database is archived as one native log per session. Copies are
+    readable by their owner only; they contain whatever the logs contain, secrets included.
 
-    Nothing is written outside the archive: no link in it is followed, and what would lie behind one
-    is `failed`. Bytes of a name that are no UTF-8 become U+FFFD in the copy's name.
+    Nothing is written outside the archive: links in it are not followed, and a file whose copy
+    would lie behind one is `failed`. An interrupted call is completed by the next one.
 
     Args:
-        folder: the archive; made where it is missing.
-        home: the home directory to look in; None: this user's, and where environment variables
-            point.
+        folder: the archive; created if missing.
+        home: the home directory to search; None: this user's, with the tools' environment
+            variables.
         tools: names as in the `tool` column of `ck.discover`; None: all.
 
     Returns:
-        One row a file looked at (columns: `COLUMNS`).
+        One row per file, with the columns of `KEEP_COLUMNS`.
 
     Raises:
-        BadArguments: the archive would lie among a tool's own sessions, or no tool has such a name.
+        BadArguments: the archive would lie among a tool's sessions, or a tool is unknown.
         CtxkitError: the archive cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     log = Path(home, ".claude/projects/app/session.jsonl")
+        ...     log.parent.mkdir(parents=True)
+        ...     _ = log.write_text('{"type": "user"}' + chr(10))
+        ...     first, second = (keep(f"{home}/archive", home=home) for _ in range(2))
+        >>> first["what"].tolist(), second["what"].tolist()
+        (['new'], ['same'])
     """
     import pandas as pd
 
-    place = _place(folder)
-    wanted = None if tools is None else {tools} if isinstance(tools, str) else set(tools)
-    places = list(iter_location_folders(home))
-    _check(place, [top for p, top in places if p.below], wanted, {p.tool for p, _ in places})
-    chosen = [(p, top) for p, top in places if wanted is None or p.tool in wanted]
+    archive_folder = _check_folder(folder)
+    wanted_tools = None if tools is None else {tools} if isinstance(tools, str) else set(tools)
+    locations = list(iter_location_folders(home))
+    _check_arguments(
+        archive_folder,
+        [top for location, top in locations if location.below],
+        wanted_tools,
+        {location.tool for location, _ in locations},
+    )
+    chosen = [
+        (location, top)
+        for location, top in locations
+        if wanted_tools is None or location.tool in wanted_tools
+    ]
     try:
-        with Archive(place) as archive:
-            rows = [_row(o, archive) for o in islice(_each(chosen), _MAX_FILES)]
+        with Archive(archive_folder) as archive:
+            rows = [
+                _make_row(o, archive) for o in islice(_iter_unique_originals(chosen), _MAX_FILES)
+            ]
     except OSError as e:
         raise CtxkitError(
-            f"The archive could not be written: {sanitize_text(_why(e), 300)}."
+            f"The archive could not be written: {sanitize_text(_describe_copy_error(e), 300)}."
         ) from None
     frame = pd.DataFrame({n: [r[n] for r in rows] for n in KEEP_COLUMNS}).astype(KEEP_COLUMNS)
     return frame.sort_values(["tool", "path"], ignore_index=True, kind="stable")
 
 
-def _each(chosen: list[tuple[LogLocation, Path]]) -> Iterator[OriginalFile]:
-    seen: set[str] = set()
-    for place, top in chosen:
-        for original in iter_originals(place, top):
-            if str(original.path) not in seen:
-                seen.add(str(original.path))
+def _iter_unique_originals(locations: list[tuple[LogLocation, Path]]) -> Iterator[OriginalFile]:
+    seen_paths: set[str] = set()
+    for location, top in locations:
+        for original in iter_originals(location, top):
+            if str(original.path) not in seen_paths:
+                seen_paths.add(str(original.path))
                 yield original
 
 
-def _row(original: OriginalFile, archive: Archive) -> dict[str, object]:
+def _make_row(original: OriginalFile, archive: Archive) -> dict[str, object]:
     try:
-        done = archive.take(original)
+        result = archive.take(original)
     except (OSError, CtxkitError, UnicodeError) as e:
-        said = _why(e)
-        done = CopyResult(what="failed", why=sanitize_text(said or type(e).__name__, 300))
+        message = _describe_copy_error(e)
+        result = CopyResult(status="failed", reason=sanitize_text(message or type(e).__name__, 300))
     return {
         "tool": original.tool,
         "path": sanitize_text(str(original.path)),
-        "kept": done.kept,
-        "what": done.what,
-        "size_bytes": done.size,
-        "packed_bytes": done.packed,
-        "why": done.why,
+        "kept": result.copy_name,
+        "what": result.status,
+        "size_bytes": result.original_bytes,
+        "packed_bytes": result.packed_bytes,
+        "why": result.reason,
     }
 
 
-def _why(error: Exception) -> str:
-    """Return why a file is not kept, with the path or the part of it where that is known."""
+def _describe_copy_error(error: Exception) -> str:
+    """Return why a file could not be copied, with its path if known."""
     if not isinstance(error, OSError):
         return str(error)
-    said = error.strerror or type(error).__name__
+    reason = error.strerror or type(error).__name__
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        said = f"{said}; links are not followed: move what lies there away"
-    return f"{error.filename}: {said}" if error.filename else said
+        reason = f"{reason}; links are not followed: move what lies there away"
+    return f"{error.filename}: {reason}" if error.filename else reason
 
 
-def _place(folder: object) -> Path:
+def _check_folder(folder: object) -> Path:
     if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder) or "\0" in str(folder):
         raise BadArguments("keep expects the folder of the archive as a path.")
     return Path(os.fspath(folder)).expanduser()
 
 
-def _check(place: Path, tops: list[Path], wanted: set[str] | None, known: set[str]) -> None:
-    strange = sorted((wanted or set()) - known)
-    if strange:
-        raise BadArguments(f"No tool is called {strange[0]!r}: {', '.join(sorted(known))}.")
-    real = place.resolve()
-    if real.exists() and not real.is_dir():
+def _check_arguments(
+    archive_folder: Path,
+    session_folders: list[Path],
+    wanted_tools: set[str] | None,
+    known_tools: set[str],
+) -> None:
+    unknown = sorted((wanted_tools or set()) - known_tools)
+    if unknown:
+        raise BadArguments(f"No tool is called {unknown[0]!r}: {', '.join(sorted(known_tools))}.")
+    real_folder = archive_folder.resolve()
+    if real_folder.exists() and not real_folder.is_dir():
         raise BadArguments("keep expects a folder for the archive, found a file.")
-    for top in tops:
-        if top.name and top not in (Path.home(), Path.cwd()) and real.is_relative_to(top.resolve()):
-            why = f"The archive would lie among the sessions of {top}: choose another folder."
-            raise BadArguments(why)
+    for folder in session_folders:
+        if (
+            folder.name
+            and folder not in (Path.home(), Path.cwd())
+            and real_folder.is_relative_to(folder.resolve())
+        ):
+            problem = (
+                f"The archive would lie among the sessions of {folder}: choose another folder."
+            )
+            raise BadArguments(problem)
 
 
 _CONTEXT_CHARS = 60
@@ -172,25 +205,30 @@ FIND_COLUMNS = {
     "time": "datetime64[ns, UTC]",
     "text": "string",
 }
-"""Columns of `find`: `message` is its index in the session, `text` what is around the words."""
+"""The columns of `find`: `message` is an index into the session, `text` the words in context."""
 
 
 def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.DataFrame:
-    """Return the messages that hold a text, in whatever case, in what the model said, was told and
-    called.
+    """Search messages and tool calls for a text, ignoring case.
 
     Args:
         folder: an archive of `ck.keep`, or any file, folder or glob that `ck.read_all` takes.
-        text: the words to look for; of several words, as they stand together.
-        most: rows at most.
+        text: the text; several words must stand together.
+        most: largest number of rows.
 
     Returns:
-        One row a message (columns: `FOUND`); `.attrs["truncated"]` is True where there are more,
-        `.attrs["failed"]` the number of files that could not be read.
+        One row per message, with the columns of `FIND_COLUMNS`; `.attrs["truncated"]` is True if
+        there are more rows, `.attrs["failed"]` the number of files that could not be read.
 
     Raises:
-        BadArguments: no text is given.
+        BadArguments: the text is empty, or `most` is no positive number.
         ReadError: there is no such folder.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> frame = find(ck.samples.path("chat"), "the", most=2)
+        >>> len(frame), frame.attrs["truncated"]
+        (2, True)
     """
     import pandas as pd
 
@@ -198,20 +236,20 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
         raise BadArguments("find expects the words to look for.")
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
         raise BadArguments("find expects `most` as a whole number, one or more.")
-    found = read_all(folder, progress=False)
-    if not found and not Path(os.fspath(folder)).expanduser().exists():
+    sessions = read_all(folder, progress=False)
+    if not sessions and not Path(os.fspath(folder)).expanduser().exists():
         raise ReadError("there is no such folder.", Path(os.fspath(folder)))
-    rows, more = list[dict[str, Any]](), False
-    for session in found:
+    rows, is_truncated = list[dict[str, Any]](), False
+    for session in sessions:
         for row in _find_in_session(session, text.casefold()):
             if len(rows) == most:
-                more = True
+                is_truncated = True
                 break
             rows.append(row)
-    columns: dict[str, Any] = {name: [r[name] for r in rows] for name in FIND_COLUMNS}
+    columns: dict[str, Any] = {name: [each[name] for each in rows] for name in FIND_COLUMNS}
     columns["time"] = pd.to_datetime(columns["time"], unit="s", utc=True).as_unit("ns")
     frame = pd.DataFrame(columns).astype(FIND_COLUMNS)
-    frame.attrs.update(truncated=more, failed=len(found.failed))
+    frame.attrs.update(truncated=is_truncated, failed=len(sessions.failed))
     return frame
 
 
@@ -220,9 +258,9 @@ def _find_in_session(
 ) -> Iterator[dict[str, Any]]:
     path = session.path_ or path
     for n, m in enumerate(session.messages):
-        said = _searchable_text(m)
-        at = said.casefold().find(words)
-        if at >= 0:
+        text = _searchable_text(m)
+        position = text.casefold().find(words)
+        if position >= 0:
             yield {
                 "format": session.format,
                 "session": sanitize_line(session.id, 200),
@@ -231,38 +269,55 @@ def _find_in_session(
                 "role": m.role,
                 "time": m.time,
                 "text": sanitize_line(
-                    said[max(at - _CONTEXT_CHARS, 0) : at + len(words) + _CONTEXT_CHARS], 400
+                    text[
+                        max(position - _CONTEXT_CHARS, 0) : position + len(words) + _CONTEXT_CHARS
+                    ],
+                    400,
                 ),
             }
     for child in session.children:
         yield from _find_in_session(child, words, path)
 
 
-def _searchable_text(m: Message) -> str:
+def _searchable_text(message: Message) -> str:
     calls = [
-        f"{p.name} {p.raw or to_text(p.arguments)}" for p in m.parts if isinstance(p, ToolCall)
+        f"{p.name} {p.raw or to_text(p.arguments)}"
+        for p in message.parts
+        if isinstance(p, ToolCall)
     ]
-    return "\n".join([m.text, *calls])
+    return "\n".join([message.text, *calls])
 
 
+# Layout and invariants of an archive.
+#
+#   TOOL-FOLDER/.../NAME     a copy, packed with zstd unless its original was packed already
+#   kept.index               append-only JSON lines: path, kept, stamp, size, hash; for each path
+#                            the last line holds
+# A file is copied again only if its stamp (size and mtime, also those of a database's write-ahead
+# log) differs from the index. The new content is compared with the old by hash:
+#   prefix is the old content   grown: the copy is replaced
+#   otherwise                   changed: the old copy is renamed to NAME~HASH, none is ever lost
+#   equal to another copy       one file with two names (hard link)
+# A copy is written to NAME.part, then renamed, then indexed. A crash between any two steps leaves a
+# state that the next call completes. A torn line of the index is ignored: its file is copied again.
 INDEX_NAME = "kept.index"
-"""The index: a line of JSON for each copy made, the newest last."""
-WAIT = 10.0
-"""Seconds for which another keep is waited for."""
-_PART = ".part"
-_CHUNK = 1 << 20
+"""Name of the index: one JSON line per copy, the newest last."""
+LOCK_TIMEOUT_SECONDS = 10.0
+"""Seconds to wait for another writer of the same archive."""
+_PART_SUFFIX = ".part"
+_CHUNK_BYTES = 1 << 20
 _decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyResult:
-    """What became of one file."""
+    """Result of archiving one file."""
 
-    what: str
-    kept: str | None = None
-    size: int | None = None
-    packed: int | None = None
-    why: str | None = None
+    status: str
+    copy_name: str | None = None
+    original_bytes: int | None = None
+    packed_bytes: int | None = None
+    reason: str | None = None
 
 
 class Archive:
@@ -270,18 +325,18 @@ class Archive:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: dict[str, dict[str, Any]] = {}
-        """The newest line of the index for each original."""
-        self._owners: dict[str, str] = {}
-        """Each copy to the original that it is of."""
-        self._held: dict[str, str] = {}
-        """Hash of a content to a copy that held it."""
+        self._entries: dict[str, dict[str, Any]] = {}
+        """The newest index entry of each original, by its key."""
+        self._owner_by_copy: dict[str, str] = {}
+        """The original's key by the copy's name."""
+        self._copy_by_hash: dict[str, str] = {}
+        """The name of a copy by the hash of its content."""
 
     def __enter__(self) -> Self:
-        with ExitStack() as undo:
-            self._root = undo.enter_context(SafeFolder.own(self.folder))
+        with ExitStack() as stack:
+            self._root = stack.enter_context(SafeFolder.own(self.folder))
             try:
-                undo.enter_context(self._root.locked(WAIT))
+                stack.enter_context(self._root.locked(LOCK_TIMEOUT_SECONDS))
             except OSError as e:
                 if e.errno != errno.EBUSY:
                     raise
@@ -289,158 +344,183 @@ class Archive:
                     "Another keep is writing into this archive: wait for it to end."
                 ) from None
             for line in _read_index(self._root):
-                self._learn(line)
-                self._held[line["hash"]] = line["kept"]
-            self._closing = undo.pop_all()
+                self._index_entry(line)
+                self._copy_by_hash[line["hash"]] = line["kept"]
+            self._closing = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
     def take(self, original: OriginalFile) -> CopyResult:
-        """Copy one file where it is new or has changed since.
+        """Copy one file if it is new or has changed.
 
         Raises:
             OSError: it cannot be read, or the copy cannot be written.
             CtxkitError: it is a database that cannot be read.
         """
-        about = original.path.lstat()
-        key, stamp = original.key, [about.st_size, about.st_mtime_ns]
-        with suppress(OSError):  # what a database's tool has written lately lies beside it
-            beside = original.path.with_name(original.path.name + "-wal").lstat()
-            stamp += [beside.st_size, beside.st_mtime_ns]
-        known = self._newest(key)
-        name = known["kept"] if known else self._free(original.name, key)
-        if known and known["stamp"] == stamp and self._has(name):
-            return CopyResult(what="same", kept=name, size=about.st_size)
+        status = original.path.lstat()
+        key, stamp = original.index_key, [status.st_size, status.st_mtime_ns]
+        with suppress(OSError):  # a database's latest changes are in its write-ahead log
+            wal_status = original.path.with_name(original.path.name + "-wal").lstat()
+            stamp += [wal_status.st_size, wal_status.st_mtime_ns]
+        entry = self._find_entry(key)
+        name = entry["kept"] if entry else self._free_name(original.name, key)
+        if entry and entry["stamp"] == stamp and self._has_copy(name):
+            return CopyResult(status="same", copy_name=name, original_bytes=status.st_size)
         if original.is_database:
-            return self._sessions(original, name, stamp)
-        return self._copy(key, name, read_chunks(original.path), stamp)
+            return self._copy_sessions(original, name, stamp)
+        return self._copy_content(key, name, read_chunks(original.path), stamp)
 
-    def _newest(self, key: str) -> dict[str, Any] | None:
-        """Return the line of an original whose copy is still its own."""
-        known = self._known.get(key)
-        return known if known and self._owners[known["kept"]] == key else None
+    def _find_entry(self, key: str) -> dict[str, Any] | None:
+        """Return the index entry of an original, if its copy was not taken over by another."""
+        entry = self._entries.get(key)
+        return entry if entry and self._owner_by_copy[entry["kept"]] == key else None
 
-    def _free(self, name: str, key: str) -> str:
-        """Return the name for a copy; marked where another folder's file has it."""
-        if self._owners.get(name, key) == key:
+    def _free_name(self, name: str, key: str) -> str:
+        """Return a copy's name, with a mark if another original has the plain one."""
+        if self._owner_by_copy.get(name, key) == key:
             return name
-        return _name_with_mark(name, hashlib.sha256(key.encode()).hexdigest())
+        return _add_mark_to_name(name, hashlib.sha256(key.encode()).hexdigest())
 
-    def _has(self, name: str) -> bool:
-        """Say whether a copy, or the folder of a database's copies, is there; a link is none."""
-        with suppress(OSError), self._at(name) as (here, own):
-            found = here.stat(own)
-            return found is not None and not stat.S_ISLNK(found.st_mode)
+    def _has_copy(self, name: str) -> bool:
+        """Return True if a copy, or the folder of a database's copies, exists and is no link."""
+        with suppress(OSError), self._open_copy_folder(name) as (folder, file_name):
+            status = folder.stat(file_name)
+            return status is not None and not stat.S_ISLNK(status.st_mode)
         return False
 
     @contextmanager
-    def _at(self, name: str, make: int | None = None) -> Iterator[tuple[SafeFolder, str]]:
-        """Yield the folder of a copy, reached without following a link, and its name in there."""
-        *parts, own = name.split("/")
-        with self._root.enter(".").below(parts, make=make) as here:
-            yield here, own
+    def _open_copy_folder(
+        self, name: str, make: int | None = None
+    ) -> Iterator[tuple[SafeFolder, str]]:
+        """Yield the folder of a copy, opened without following links, and the copy's file name."""
+        *folder_names, file_name = name.split("/")
+        with self._root.enter(".").below(folder_names, make=make) as folder:
+            yield folder, file_name
 
-    def _copy(
-        self, key: str, name: str, chunks: Iterable[bytes], stamp: list[int], *, once: bool = False
+    def _copy_content(
+        self,
+        key: str,
+        name: str,
+        chunks: Iterable[bytes],
+        stamp: list[int],
+        *,
+        replaces: bool = False,
     ) -> CopyResult:
-        """Copy one content; `once`: the copy before it does not stay."""
-        known = self._newest(key)
-        old = (known["size"], known["hash"]) if known else (-1, "")
-        with self._at(name, make=0o700) as (here, own):
-            part = own + _PART
-            here.remove(part)  # what a kill left; it may be another name of a file elsewhere
+        """Copy one content; with `replaces` a changed copy replaces the older one."""
+        entry = self._find_entry(key)
+        previous = (entry["size"], entry["hash"]) if entry else (-1, "")
+        with self._open_copy_folder(name, make=0o700) as (folder, file_name):
+            part_name = file_name + _PART_SUFFIX
+            folder.remove(part_name)  # left by a crash; it may be a hard link to another copy
             try:
-                size, digest, grown = _pack(chunks, here, part, *old)
-                is_there = here.stat(own) is not None
-                if known and digest == known["hash"] and is_there:
-                    done = CopyResult(what="same", kept=name, size=size)
+                size, digest, is_grown = _write_packed(chunks, folder, part_name, *previous)
+                has_copy = folder.stat(file_name) is not None
+                if entry and digest == entry["hash"] and has_copy:
+                    result = CopyResult(status="same", copy_name=name, original_bytes=size)
                 else:
                     if (
-                        not (grown or once)
-                        and is_there
-                        and not _same_content(here, part, here, own)
+                        not (is_grown or replaces)
+                        and has_copy
+                        and not _has_same_content(folder, part_name, folder, file_name)
                     ):
-                        here.rename(own, _name_with_mark(own, known["hash"] if known else "older"))
-                    packed = self._placed(here, part, name, digest)
-                    what = "new" if known is None else "grown" if grown else "changed"
-                    done = CopyResult(what=what, kept=name, size=size, packed=packed)
+                        folder.rename(
+                            file_name,
+                            _add_mark_to_name(file_name, entry["hash"] if entry else "older"),
+                        )
+                    packed = self._place_copy(folder, part_name, name, digest)
+                    status = "new" if entry is None else "grown" if is_grown else "changed"
+                    result = CopyResult(
+                        status=status, copy_name=name, original_bytes=size, packed_bytes=packed
+                    )
             finally:
                 with suppress(OSError):
-                    here.remove(part)
-        if not known or (known["stamp"], known["hash"]) != (stamp, digest):
-            self._note(key, name, stamp, size, digest)
-        return done
+                    folder.remove(part_name)
+        if not entry or (entry["stamp"], entry["hash"]) != (stamp, digest):
+            self._append_entry(key, name, stamp, size, digest)
+        return result
 
-    def _placed(self, here: SafeFolder, part: str, name: str, digest: str) -> int:
-        """Put a copy in its place; equal content is one file under two names."""
-        about, twin = here.stat(part), self._held.get(digest)
-        packed = 0 if about is None else about.st_size
-        with suppress(OSError):  # no such copy any more, or no links here
-            if twin is not None and self._is_twin(here, part, twin):
-                packed = 0
-        here.rename(part, name.rpartition("/")[2])
-        self._held[digest] = name
-        return packed
+    def _place_copy(self, folder: SafeFolder, part_name: str, name: str, digest: str) -> int:
+        """Move a finished copy to its name, or link an equal copy there; return its packed size."""
+        status, twin_name = folder.stat(part_name), self._copy_by_hash.get(digest)
+        packed_bytes = 0 if status is None else status.st_size
+        with suppress(OSError):  # the copy is gone, or the file system has no hard links
+            if twin_name is not None and self._link_twin(folder, part_name, twin_name):
+                packed_bytes = 0
+        folder.rename(part_name, name.rpartition("/")[2])
+        self._copy_by_hash[digest] = name
+        return packed_bytes
 
-    def _is_twin(self, here: SafeFolder, part: str, twin: str) -> bool:
-        """Make a copy one more name of an older one, where that has the same content."""
-        with self._at(twin) as (there, other):
-            if not _same_content(here, part, there, other):
+    def _link_twin(self, folder: SafeFolder, part_name: str, twin_name: str) -> bool:
+        """Replace a copy by a hard link to an older one if their content is equal."""
+        with self._open_copy_folder(twin_name) as (twin_folder, twin_file_name):
+            if not _has_same_content(folder, part_name, twin_folder, twin_file_name):
                 return False
-            here.remove(f"{part}2")
-            there.link(other, here, f"{part}2")
-            here.rename(f"{part}2", part)
+            folder.remove(f"{part_name}2")
+            twin_folder.link(twin_file_name, folder, f"{part_name}2")
+            folder.rename(f"{part_name}2", part_name)
             return True
 
-    def _sessions(self, original: OriginalFile, folder: str, stamp: list[int]) -> CopyResult:
-        """Keep a database as a log of our own format per session; unchanged ones stay."""
-        found = read_all(original.path, progress=False)
-        if not found:
+    def _copy_sessions(
+        self, original: OriginalFile, copy_folder: str, stamp: list[int]
+    ) -> CopyResult:
+        """Archive a database as one native log per session; unchanged ones are not rewritten."""
+        sessions = read_all(original.path, progress=False)
+        if not sessions:
             raise CtxkitError(
-                str(found.failed["why"].iloc[0]) if len(found.failed) else "no session is in it."
+                str(sessions.failed["why"].iloc[0])
+                if len(sessions.failed)
+                else "no session is in it."
             )
-        copies, times = list[CopyResult](), Counter[str]()
-        for session in found:
-            key = f"{original.key}#{session.id}" + "#" * times[session.id]
-            times[session.id] += 1
-            name = f"{folder}/{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
-            copies.append(self._copy(key, name, encode_session_lines(session), [0, 0], once=True))
-        before = self._newest(original.key)
-        size = sum(c.size or 0 for c in copies)
-        self._note(original.key, folder, stamp, size, "")
-        changed = any(c.what != "same" for c in copies)
-        what = "new" if before is None else "changed" if changed else "same"
-        packed = sum(c.packed or 0 for c in copies)
-        return CopyResult(what=what, kept=folder, size=stamp[0], packed=packed)
+        copies, id_counts = list[CopyResult](), Counter[str]()
+        for session in sessions:
+            key = f"{original.index_key}#{session.id}" + "#" * id_counts[session.id]
+            id_counts[session.id] += 1
+            name = f"{copy_folder}/{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
+            copies.append(
+                self._copy_content(key, name, encode_session_lines(session), [0, 0], replaces=True)
+            )
+        previous = self._find_entry(original.index_key)
+        size = sum(c.original_bytes or 0 for c in copies)
+        self._append_entry(original.index_key, copy_folder, stamp, size, "")
+        is_changed = any(c.status != "same" for c in copies)
+        status = "new" if previous is None else "changed" if is_changed else "same"
+        packed = sum(c.packed_bytes or 0 for c in copies)
+        return CopyResult(
+            status=status, copy_name=copy_folder, original_bytes=stamp[0], packed_bytes=packed
+        )
 
-    def _note(self, key: str, kept: str, stamp: list[int], size: int, digest: str) -> None:
-        line = {"path": key, "kept": kept, "stamp": stamp, "size": size, "hash": digest}
-        # what was torn before stays alone
+    def _append_entry(
+        self, key: str, copy_name: str, stamp: list[int], size: int, digest: str
+    ) -> None:
+        line = {"path": key, "kept": copy_name, "stamp": stamp, "size": size, "hash": digest}
+        # The leading newline separates the entry from a torn line before it.
         self._root.append(INDEX_NAME, b"\n" + msgspec.json.encode(line))
-        self._learn(line)
+        self._index_entry(line)
 
-    def _learn(self, line: dict[str, Any]) -> None:
-        self._known[line["path"]] = line
-        self._owners[line["kept"]] = line["path"]
-
-
-def _name_with_mark(name: str, mark: str) -> str:
-    stem, ending = splitext(name)
-    return f"{stem}~{mark[:12]}{ending}"
+    def _index_entry(self, line: dict[str, Any]) -> None:
+        self._entries[line["path"]] = line
+        self._owner_by_copy[line["kept"]] = line["path"]
 
 
-def _same_content(here: SafeFolder, one: str, there: SafeFolder, other: str) -> bool:
-    """Say whether two files have the same content; what is no file has none."""
+def _add_mark_to_name(name: str, mark: str) -> str:
+    base, ending = splitext(name)
+    return f"{base}~{mark[:12]}{ending}"
+
+
+def _has_same_content(
+    folder: SafeFolder, name: str, other_folder: SafeFolder, other_name: str
+) -> bool:
+    """Return True if both are files and have the same content."""
     try:
         with (
-            os.fdopen(here.open(one, os.O_RDONLY), "rb") as first,
-            os.fdopen(there.open(other, os.O_RDONLY), "rb") as second,
+            os.fdopen(folder.open(name, os.O_RDONLY), "rb") as first,
+            os.fdopen(other_folder.open(other_name, os.O_RDONLY), "rb") as second,
         ):
             while True:
-                chunk = first.read(_CHUNK)
-                if chunk != second.read(_CHUNK):
+                chunk = first.read(_CHUNK_BYTES)
+                if chunk != second.read(_CHUNK_BYTES):
                     return False
                 if not chunk:
                     return True
@@ -449,7 +529,7 @@ def _same_content(here: SafeFolder, one: str, there: SafeFolder, other: str) -> 
 
 
 def _read_index(archive: SafeFolder) -> Iterator[dict[str, Any]]:
-    """The lines of an index; one that a kill has torn is left out: its file is looked at again."""
+    """Yield the valid entries of an index; a torn line is skipped, so its file is copied again."""
     try:
         with os.fdopen(archive.open(INDEX_NAME, os.O_RDONLY), "rb") as file:
             data = file.read()
@@ -457,8 +537,10 @@ def _read_index(archive: SafeFolder) -> Iterator[dict[str, Any]]:
         return
     for line in data.splitlines():
         try:
-            found = _decode(line)
-            ok = [type(found[k]) for k in ("path", "kept", "size", "hash", "stamp")] == [
+            entry = _decode(line)
+            has_valid_types = [
+                type(entry[k]) for k in ("path", "kept", "size", "hash", "stamp")
+            ] == [
                 str,
                 str,
                 int,
@@ -468,73 +550,80 @@ def _read_index(archive: SafeFolder) -> Iterator[dict[str, Any]]:
         except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
             continue
         if (
-            ok
-            and not found["kept"].startswith(("/", "\\"))
-            and ".." not in found["kept"].split("/")
+            has_valid_types
+            and not entry["kept"].startswith(("/", "\\"))
+            and ".." not in entry["kept"].split("/")
         ):
-            yield found
+            yield entry
 
 
-def _pack(
-    chunks: Iterable[bytes], here: SafeFolder, part: str, old_size: int, old_hash: str
+def _write_packed(
+    chunks: Iterable[bytes], folder: SafeFolder, part_name: str, old_size: int, old_hash: str
 ) -> tuple[int, str, bool]:
-    """Write chunks packed with zstd; return their size, their hash, and whether they begin with the
-    older content.
+    """Write chunks packed with zstd.
 
-    The older content is known by its size and hash alone.
+    Args:
+        chunks: the content.
+        folder: the folder of the new file.
+        part_name: its name.
+        old_size: size of the older content in bytes; -1 if there is none.
+        old_hash: hash of the older content.
+
+    Returns:
+        Size in bytes, hash, and whether the content begins with the older one.
     """
     import pyarrow as pa
 
-    digest, size, grown = hashlib.sha256(), 0, False
-    fd = here.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    with os.fdopen(fd, "wb") as file, ExitStack() as closing:
+    digest, size, is_grown = hashlib.sha256(), 0, False
+    descriptor = folder.open(part_name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with os.fdopen(descriptor, "wb") as file, ExitStack() as closing:
         write: Callable[[bytes], object] | None = None
         for chunk in chunks:
-            if write is None:  # what is packed already stays as it is: readers unpack once
+            if write is None:  # packed content is stored unchanged, as readers unpack once
                 write = file.write
                 if not is_compressed(chunk):
                     packing = pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd")
                     write = closing.enter_context(packing).write
             if size < old_size <= size + len(chunk):
-                start = digest.copy()
-                start.update(chunk[: old_size - size])
-                grown = start.hexdigest() == old_hash
+                prefix_digest = digest.copy()
+                prefix_digest.update(chunk[: old_size - size])
+                is_grown = prefix_digest.hexdigest() == old_hash
             digest.update(chunk)
             size += len(chunk)
             write(chunk)
-    return size, digest.hexdigest(), grown or old_size == 0
+    return size, digest.hexdigest(), is_grown or old_size == 0
 
 
-_ENDINGS = (".json", ".jsonl", ".jsonl.zst", ".md", ".db", ".ndjson", ".txt", ".yaml")
-_DEPTH = 10
+_ARCHIVED_SUFFIXES = (".json", ".jsonl", ".jsonl.zst", ".md", ".db", ".ndjson", ".txt", ".yaml")
+_MAX_DEPTH = 10
 _MAX_FILE_BYTES = 16 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalFile:
-    """A file to keep, and the name that it gets in the archive."""
+    """A file to archive, and the name of its copy."""
 
     tool: str
     path: Path
     name: str
-    """Relative to the archive; its parts are names of folders as found, never a file's content."""
+    """Relative to the archive; made from names of folders only, never from a file's content."""
 
     @property
-    def key(self) -> str:
-        """The path as the index has it: where it is no UTF-8, readable, and with its hash."""
+    def index_key(self) -> str:
+        """The path in the index; one that is not valid UTF-8 is replaced and gets its hash."""
         path, raw = str(self.path), os.fsencode(self.path)
-        readable = _readable(path)
+        readable = _to_utf8_name(path)
         return path if readable == path else f"{readable}#{sha256(raw).hexdigest()[:16]}"
 
     @property
     def is_database(self) -> bool:
-        """True for an SQLite database."""
-        with _Opened(self.path) as fd, os.fdopen(os.dup(fd), "rb") as file:
+        """True if the file is an SQLite database."""
+        with _OpenedFile(self.path) as fd, os.fdopen(os.dup(fd), "rb") as file:
             return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
-class _Opened:
-    """A regular file, opened without following a link and without waiting for a pipe."""
+class _OpenedFile:
+    """Context manager that opens a file without following a link or blocking on a pipe."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -548,69 +637,80 @@ class _Opened:
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file as long as it was when it was opened; what is appended meanwhile is
-    for the next time.
+    """Yield the bytes of a file up to its size at opening; later appends are not read.
 
     Raises:
-        OSError: it is gone, forbidden, or a link.
-        ReadError: it is no file, or too large.
+        OSError: it is missing, forbidden, or a link.
+        ReadError: it is no regular file, or too large.
     """
-    with _Opened(path) as fd:
-        about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _MAX_FILE_BYTES:
+    with _OpenedFile(path) as descriptor:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
             raise ReadError("not kept: no plain file, or larger than 16 GB.", path)
-        left = about.st_size
-        while left and (chunk := os.read(fd, min(left, 1 << 20))):
-            left -= len(chunk)
+        remaining = status.st_size
+        while remaining and (chunk := os.read(descriptor, min(remaining, 1 << 20))):
+            remaining -= len(chunk)
             yield chunk
 
 
-def iter_originals(place: LogLocation, top: Path) -> Iterator[OriginalFile]:
-    """Yield the files of a place: all that may belong to its sessions, links left alone."""
-    root = top
-    if place.copied:
-        root = next((p for p in (top, *top.parents) if p.name == place.copied), top)
-    base = f"{place.tool}/{_archive_prefix(root)}"
-    depth = _DEPTH if place.below and place.depth else 0
-    for path, between in _walk_folder(root, depth):
-        name = path.name
+def iter_originals(location: LogLocation, folder: Path) -> Iterator[OriginalFile]:
+    """Yield all files that may belong to the sessions of a location; links are skipped."""
+    root = folder
+    if location.archived_folder:
+        root = next(
+            (
+                ancestor
+                for ancestor in (folder, *folder.parents)
+                if ancestor.name == location.archived_folder
+            ),
+            folder,
+        )
+    base = f"{location.tool}/{_archive_prefix(root)}"
+    depth = _MAX_DEPTH if location.below and location.max_depth else 0
+    for path, subfolders in _walk_folder(root, depth):
+        file_name = path.name
         if depth == 0 and not (
-            name.endswith(place.endings) and name.startswith(place.starts or ("",))
+            file_name.endswith(location.suffixes)
+            and file_name.startswith(location.prefixes or ("",))
         ):
             continue
-        kept = _readable("/".join((base, *between, name)))
-        yield OriginalFile(tool=place.tool, path=path, name=kept)
+        archive_name = _to_utf8_name("/".join((base, *subfolders, file_name)))
+        yield OriginalFile(tool=location.tool, path=path, name=archive_name)
 
 
-def _readable(path: str) -> str:
-    """Return a path as UTF-8: bytes of names that are none become U+FFFD."""
+def _to_utf8_name(path: str) -> str:
+    """Return a path with invalid UTF-8 replaced by U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _archive_prefix(root: Path) -> str:
-    """A place's name in the archive: its own, with those above where it says little."""
-    above, own = root.parent.name.lstrip("."), root.name.lstrip(".")
-    return f"{above}-{own}" if above and own in _COMMON else own or "home"
+    """Return the name of a location's folder in the archive, with its parent's if it is generic."""
+    parent_name, name = root.parent.name.lstrip("."), root.name.lstrip(".")
+    return (
+        f"{parent_name}-{name}" if parent_name and name in _GENERIC_FOLDER_NAMES else name or "home"
+    )
 
 
-_COMMON = {"sessions", "tasks", "storage", "tmp", "projects", "agents", "logs"}
+_GENERIC_FOLDER_NAMES = {"sessions", "tasks", "storage", "tmp", "projects", "agents", "logs"}
 
 
 def _walk_folder(root: Path, depth: int) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    waiting: list[tuple[Path, tuple[str, ...]]] = [(root, ())]
-    while waiting:
-        folder, between = waiting.pop()
+    pending: list[tuple[Path, tuple[str, ...]]] = [(root, ())]
+    while pending:
+        folder, subfolders = pending.pop()
         try:
             with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda e: e.name)
+                sorted_entries = sorted(entries, key=lambda e: e.name)
         except OSError:
             continue  # not there, or not ours to read
-        for entry in found:
+        for entry in sorted_entries:
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    if len(between) < depth:
-                        waiting.append((Path(entry.path), (*between, entry.name)))
-                elif entry.is_file(follow_symlinks=False) and entry.name.endswith(_ENDINGS):
-                    yield Path(entry.path), between
+                    if len(subfolders) < depth:
+                        pending.append((Path(entry.path), (*subfolders, entry.name)))
+                elif entry.is_file(follow_symlinks=False) and entry.name.endswith(
+                    _ARCHIVED_SUFFIXES
+                ):
+                    yield Path(entry.path), subfolders
             except OSError:
                 continue

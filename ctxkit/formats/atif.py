@@ -1,4 +1,4 @@
-"""ATIF trajectories (Harbor), read and written."""
+"""Reader and writer of ATIF trajectories (Harbor)."""
 
 from __future__ import annotations
 
@@ -59,12 +59,16 @@ CAN = (
 CANNOT = "cache writes; sizes of a compaction (its mark is there, of terminus-2)"
 BLIND = ("tool errors",)
 TRAITS = (("all", "money is the log's own; summaries are not priced: estimated"),)
+# A step of an agent has its text, its calls and, as observation, their results; it becomes a reply
+# and tool messages. terminus-2 compacts by a system step that refers to a summarizing subagent; the
+# next user step is the hand-off that replaces everything but the first prompt. Writing is the
+# reverse: a reply collects the results of its calls.
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
-_DEPTH = 16
+_MAX_DEPTH = 16
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the document names an ATIF version."""
+    """Return True if the document names an ATIF version."""
     document = as_dict(source.document)
     return (
         as_str(document.get("schema_version")).startswith("ATIF")
@@ -73,31 +77,37 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one trajectory of the file, with those embedded in it as children."""
-    return [_session(as_dict(source.document), source.path.stem, 0)]
+    """Read the trajectory of the file, with embedded ones as children."""
+    return [_read_trajectory(as_dict(source.document), source.path.stem, 0)]
 
 
-def _session(document: dict[str, Any], name: str, depth: int) -> Session:
+def _read_trajectory(document: dict[str, Any], name: str, depth: int) -> Session:
     agent = as_dict(document.get("agent"))
-    teller = _StepReader(str_or_none(agent.get("model_name")))
-    faults = teller.log.faults
-    for n, raw in enumerate(as_list(document.get("steps"))):
-        with catch_damage(faults, 0, f"step {n + 1}: "):
-            teller.take(as_dict(raw))
-    teller.compact(None)
-    below = [d for d in as_list(document.get("subagent_trajectories")) if type(d) is dict]
-    if depth >= _DEPTH and below:
-        faults.append(Fault(0, f"subagents nested more than {_DEPTH} deep are left out"))
-        below = []
-    id_ = as_str(document.get("session_id")) or name
-    children = tuple(_session(d, f"{name}/{i}", depth + 1) for i, d in enumerate(below))
+    reader = _StepReader(str_or_none(agent.get("model_name")))
+    faults = reader.builder.faults
+    for index, raw_step in enumerate(as_list(document.get("steps"))):
+        with catch_damage(faults, 0, f"step {index + 1}: "):
+            reader.read_step(as_dict(raw_step))
+    reader.add_due_compaction(None)
+    subagents = [
+        subagent
+        for subagent in as_list(document.get("subagent_trajectories"))
+        if type(subagent) is dict
+    ]
+    if depth >= _MAX_DEPTH and subagents:
+        faults.append(Fault(0, f"subagents nested more than {_MAX_DEPTH} deep are left out"))
+        subagents = []
+    session_id = as_str(document.get("session_id")) or name
+    children = tuple(
+        _read_trajectory(subagent, f"{name}/{i}", depth + 1) for i, subagent in enumerate(subagents)
+    )
     totals = as_dict(document.get("final_metrics"))
     details = {
         "cost_usd": float_or_none(totals.get("total_cost_usd")),
         "continued": str_or_none(document.get("continued_trajectory_ref")),
     }
-    return teller.log.session(
-        id=id_,
+    return reader.builder.session(
+        id=session_id,
         format=NAME,
         product=str_or_none(agent.get("name")),
         version=str_or_none(agent.get("version")),
@@ -105,159 +115,184 @@ def _session(document: dict[str, Any], name: str, depth: int) -> Session:
         title=str_or_none(document.get("notes")),
         model=str_or_none(agent.get("model_name")),
         tools=parse_tool_schemas(agent.get("tool_definitions")),
-        started=next((e.time for e in teller.log.entries if e.time), None),
-        children=tuple(replace(c, parent=c.parent or id_) for c in children),
+        started=next((e.time for e in reader.builder.entries if e.time), None),
+        children=tuple(replace(child, parent=child.parent or session_id) for child in children),
         parent=str_or_none(as_dict(agent.get("extra")).get("parent_session_id")),
         details={k: v for k, v in details.items() if v is not None},
     )
 
 
 class _StepReader:
-    """Writes steps as messages: an agent's step is a reply and then the results of its calls."""
+    """Reader of one trajectory, step by step."""
 
     def __init__(self, model: str | None) -> None:
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self._model = model
-        self._first: str | None = None
-        """Id of the first prompt."""
-        self._due: Edit | None = None
-        """A compaction whose hand-off has yet to come."""
+        self._first_prompt: str | None = None
+        """Id of the first user message, which compactions keep."""
+        self._due_compaction: Edit | None = None
+        """A compaction whose hand-off has not come yet."""
 
-    def take(self, raw: dict[str, Any]) -> None:
-        role = _ROLES.get(as_str(raw.get("source")))
-        if self._due is not None:
-            self.compact(raw if role == "user" else None)
+    def read_step(self, raw_step: dict[str, Any]) -> None:
+        role = _ROLES.get(as_str(raw_step.get("source")))
+        if self._due_compaction is not None:
+            self.add_due_compaction(raw_step if role == "user" else None)
             if role == "user":
                 return
-        results = as_list(as_dict(raw.get("observation")).get("results"))
-        when = parse_timestamp(raw.get("timestamp"))
+        results = as_list(as_dict(raw_step.get("observation")).get("results"))
+        time = parse_timestamp(raw_step.get("timestamp"))
         if role == "assistant":
-            self._reply(raw, when)
-            asked = map(as_dict, as_list(raw.get("tool_calls")))
-            calls = {as_str(c.get("tool_call_id")): as_str(c.get("function_name")) for c in asked}
-            for r in results:
-                self._result(as_dict(r), calls, when)
+            self._read_reply(raw_step, time)
+            raw_calls = map(as_dict, as_list(raw_step.get("tool_calls")))
+            calls = {
+                as_str(c.get("tool_call_id")): as_str(c.get("function_name")) for c in raw_calls
+            }
+            for result in results:
+                self._read_result(as_dict(result), calls, time)
         elif role is None:
-            count_skipped(self.log.skipped, "step: " + (as_str(raw.get("source")) or "no source"))
+            count_skipped(
+                self.builder.skipped, "step: " + (as_str(raw_step.get("source")) or "no source")
+            )
         elif role == "system" and any(
-            as_list(as_dict(r).get("subagent_trajectory_ref")) for r in results
+            as_list(as_dict(result).get("subagent_trajectory_ref")) for result in results
         ):
-            self._compaction(raw, results, when)
+            self._read_compaction(raw_step, results, time)
         else:
-            kind = "injected" if role == "system" and self.log.entries else ""
-            said, id_ = tuple(_parts(raw.get("message"), self.log.skipped)), self._id(raw)
-            if role == "user" and self._first is None:
-                self._first = id_
-            who: Role = "system" if role == "system" else "user"
-            self.log.add(Message(role=who, id=id_, parts=said, time=when, kind=kind))
+            kind = "injected" if role == "system" and self.builder.entries else ""
+            parts, message_id = (
+                tuple(_parse_content(raw_step.get("message"), self.builder.skipped)),
+                self._new_id(raw_step),
+            )
+            if role == "user" and self._first_prompt is None:
+                self._first_prompt = message_id
+            message_role: Role = "system" if role == "system" else "user"
+            self.builder.add(
+                Message(role=message_role, id=message_id, parts=parts, time=time, kind=kind)
+            )
 
-    def _id(self, raw: dict[str, Any]) -> str:
-        step = count_or_none(raw.get("step_id"))
-        return self.log.new_id(None if step is None else f"step-{step}")
+    def _new_id(self, raw_step: dict[str, Any]) -> str:
+        step = count_or_none(raw_step.get("step_id"))
+        return self.builder.new_id(None if step is None else f"step-{step}")
 
-    def _reply(self, raw: dict[str, Any], when: float | None) -> None:
-        metrics = as_dict(raw.get("metrics"))
+    def _read_reply(self, raw_step: dict[str, Any], time: float | None) -> None:
+        metrics = as_dict(raw_step.get("metrics"))
         extra = as_dict(metrics.get("extra"))
-        took = float_or_none(extra.get("latency_ms"))
-        copied = raw.get("is_copied_context") is True
-        thought = str_or_none(raw.get("reasoning_content"))
-        parts: list[Part] = [Thinking(thought)] if thought else []
-        parts += _parts(raw.get("message"), self.log.skipped)
-        self.log.add(
+        latency_ms = float_or_none(extra.get("latency_ms"))
+        is_copied = raw_step.get("is_copied_context") is True
+        thinking = str_or_none(raw_step.get("reasoning_content"))
+        parts: list[Part] = [Thinking(thinking)] if thinking else []
+        parts += _parse_content(raw_step.get("message"), self.builder.skipped)
+        self.builder.add(
             Message(
                 role="assistant",
-                id=self._id(raw),
+                id=self._new_id(raw_step),
                 parts=(
                     *parts,
-                    *map(_call, [c for c in as_list(raw.get("tool_calls")) if type(c) is dict]),
+                    *map(
+                        _parse_call,
+                        [c for c in as_list(raw_step.get("tool_calls")) if type(c) is dict],
+                    ),
                 ),
-                time=when,
-                kind="copied" if copied else "",
-                usage=_usage(metrics),
-                model=str_or_none(raw.get("model_name")) or self._model,
+                time=time,
+                kind="copied" if is_copied else "",
+                usage=_parse_usage(metrics),
+                model=str_or_none(raw_step.get("model_name")) or self._model,
                 stop=parse_stop_reason(extra.get("finish_reason")),
-                latency=None if took is None else took / 1000,
+                latency=None if latency_ms is None else latency_ms / 1000,
             )
         )
 
-    def _result(self, raw: dict[str, Any], calls: dict[str, str], when: float | None) -> None:
-        asked = str_or_none(raw.get("source_call_id")) or (
+    def _read_result(self, raw: dict[str, Any], calls: dict[str, str], time: float | None) -> None:
+        call_id = str_or_none(raw.get("source_call_id")) or (
             next(iter(calls)) if len(calls) == 1 else None
         )
         refs = [as_dict(r).get("session_id") for r in as_list(raw.get("subagent_trajectory_ref"))]
         sessions = [r for r in refs if type(r) is str]
-        self.log.say(
+        self.builder.say(
             "tool" if calls else "user",
-            _parts(raw.get("content"), self.log.skipped),
-            time=when,
+            _parse_content(raw.get("content"), self.builder.skipped),
+            time=time,
             kind="" if calls else "observation",
-            tool=calls.get(asked or ""),
-            call_id=asked,
+            tool=calls.get(call_id or ""),
+            call_id=call_id,
             details={"sessions": sessions} if sessions else {},
         )
 
-    def _compaction(self, raw: dict[str, Any], results: list[Any], when: float | None) -> None:
-        """Note terminus-2's summary: only the first prompt stays; the next one is the hand-off."""
+    def _read_compaction(
+        self, raw_step: dict[str, Any], results: list[Any], time: float | None
+    ) -> None:
+        """Note a compaction of terminus-2, which the next user step completes."""
         refs = [
             as_dict(r)
             for res in results
             for r in as_list(as_dict(res).get("subagent_trajectory_ref"))
         ]
-        self._due = Edit(
+        self._due_compaction = Edit(
             kind="summarised",
-            id=self._id(raw),
-            reason=to_text(raw.get("message"))[:200],
+            id=self._new_id(raw_step),
+            reason=to_text(raw_step.get("message"))[:200],
             method="handoff",
-            time=when,
+            time=time,
             details={"sessions": [s for r in refs if (s := str_or_none(r.get("session_id")))]},
         )
 
-    def compact(self, handoff: dict[str, Any] | None) -> None:
-        """Write the compaction that is due, with its hand-off where there is one."""
-        if self._due is None:
+    def add_due_compaction(self, handoff: dict[str, Any] | None) -> None:
+        """Add the due compaction, with its hand-off if there is one."""
+        if self._due_compaction is None:
             return
-        edit, self._due = self._due, None
+        edit, self._due_compaction = self._due_compaction, None
         if handoff is not None:
-            said = tuple(_parts(handoff.get("message"), self.log.skipped))
+            parts = tuple(_parse_content(handoff.get("message"), self.builder.skipped))
             summary = Message(
                 role="summary",
-                id=self._id(handoff),
-                parts=said,
+                id=self._new_id(handoff),
+                parts=parts,
                 time=parse_timestamp(handoff.get("timestamp")),
             )
             edit = replace(edit, inserted=(summary,))
-        self.log.compact(edit, () if self._first is None else (self._first,))
+        self.builder.compact(edit, () if self._first_prompt is None else (self._first_prompt,))
 
 
-def _parts(raw: Any, skipped: dict[str, int]) -> list[Part]:
-    out = parse_parts(raw, skipped)[0]
-    given = as_list(raw)
-    for i, part in enumerate(out):
-        source = as_dict(as_dict(given[i]).get("source")) if i < len(given) else {}
+def _parse_content(raw: Any, skipped: dict[str, int]) -> list[Part]:
+    parts = parse_parts(raw, skipped)[0]
+    raw_parts = as_list(raw)
+    for i, part in enumerate(parts):
+        source = as_dict(as_dict(raw_parts[i]).get("source")) if i < len(raw_parts) else {}
         if isinstance(part, Image) and str_or_none(source.get("path")):
-            out[i] = Image(
+            parts[i] = Image(
                 as_str(source.get("media_type")) or "image/png", url=as_str(source.get("path"))
             )
-    return out
+    return parts
 
 
-def _call(raw: dict[str, Any]) -> ToolCall:
-    args, written = parse_arguments(raw.get("arguments"))
+def _parse_call(raw: dict[str, Any]) -> ToolCall:
+    arguments, raw_arguments = parse_arguments(raw.get("arguments"))
     return ToolCall(
-        as_str(raw.get("tool_call_id")), as_str(raw.get("function_name")), args, written
+        as_str(raw.get("tool_call_id")), as_str(raw.get("function_name")), arguments, raw_arguments
     )
 
 
-def _usage(raw: dict[str, Any]) -> Usage | None:
-    whole, cached = count_or_none(raw.get("prompt_tokens")), count_or_none(raw.get("cached_tokens"))
-    output, cost = count_or_none(raw.get("completion_tokens")), float_or_none(raw.get("cost_usd"))
-    if whole is None and output is None and cost is None:
+def _parse_usage(raw: dict[str, Any]) -> Usage | None:
+    input_tokens, cache_read = (
+        count_or_none(raw.get("prompt_tokens")),
+        count_or_none(raw.get("cached_tokens")),
+    )
+    output_tokens, cost = (
+        count_or_none(raw.get("completion_tokens")),
+        float_or_none(raw.get("cost_usd")),
+    )
+    if input_tokens is None and output_tokens is None and cost is None:
         return None
-    fresh = None if whole is None else max(whole - (cached or 0), 0)
-    return Usage(input_tokens=fresh, cache_read_tokens=cached, output_tokens=output, cost_usd=cost)
+    uncached = None if input_tokens is None else max(input_tokens - (cache_read or 0), 0)
+    return Usage(
+        input_tokens=uncached,
+        cache_read_tokens=cache_read,
+        output_tokens=output_tokens,
+        cost_usd=cost,
+    )
 
 
-_ATIF_HOLDS = {
+_SUPPORTED = {
     "usages",
     "times",
     "models of calls",
@@ -270,27 +305,27 @@ _ATIF_HOLDS = {
 
 
 def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
-    """Return the file (all that stands, also what a compaction took), and what it cannot hold."""
+    """Return the file's content (compacted messages included), and counts of what it lacks."""
     return [
-        msgspec.json.format(msgspec.json.encode(_document(session)), indent=1),
+        msgspec.json.format(msgspec.json.encode(_encode_trajectory(session)), indent=1),
         b"\n",
-    ], _count_atif_losses(session)
+    ], _count_losses(session)
 
 
-def _count_atif_losses(session: Session) -> Counter[str]:
-    """Return what is lost of a session, and of its subagents and theirs."""
-    lost = count_losses(session, _ATIF_HOLDS)
+def _count_losses(session: Session) -> Counter[str]:
+    """Count what is lost of a session and of its descendants."""
+    losses = count_losses(session, _SUPPORTED)
     replies = [m.usage for m in session.messages if m.usage is not None]
-    lost["cache writes"] += sum(
-        1 for u in replies if u.cache_write_tokens or u.cache_write_1h_tokens
+    losses["cache writes"] += sum(
+        1 for usage in replies if usage.cache_write_tokens or usage.cache_write_1h_tokens
     )
-    lost["counts of reasoning tokens"] += sum(1 for u in replies if u.reasoning_tokens)
+    losses["counts of reasoning tokens"] += sum(1 for usage in replies if usage.reasoning_tokens)
     for child in session.children:
-        lost.update(_count_atif_losses(child))
-    return lost
+        losses.update(_count_losses(child))
+    return losses
 
 
-def _document(session: Session) -> dict[str, Any]:
+def _encode_trajectory(session: Session) -> dict[str, Any]:
     agent: dict[str, Any] = {
         "name": session.product or "ctxkit",
         "version": session.version or "unknown",
@@ -299,101 +334,109 @@ def _document(session: Session) -> dict[str, Any]:
         agent["model_name"] = session.model
     if session.tools:
         agent["tool_definitions"] = encode_tool_schemas(session.tools)
-    steps = _steps(session)
-    out = {
+    steps = _encode_steps(session)
+    document = {
         "schema_version": "ATIF-v1.7",
         "session_id": session.id,
         "agent": agent,
         "steps": steps,
-        "final_metrics": _totals(session, len(steps)),
+        "final_metrics": _encode_totals(session, len(steps)),
     }
     if session.children:
-        out["subagent_trajectories"] = [_document(c) for c in session.children]
-    return out
+        document["subagent_trajectories"] = [_encode_trajectory(c) for c in session.children]
+    return document
 
 
-def _steps(session: Session) -> list[dict[str, Any]]:
+def _encode_steps(session: Session) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
-    asked: dict[str, dict[str, Any]] = {}
-    for m in visible_messages(session.messages):
-        step = asked.get(m.call_id or "")
-        if m.role == "tool" and step is not None:
-            step.setdefault("observation", {"results": []})["results"].append(_encode_result(m))
+    step_by_call: dict[str, dict[str, Any]] = {}
+    for message in visible_messages(session.messages):
+        step = step_by_call.get(message.call_id or "")
+        if message.role == "tool" and step is not None:
+            step.setdefault("observation", {"results": []})["results"].append(
+                _encode_result(message)
+            )
             continue
-        step = _step(m, len(steps) + 1)
-        for call in m.tool_calls:
-            asked[call.id] = step
+        step = _encode_step(message, len(steps) + 1)
+        for call in message.tool_calls:
+            step_by_call[call.id] = step
         steps.append(step)
     return steps
 
 
-def _step(m: Message, number: int) -> dict[str, Any]:
-    source = {"assistant": "agent", "system": "system", "tool": "system"}.get(m.role, "user")
-    step: dict[str, Any] = {"step_id": number, "source": source, "message": _encode_content(m)}
-    if m.time is not None:
-        step["timestamp"] = format_timestamp(m.time)
-    if m.role != "assistant":
+def _encode_step(message: Message, number: int) -> dict[str, Any]:
+    source = {"assistant": "agent", "system": "system", "tool": "system"}.get(message.role, "user")
+    step: dict[str, Any] = {
+        "step_id": number,
+        "source": source,
+        "message": _encode_content(message),
+    }
+    if message.time is not None:
+        step["timestamp"] = format_timestamp(message.time)
+    if message.role != "assistant":
         return step
-    thought = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
-    if m.model:
-        step["model_name"] = m.model
-    if thought:
-        step["reasoning_content"] = thought
-    if m.tool_calls:
+    thinking = "\n".join(p.text for p in message.parts if isinstance(p, Thinking) and p.text)
+    if message.model:
+        step["model_name"] = message.model
+    if thinking:
+        step["reasoning_content"] = thinking
+    if message.tool_calls:
         step["tool_calls"] = [
             {
                 "tool_call_id": c.id,
                 "function_name": c.name,
                 "arguments": c.arguments if c.raw is None else {"raw": c.raw},
             }
-            for c in m.tool_calls
+            for c in message.tool_calls
         ]
-    if m.usage is not None:
-        step["metrics"] = _metrics(m)
+    if message.usage is not None:
+        step["metrics"] = _encode_metrics(message)
     return step
 
 
-def _metrics(m: Message) -> dict[str, Any]:
-    u = m.usage
-    if u is None:
+def _encode_metrics(message: Message) -> dict[str, Any]:
+    usage = message.usage
+    if usage is None:
         return {}
-    found = {
-        "prompt_tokens": u.prompt_tokens,
-        "completion_tokens": u.output_tokens,
-        "cached_tokens": u.cache_read_tokens,
-        "cost_usd": u.cost_usd,
+    metrics = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.output_tokens,
+        "cached_tokens": usage.cache_read_tokens,
+        "cost_usd": usage.cost_usd,
     }
-    return {k: v for k, v in found.items() if v is not None}
+    return {k: v for k, v in metrics.items() if v is not None}
 
 
-def _encode_result(m: Message) -> dict[str, Any]:
-    return {"source_call_id": m.call_id, "content": _encode_content(m)}
+def _encode_result(message: Message) -> dict[str, Any]:
+    return {"source_call_id": message.call_id, "content": _encode_content(message)}
 
 
-def _encode_content(m: Message) -> Any:
-    pictures = any(isinstance(p, Image) and p.kind == "image" for p in m.parts)
-    if not pictures:
-        return plain_text(m)
-    out: list[dict[str, Any]] = []
-    for p in m.parts:
-        if isinstance(p, Text):
-            out.append({"type": "text", "text": p.text})
-        elif isinstance(p, Image):
-            place = p.url or f"data:{p.media_type};base64,{p.data}"
-            out.append({"type": "image", "source": {"media_type": p.media_type, "path": place}})
-    return out
+def _encode_content(message: Message) -> Any:
+    has_images = any(isinstance(part, Image) and part.kind == "image" for part in message.parts)
+    if not has_images:
+        return plain_text(message)
+    encoded: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            encoded.append({"type": "text", "text": part.text})
+        elif isinstance(part, Image):
+            address = part.url or f"data:{part.media_type};base64,{part.data}"
+            encoded.append(
+                {"type": "image", "source": {"media_type": part.media_type, "path": address}}
+            )
+    return encoded
 
 
-def _totals(session: Session, steps: int) -> dict[str, Any]:
+def _encode_totals(session: Session, n_steps: int) -> dict[str, Any]:
     usages = [c.message.usage for c in session.calls if c.message.usage is not None]
-    totals: dict[str, Any] = {"total_steps": steps}
+    totals: dict[str, Any] = {"total_steps": n_steps}
     for name, values in (
         ("total_prompt_tokens", [u.prompt_tokens for u in usages]),
         ("total_completion_tokens", [u.output_tokens for u in usages]),
         ("total_cached_tokens", [u.cache_read_tokens for u in usages]),
         ("total_cost_usd", [u.cost_usd for u in usages]),
     ):
-        known = [v for v in values if v is not None]
-        if known:
-            totals[name] = sum(known)
+        known_values = [v for v in values if v is not None]
+        if known_values:
+            totals[name] = sum(known_values)
     return totals

@@ -1,4 +1,4 @@
-"""Convert messages, tool schemas and usage to and from Chat Completions."""
+"""Conversion of messages and usage to and from Chat Completions requests and replies."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-_MOST = 10**9
-"""Tokens of a call, more than any window holds."""
+_MAX_TOKENS = 10**9
+"""Upper bound of a call's tokens, above any context window."""
 MISSING_RESULT = "(no result of this call was kept)"
 
 
 def to_chat_messages(
     messages: Iterable[Message], *, signed_by: str | None = None, in_results: bool = True
 ) -> list[dict[str, Any]]:
-    """Return messages as Chat Completions dictionaries that no provider refuses for their order.
+    """Return messages as Chat Completions dictionaries in an order that every provider accepts.
 
-    A summary goes as a user message, as Pi sends it, or under the role that it names itself. Each
-    tool call is followed by its result, wherever that stood; one that has none (a kernel that was
-    killed, a log of another program) gets a result that says so; a result without its call, and a
-    reply without content, are left out.
+    A summary is sent as a user message, or under the role in its details. Each tool call is
+    followed by its result; a call without one (the kernel was killed, the log is another program's)
+    gets a result that says so. Results without a call and replies without content are left out.
 
     Args:
-        messages: what is shown.
-        signed_by: a model that must be given its own signed thinking again (Anthropic's); None:
-            thinking stays out.
-        in_results: whether a tool's result may hold pictures (Anthropic's may). OpenAI refuses them
-            there, so that they go in a message of the user behind the results of that reply.
+        messages: the visible messages.
+        signed_by: the model whose signed thinking must be sent back to it (Anthropic's); None:
+            thinking is left out.
+        in_results: True if tool results may contain images (Anthropic). OpenAI refuses that; the
+            images then go into a user message behind the results of the reply.
     """
     paired = _pair_results(list(messages))
     return [
@@ -45,35 +44,41 @@ def to_chat_messages(
 
 
 def _images_after_results(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield messages with the pictures of results behind the last result of each reply."""
-    waiting: list[Part] = []
-    for m in messages:
-        if m.role != "tool" and waiting:
-            yield Message(role="user", parts=tuple(waiting))
-            waiting = []
-        images = [p for p in m.parts if isinstance(p, Image)] if m.role == "tool" else []
+    """Yield messages with the images of results moved behind the last result of each reply."""
+    images_of_results: list[Part] = []
+    for message in messages:
+        if message.role != "tool" and images_of_results:
+            yield Message(role="user", parts=tuple(images_of_results))
+            images_of_results = []
+        images = (
+            [p for p in message.parts if isinstance(p, Image)] if message.role == "tool" else []
+        )
         if images:
-            waiting += [Text(f"[the picture of {m.tool or 'the tool'}]"), *images]
-            m = replace(m, parts=tuple(p for p in m.parts if not isinstance(p, Image)))  # noqa: PLW2901
-        yield m
-    if waiting:
-        yield Message(role="user", parts=tuple(waiting))
+            images_of_results += [Text(f"[the picture of {message.tool or 'the tool'}]"), *images]
+            others = tuple(p for p in message.parts if not isinstance(p, Image))
+            yield replace(message, parts=others)
+        else:
+            yield message
+    if images_of_results:
+        yield Message(role="user", parts=tuple(images_of_results))
 
 
 def _pair_results(messages: list[Message]) -> Iterator[Message]:
     results: dict[str | None, deque[Message]] = {}
-    for m in messages:
-        if m.role == "tool":
-            results.setdefault(m.call_id, deque()).append(m)
-    for m in messages:
-        if m.role == "tool" or (m.role == "assistant" and not m.tool_calls and _blank(m)):
+    for message in messages:
+        if message.role == "tool":
+            results.setdefault(message.call_id, deque()).append(message)
+    for message in messages:
+        if message.role == "tool" or (
+            message.role == "assistant" and not message.tool_calls and _is_blank(message)
+        ):
             continue
-        yield m
-        for call in m.tool_calls:
-            found = results.get(call.id)
+        yield message
+        for call in message.tool_calls:
+            results_of_call = results.get(call.id)
             yield (
-                found.popleft()
-                if found
+                results_of_call.popleft()
+                if results_of_call
                 else Message(
                     role="tool", tool=call.name, call_id=call.id, parts=(Text(MISSING_RESULT),)
                 )
@@ -81,49 +86,53 @@ def _pair_results(messages: list[Message]) -> Iterator[Message]:
 
 
 def to_chat_message(message: Message, *, signed_by: str | None = None) -> dict[str, Any]:
-    """Return a message as a Chat Completions dictionary; of thinking only what is signed."""
+    """Return a message as a Chat Completions dictionary; unsigned thinking is left out."""
     if message.role == "tool":
-        return {"role": "tool", "tool_call_id": message.call_id or "", "content": _content(message)}
-    out: dict[str, Any] = {"role": message.sent_as, "content": _content(message)}
+        return {
+            "role": "tool",
+            "tool_call_id": message.call_id or "",
+            "content": _encode_content(message),
+        }
+    encoded: dict[str, Any] = {"role": message.sent_as, "content": _encode_content(message)}
     if message.tool_calls:
-        out["tool_calls"] = [_call(c) for c in message.tool_calls]
-        out["content"] = out["content"] or None
+        encoded["tool_calls"] = [_encode_call(c) for c in message.tool_calls]
+        encoded["content"] = encoded["content"] or None
     if signed_by is not None and message.model == signed_by:
         blocks = [
-            _thinking_block(p) for p in message.parts if isinstance(p, Thinking) and p.signature
+            _encode_thinking(p) for p in message.parts if isinstance(p, Thinking) and p.signature
         ]
-        return {**out, "thinking_blocks": blocks} if blocks else out
-    return out
+        return {**encoded, "thinking_blocks": blocks} if blocks else encoded
+    return encoded
 
 
 def has_unsigned_thinking(chat: list[dict[str, Any]]) -> bool:
-    """Say whether the last reply called tools without signed thinking: Anthropic refuses it."""
+    """Return True if the last reply has calls but no signed thinking, which Anthropic refuses."""
     last = next((m for m in reversed(chat) if m["role"] == "assistant"), None)
     return last is not None and bool(last.get("tool_calls")) and "thinking_blocks" not in last
 
 
-def _thinking_block(part: Thinking) -> dict[str, Any]:
-    """Return thinking as LiteLLM's `thinking_blocks` hold it."""
+def _encode_thinking(part: Thinking) -> dict[str, Any]:
+    """Return thinking as a block of LiteLLM's `thinking_blocks`."""
     if part.redacted:
         return {"type": "redacted_thinking", "data": part.signature}
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
-def _blank(message: Message) -> bool:
+def _is_blank(message: Message) -> bool:
     return all(
         isinstance(p, Thinking) or (isinstance(p, Text) and not p.text.strip())
         for p in message.parts
     )
 
 
-def _content(message: Message) -> str | list[dict[str, Any]]:
+def _encode_content(message: Message) -> str | list[dict[str, Any]]:
     parts = [p for p in message.parts if isinstance(p, (Text, Image, SizeOnly))]
     if all(isinstance(p, Text) for p in parts):
         return "\n".join(p.text for p in parts if isinstance(p, Text))
-    return [_part(p) for p in parts]
+    return [_encode_part(p) for p in parts]
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _encode_part(part: Part) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if isinstance(part, Image) and part.data and part.kind == "image":
@@ -135,15 +144,15 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def describe_missing_content(part: Part) -> str:
-    """Return the words that are sent in the place of what no log kept."""
+    """Return the text sent in place of content that the log does not have."""
     what = part.kind if isinstance(part, (Image, SizeOnly)) else "content"
     return f"[{what} not kept in the log]"
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
-    """Return a call; arguments that were no object go as `{}`, which every provider takes.
+def _encode_call(call: ToolCall) -> dict[str, Any]:
+    """Encode a call; arguments that are no object become `{}`, which every provider accepts.
 
-    The result that follows says what was wrong with them. A call without a name is sent with one.
+    The result that follows says what was wrong with them. A call without a name gets one.
     """
     arguments = "{}" if call.raw is not None else json.dumps(call.arguments, ensure_ascii=False)
     function = {"name": call.name or "unnamed", "arguments": arguments}
@@ -151,15 +160,15 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def to_content_blocks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return chat messages whose content is lists of blocks: the form that a cache mark needs.
+    """Return chat messages with block lists as content, the form that a cache mark requires.
 
-    A tool result that is a string in one call and a block in the next, for its mark, would be other
-    bytes each time, and the prefix another.
+    All messages are converted, not only marked ones, because a message that is a string in one call
+    and a block in the next would change the cached prefix.
     """
-    return [_in_blocks(m) for m in messages]
+    return [_to_block_content(m) for m in messages]
 
 
-def _in_blocks(message: dict[str, Any]) -> dict[str, Any]:
+def _to_block_content(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if isinstance(content, str) and content:
         return {**message, "content": [{"type": "text", "text": content}]}
@@ -167,21 +176,23 @@ def _in_blocks(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_cache_marks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return chat messages in blocks, with Anthropic's cache marks on the system prompt and the
-    last two messages.
+    """Add Anthropic's cache marks to the system prompt and the last two messages.
 
-    Four marks are allowed; the last two let the next call read what this one wrote (Anthropic's
-    prompt-caching guide). Nothing else of a message depends on whether it is marked.
+    Of the four marks that are allowed, the last two let the next call read what this one wrote
+    (Anthropic's prompt-caching guide). The rest of a message does not depend on its mark.
     """
-    marked = {i for i, m in enumerate(messages) if m["role"] == "system"}
-    marked = {max(marked)} if marked else set()
-    marked |= {i for i, m in enumerate(messages) if m["role"] != "system"} & set(
+    marked_indices = {i for i, m in enumerate(messages) if m["role"] == "system"}
+    marked_indices = {max(marked_indices)} if marked_indices else set()
+    marked_indices |= {i for i, m in enumerate(messages) if m["role"] != "system"} & set(
         range(len(messages))[-2:]
     )
-    return [_marked(m) if i in marked else m for i, m in enumerate(to_content_blocks(messages))]
+    return [
+        _add_cache_mark(m) if i in marked_indices else m
+        for i, m in enumerate(to_content_blocks(messages))
+    ]
 
 
-def _marked(message: dict[str, Any]) -> dict[str, Any]:
+def _add_cache_mark(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if not isinstance(content, list) or not content:
         return message
@@ -194,28 +205,28 @@ def _marked(message: dict[str, Any]) -> dict[str, Any]:
 def from_chat_message(
     reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None, model: str
 ) -> Message:
-    """Return a provider's reply (the `message` of a choice) as a message."""
+    """Parse a provider's reply (the `message` of a choice)."""
     parts: list[Part] = []
     if blocks := reply.get("thinking_blocks"):
-        parts.extend(map(_thinking, blocks))
-    elif thought := reply.get("reasoning_content"):
-        parts.append(Thinking(str(thought)))
+        parts.extend(map(_parse_thinking, blocks))
+    elif reasoning := reply.get("reasoning_content"):
+        parts.append(Thinking(str(reasoning)))
     if text := reply.get("content"):
         parts.append(Text(str(text)))
     for i, call in enumerate(reply.get("tool_calls") or ()):
         parts.append(_tool_call(call, i))
-    asks = any(isinstance(p, ToolCall) for p in parts)
-    ended = (
+    has_calls = any(isinstance(p, ToolCall) for p in parts)
+    stop_reason = (
         stop
         if stop == "length"
         else "tool"
-        if asks
+        if has_calls
         else {"tool_calls": "tool"}.get(stop or "", stop)
     )
-    return Message(role="assistant", parts=tuple(parts), stop=ended, usage=usage, model=model)
+    return Message(role="assistant", parts=tuple(parts), stop=stop_reason, usage=usage, model=model)
 
 
-def _thinking(block: Mapping[str, Any]) -> Thinking:
+def _parse_thinking(block: Mapping[str, Any]) -> Thinking:
     if block.get("type") == "redacted_thinking":
         data = str(block.get("data") or "")
         return Thinking("", data, len(data), redacted=True)
@@ -245,7 +256,7 @@ def parse_chat_usage(usage: Mapping[str, Any] | None) -> Usage | None:
     if not usage or usage.get("prompt_tokens") is None:
         return None
     counts = (usage["prompt_tokens"], usage.get("completion_tokens") or 0)
-    if not all(0 <= n <= _MOST for n in counts):
+    if not all(0 <= n <= _MAX_TOKENS for n in counts):
         return None
     details = usage.get("prompt_tokens_details") or {}
     read = usage.get("cache_read_input_tokens")

@@ -1,8 +1,7 @@
-"""Messages, parts, usage, stop reasons and tool schemas of any chat API in our types.
+"""Tolerant parsing of messages, parts, usage, stop reasons and tool schemas of any chat API.
 
-Trajectories and traces carry messages in the dialect of the library that made them, often several
-in one file, so one tolerant ear serves all readers that meet them. What is not understood is
-counted by name, never guessed.
+Trajectories and traces have messages in the dialects of many libraries, often several in one file.
+All readers that meet them use these functions. Unknown messages and parts are counted by name.
 """
 
 from __future__ import annotations
@@ -40,6 +39,12 @@ if TYPE_CHECKING:
     from ctxkit.formats.session_builder import SessionBuilder
 
 
+# A message passes up to three parsers, the cheap one first:
+#   plain          Chat Completions with string content, which most messages are
+#   response item  calls, outputs and reasoning of the Responses API, which are no messages
+#   general        everything else: the role by CHAT_ROLES, parts by _PART_PARSERS
+# A result of a tool becomes a message of its own. One raw message can thus yield several: results
+# of the user's tools come before its text, those of server tools after the reply.
 CHAT_ROLES: dict[str, Role] = {
     "user": "user",
     "human": "user",
@@ -56,8 +61,8 @@ CHAT_ROLES: dict[str, Role] = {
     "systemmessagechunk": "system",
     "toolmessagechunk": "tool",
 }
-"""Roles as the libraries call them (lower case), and ours."""
-_LANGCHAIN = {
+"""Roles of a session by the roles of the libraries (in lower case)."""
+_LANGCHAIN_ROLES = {
     "HumanMessage": "human",
     "AIMessage": "ai",
     "SystemMessage": "system",
@@ -66,26 +71,29 @@ _LANGCHAIN = {
 
 
 def parse_chat_message(
-    raw: Any, log: SessionBuilder, skipped: dict[str, int], **more: Any
+    raw: Any, builder: SessionBuilder, skipped: dict[str, int], **fields: Any
 ) -> list[Message]:
-    """Return one raw message as ours, ids taken from the log (it is not added there): tool results
-    apart, and first.
+    """Parse one raw message; its tool results become messages of their own.
 
-    `more` are fields that the messages get besides (`time`, `agent`; `usage`, `model` and the like
-    only for a reply).
+    Args:
+        raw: the message in any dialect.
+        builder: the builder that the ids are reserved in; nothing is added to it.
+        skipped: receives counts of what is not understood, by name.
+        fields: further fields of the messages (`time`, `agent`; `usage`, `model` and the like are
+            set on replies only).
     """
     if type(raw) is not dict:
         count_skipped(skipped, "message: not an object")
         return []
     content = raw.get("content")
-    plain = (type(content) is str or content is None) and raw.get("function_call") is None
-    if plain and raw.keys() <= _PLAIN_FIELDS:  # most messages: no detour
-        made = _parse_plain(raw, content, log, more)
-        if made is not None:
-            return [made]
+    is_plain = (type(content) is str or content is None) and raw.get("function_call") is None
+    if is_plain and raw.keys() <= _PLAIN_FIELDS:  # the fast path, for most messages
+        message = _parse_plain(raw, content, builder, fields)
+        if message is not None:
+            return [message]
     raw = _unwrap_langchain(raw)
-    item = _parse_response_item(raw, log, more)
-    return [item] if item is not None else _parse_spoken(raw, log, skipped, more)
+    item = _parse_response_item(raw, builder, fields)
+    return [item] if item is not None else _parse_general(raw, builder, skipped, fields)
 
 
 _PLAIN_FIELDS = {
@@ -99,160 +107,176 @@ _PLAIN_FIELDS = {
     "provider_specific_fields",
     "function_call",
 }
-"""Fields of Chat Completions' plain messages, and some that their keepers put beside them."""
+"""Fields of plain Chat Completions messages, and some that tools store beside them."""
 
 
 def _parse_plain(
-    raw: dict[str, Any], content: str | None, log: SessionBuilder, more: dict[str, Any]
+    raw: dict[str, Any], content: str | None, builder: SessionBuilder, fields: dict[str, Any]
 ) -> Message | None:
-    said, called, tool = raw.get("role"), None, None
+    role, call_id, tool = raw.get("role"), None, None
     parts: tuple[Part, ...] = (Text(content),) if content else ()
-    if said == "assistant":
+    if role == "assistant":
         calls = raw.get("tool_calls")
         if type(calls) is list:
             parts = (*parts, *[_parse_plain_call(c) for c in calls if type(c) is dict])
-    elif said == "tool":
-        called, tool = str_or_none(raw.get("tool_call_id")), str_or_none(raw.get("name"))
-    elif said not in ("user", "system"):
+    elif role == "tool":
+        call_id, tool = str_or_none(raw.get("tool_call_id")), str_or_none(raw.get("name"))
+    elif role not in ("user", "system"):
         return None
-    made = Message(role=said, id=log.new_id(raw.get("id")), parts=parts, call_id=called, tool=tool)
-    if more and said != "assistant":
-        more = {k: v for k, v in more.items() if k in _FIELDS_OF_ALL}
-    return replace(made, **more) if more else made
+    message = Message(
+        role=role, id=builder.new_id(raw.get("id")), parts=parts, call_id=call_id, tool=tool
+    )
+    if fields and role != "assistant":
+        fields = {k: v for k, v in fields.items() if k in _COMMON_FIELDS}
+    return replace(message, **fields) if fields else message
 
 
 def _parse_plain_call(raw: dict[str, Any]) -> ToolCall:
-    inner = raw.get("function")
+    function = raw.get("function")
     if (
-        type(inner) is dict
-        and type(name := inner.get("name")) is str
+        type(function) is dict
+        and type(name := function.get("name")) is str
         and type(raw.get("id")) is str
     ):
-        args, written = parse_arguments(inner.get("arguments"))
-        return ToolCall(raw["id"], name, args, written)
+        arguments, raw_arguments = parse_arguments(function.get("arguments"))
+        return ToolCall(raw["id"], name, arguments, raw_arguments)
     return parse_tool_call(raw)
 
 
-_FIELDS_OF_ALL = {"time", "agent", "turn", "kind", "visible", "details"}
-"""Fields that any message of a record may bear; the rest describe the call alone."""
+_COMMON_FIELDS = {"time", "agent", "turn", "kind", "visible", "details"}
+"""Fields that every message of a record gets; the others describe the call."""
 
 
-def fill_tool_names(made: list[Message], asked: dict[str, str]) -> list[Message]:
-    """Return messages with each result's tool named; `asked` remembers tools by the call's id."""
-    for i, m in enumerate(made):
-        if m.role == "assistant":
-            for p in m.parts:
-                if type(p) is ToolCall:
-                    asked[p.id] = p.name
-        elif m.role == "tool" and m.tool is None:
-            made[i] = replace(m, tool=asked.get(m.call_id or ""))
-    return made
+def fill_tool_names(messages: list[Message], tool_by_call: dict[str, str]) -> list[Message]:
+    """Set the tool of each result from its call.
+
+    Args:
+        messages: the messages, changed in place.
+        tool_by_call: names of tools by call id; the calls among the messages are added.
+    """
+    for i, message in enumerate(messages):
+        if message.role == "assistant":
+            for part in message.parts:
+                if type(part) is ToolCall:
+                    tool_by_call[part.id] = part.name
+        elif message.role == "tool" and message.tool is None:
+            messages[i] = replace(message, tool=tool_by_call.get(message.call_id or ""))
+    return messages
 
 
-def _parse_spoken(
-    raw: dict[str, Any], log: SessionBuilder, skipped: dict[str, int], more: dict[str, Any]
+def _parse_general(
+    raw: dict[str, Any], builder: SessionBuilder, skipped: dict[str, int], fields: dict[str, Any]
 ) -> list[Message]:
-    said = as_str(raw.get("role")) or as_str(raw.get("type"))
-    role = CHAT_ROLES.get(said.lower())
+    raw_role = as_str(raw.get("role")) or as_str(raw.get("type"))
+    role = CHAT_ROLES.get(raw_role.lower())
     if role is None:
-        if not said or "content" not in raw:
-            count_skipped(skipped, "message: " + (said or "no role"))
+        if not raw_role or "content" not in raw:
+            count_skipped(skipped, "message: " + (raw_role or "no role"))
             return []
         role = "user"
-    all_ = {k: v for k, v in more.items() if k in _FIELDS_OF_ALL}
+    common_fields = {k: v for k, v in fields.items() if k in _COMMON_FIELDS}
     parts, results = parse_parts(
         raw.get("parts") if raw.get("content") is None else raw.get("content"), skipped
     )
-    out: list[Message] = []
+    messages: list[Message] = []
     if role == "tool" and not results:
-        return [_make_tool_result(raw, parts, log, all_)]
-    if role == "assistant":  # tools that the provider ran answer within the reply
-        all_["kind"] = "server"
+        return [_make_tool_result(raw, parts, builder, common_fields)]
+    if role == "assistant":  # results of server tools are inside the reply
+        common_fields["kind"] = "server"
     for result in results:
-        inner, _ = parse_parts(_result_content(result), skipped)
-        if not inner and result.get("content"):
-            inner = [SizeOnly(as_str(result.get("type")), chars=len(to_text(result["content"])))]
-        out.append(_make_tool_result(result, inner, log, all_))
+        result_parts, _ = parse_parts(_result_content(result), skipped)
+        if not result_parts and result.get("content"):
+            result_parts = [
+                SizeOnly(as_str(result.get("type")), chars=len(to_text(result["content"])))
+            ]
+        messages.append(_make_tool_result(result, result_parts, builder, common_fields))
     refusal = str_or_none(raw.get("refusal"))
     if refusal and not parts:
         parts = [Text(refusal)]
-    before = parse_thoughts(raw)
+    thoughts = parse_thoughts(raw)
     calls = parse_tool_calls(raw.get("tool_calls") or raw.get("toolCalls")) + parse_function_call(
         raw
     )
     calls += parse_tool_calls(
         raw.get("invalid_tool_calls")
     )  # LangChain's: arguments that are no JSON
-    known = {p.id for p in parts if isinstance(p, ToolCall)} if calls else set[str]()
-    parts = [*before, *parts, *(c for c in calls if c.id not in known)]
+    parsed_ids = {p.id for p in parts if isinstance(p, ToolCall)} if calls else set[str]()
+    parts = [*thoughts, *parts, *(c for c in calls if c.id not in parsed_ids)]
     if parts or not results:
         if role != "assistant":
-            more = all_
-        if said.lower() not in CHAT_ROLES or said == "developer":
-            more = {"kind": said[:40], **more}
-        own = log.new_id(raw.get("id"))
-        said_ = Message(role="user" if role == "tool" else role, id=own, parts=tuple(parts), **more)
-        out.insert(0 if role == "assistant" else len(out), said_)
-    return out
+            fields = common_fields
+        if raw_role.lower() not in CHAT_ROLES or raw_role == "developer":
+            fields = {"kind": raw_role[:40], **fields}
+        message_id = builder.new_id(raw.get("id"))
+        message = Message(
+            role="user" if role == "tool" else role, id=message_id, parts=tuple(parts), **fields
+        )
+        messages.insert(0 if role == "assistant" else len(messages), message)
+    return messages
 
 
 def _unwrap_langchain(raw: dict[str, Any]) -> dict[str, Any]:
-    """Take off LangChain's wrappings: `dumps` (lc, id, kwargs), `messages_to_dict` (type, data)."""
+    """Unwrap LangChain's serializations: `dumps` (lc, id, kwargs) and `messages_to_dict`."""
     if "kwargs" in raw and type(raw.get("id")) is list:
         name = as_str(raw["id"][-1] if raw["id"] else "").removesuffix("Chunk")
-        return {"role": _LANGCHAIN.get(name, name), **as_dict(raw["kwargs"])}
+        return {"role": _LANGCHAIN_ROLES.get(name, name), **as_dict(raw["kwargs"])}
     if type(raw.get("data")) is dict and "role" not in raw:
         return {**raw["data"], "role": raw.get("type")}
     return raw
 
 
 def _parse_response_item(
-    raw: dict[str, Any], log: SessionBuilder, more: dict[str, Any]
+    raw: dict[str, Any], builder: SessionBuilder, fields: dict[str, Any]
 ) -> Message | None:
-    """An item of the Responses API that is no message: a call, its output, reasoning."""
-    kind = raw.get("type")
-    if type(kind) is not str or "role" in raw:
+    """Parse an item of the Responses API that is no message: a call, an output, reasoning."""
+    item_type = raw.get("type")
+    if type(item_type) is not str or "role" in raw:
         return None
-    if kind in ("function_call", "custom_tool_call"):
-        args, written = parse_arguments(raw.get("arguments", raw.get("input")))
-        call = ToolCall(as_str(raw.get("call_id")), as_str(raw.get("name")), args, written)
-        return Message(role="assistant", id=log.new_id(raw.get("id")), parts=(call,), **more)
-    if kind in ("function_call_output", "custom_tool_call_output"):
-        all_ = {k: v for k, v in more.items() if k in _FIELDS_OF_ALL}
-        given = raw.get("output")
+    if item_type in ("function_call", "custom_tool_call"):
+        arguments, raw_arguments = parse_arguments(raw.get("arguments", raw.get("input")))
+        call = ToolCall(
+            as_str(raw.get("call_id")), as_str(raw.get("name")), arguments, raw_arguments
+        )
+        return Message(role="assistant", id=builder.new_id(raw.get("id")), parts=(call,), **fields)
+    if item_type in ("function_call_output", "custom_tool_call_output"):
+        common_fields = {k: v for k, v in fields.items() if k in _COMMON_FIELDS}
+        output = raw.get("output")
         parts = (
-            parse_parts(given, {})[0]
-            if type(given) is list and all(map(is_known_part, given))
+            parse_parts(output, {})[0]
+            if type(output) is list and all(map(is_supported_part, output))
             else []
         )
-        return _make_tool_result(raw, parts or [Text(to_text(given))], log, all_)
-    if kind == "reasoning" and "content" not in raw:
+        return _make_tool_result(raw, parts or [Text(to_text(output))], builder, common_fields)
+    if item_type == "reasoning" and "content" not in raw:
         return Message(
-            role="assistant", id=log.new_id(raw.get("id")), parts=(parse_reasoning(raw),), **more
+            role="assistant",
+            id=builder.new_id(raw.get("id")),
+            parts=(parse_reasoning(raw),),
+            **fields,
         )
     return None
 
 
 def _make_tool_result(
-    raw: dict[str, Any], parts: list[Part], log: SessionBuilder, all_: dict[str, Any]
+    raw: dict[str, Any], parts: list[Part], builder: SessionBuilder, common_fields: dict[str, Any]
 ) -> Message:
     response = as_dict(as_dict(raw.get("functionResponse")).get("response"))
-    inner = as_dict(raw.get("functionResponse")) or raw
-    wrong = (
+    fields = as_dict(raw.get("functionResponse")) or raw
+    is_error = (
         raw.get("is_error") is True or raw.get("isError") is True or raw.get("status") == "error"
     )
     return Message(
         role="tool",
-        id=log.new_id(raw.get("id") if raw.get("role") else None),
+        id=builder.new_id(raw.get("id") if raw.get("role") else None),
         parts=tuple(parts),
-        call_id=next((w for k in _CALL_IDS if (w := str_or_none(inner.get(k)))), None),
-        tool=str_or_none(inner.get("name")),
-        is_error=wrong or "error" in response,
-        **all_,
+        call_id=next((w for k in _CALL_ID_KEYS if (w := str_or_none(fields.get(k)))), None),
+        tool=str_or_none(fields.get("name")),
+        is_error=is_error or "error" in response,
+        **common_fields,
     )
 
 
-_CALL_IDS = ("tool_call_id", "tool_use_id", "call_id", "toolCallId", "id")
+_CALL_ID_KEYS = ("tool_call_id", "tool_use_id", "call_id", "toolCallId", "id")
 
 
 def _result_content(result: dict[str, Any]) -> Any:
@@ -270,13 +294,17 @@ _RESULT_TYPES = {"tool_result", "tool_call_response", "functionResponse"}
 
 
 def count_skipped(skipped: dict[str, int], name: str) -> None:
-    """Count a record passed over, by name (at most 200, so that no file can fill the memory)."""
+    """Count a skipped record by name; at most 200 names are kept, the rest are "others"."""
     name = name[:80] if name in skipped or len(skipped) < 200 else "others"
     skipped[name] = skipped.get(name, 0) + 1
 
 
 def parse_parts(content: Any, skipped: dict[str, int]) -> tuple[list[Part], list[dict[str, Any]]]:
-    """Return content (text, part, list of parts) as parts, and the tool results among them, raw."""
+    """Parse a content: a string, a part, or a list of parts.
+
+    Returns:
+        The parts, and the raw tool results among them.
+    """
     if type(content) is str:
         return ([Text(content)] if content else []), []
     parts: list[Part] = []
@@ -288,14 +316,14 @@ def parse_parts(content: Any, skipped: dict[str, int]) -> tuple[list[Part], list
         if type(raw) is not dict:
             count_skipped(skipped, "part: not an object")
             continue
-        kind = as_str(raw.get("type")) or next((k for k in _UNTYPED_KEYS if k in raw), "")
-        make = _PART_PARSERS.get(kind)
-        if make is not None:
-            parts.append(make(raw))
-        elif kind in _RESULT_TYPES or kind.endswith("_tool_result"):
+        part_type = as_str(raw.get("type")) or next((k for k in _UNTYPED_KEYS if k in raw), "")
+        parse_part = _PART_PARSERS.get(part_type)
+        if parse_part is not None:
+            parts.append(parse_part(raw))
+        elif part_type in _RESULT_TYPES or part_type.endswith("_tool_result"):
             results.append(raw)
         else:
-            count_skipped(skipped, "part: " + (kind or "no type"))
+            count_skipped(skipped, "part: " + (part_type or "no type"))
     return parts, results
 
 
@@ -307,43 +335,43 @@ def _parse_text(raw: dict[str, Any]) -> Part:
 
 
 def parse_reasoning(raw: dict[str, Any]) -> Thinking:
-    """Return reasoning, whose text may be missing or sealed: then its size is told."""
-    said = next(
+    """Return reasoning; of an encrypted one only the size is known."""
+    text = next(
         (raw[k] for k in ("thinking", "reasoning", "text", "content", "summary") if raw.get(k)), ""
     )
-    if type(said) is list:
-        said = "\n".join(as_str(as_dict(s).get("text")) for s in said)
-    hidden = len(as_str(raw.get("encrypted_content"))) + len(as_str(raw.get("data")))
-    return Thinking(to_text(said), signature=str_or_none(raw.get("signature")), hidden=hidden)
+    if type(text) is list:
+        text = "\n".join(as_str(as_dict(s).get("text")) for s in text)
+    hidden_chars = len(as_str(raw.get("encrypted_content"))) + len(as_str(raw.get("data")))
+    return Thinking(to_text(text), signature=str_or_none(raw.get("signature")), hidden=hidden_chars)
 
 
-_MIMES = ("media_type", "mimeType", "mime_type", "mime", "mediaType")
+_MEDIA_TYPE_KEYS = ("media_type", "mimeType", "mime_type", "mime", "mediaType")
 
 
 def _parse_image(raw: dict[str, Any]) -> Image:
-    inner = raw.get("image_url", raw.get("source", raw.get("inlineData", raw.get("image"))))
-    fields = as_dict(inner) or raw
-    url = inner if type(inner) is str else as_str(fields.get("url"))
-    media = next(
-        (w for k in _MIMES if (w := str_or_none(fields.get(k)))),
+    image = raw.get("image_url", raw.get("source", raw.get("inlineData", raw.get("image"))))
+    fields = as_dict(image) or raw
+    url = image if type(image) is str else as_str(fields.get("url"))
+    media_type = next(
+        (w for k in _MEDIA_TYPE_KEYS if (w := str_or_none(fields.get(k)))),
         "image/png",
     )
     data = as_str(fields.get("data"))
     if url.startswith("data:") and "," in url[:200]:
         head, data = url.split(",", 1)
-        media, url = head[5:].split(";")[0] or media, ""
-    return Image(media_type=media, data=data, url=url or None)
+        media_type, url = head[5:].split(";")[0] or media_type, ""
+    return Image(media_type=media_type, data=data, url=url or None)
 
 
 def _parse_compaction(raw: dict[str, Any]) -> Part:
-    """What a provider put in the place of older messages; where it is sealed, its size."""
-    said = raw.get("content", raw.get("text"))
-    hidden = len(as_str(raw.get("encrypted_content")))
-    return Text(to_text(said)) if said else SizeOnly("compaction", chars=hidden or None)
+    """Parse what a provider put in place of older messages; of an encrypted one the size."""
+    text = raw.get("content", raw.get("text"))
+    hidden_chars = len(as_str(raw.get("encrypted_content")))
+    return Text(to_text(text)) if text else SizeOnly("compaction", chars=hidden_chars or None)
 
 
 def _parse_blob(raw: dict[str, Any]) -> Part:
-    """OpenTelemetry's binary parts: `blob` holds the data, `uri` says where it is."""
+    """Parse OpenTelemetry's binary parts: `blob` with data, `uri` with an address."""
     kinds: dict[str, Literal["image", "audio", "document"]] = {"image": "image", "audio": "audio"}
     kind = kinds.get(as_str(raw.get("modality")), "document")
     mime = str_or_none(raw.get("mime_type")) or "application/octet-stream"
@@ -351,36 +379,36 @@ def _parse_blob(raw: dict[str, Any]) -> Part:
 
 
 def _parse_document(raw: dict[str, Any]) -> Part:
-    if (
-        str_or_none(raw.get("path")) and type(raw.get("content")) is str
-    ):  # Cline's: the file as text
+    if str_or_none(raw.get("path")) and type(raw.get("content")) is str:  # Cline's text file
         return Text(raw["content"])
-    inner = as_dict(raw.get("file") or raw.get("input_audio") or raw.get("source"))
-    data = as_str(inner.get("file_data")) or as_str(inner.get("data"))
-    audio = "audio" in as_str(raw.get("type"))
-    media = str_or_none(inner.get("media_type")) or (
-        "audio/wav" if audio else "application/octet-stream"
+    document = as_dict(raw.get("file") or raw.get("input_audio") or raw.get("source"))
+    data = as_str(document.get("file_data")) or as_str(document.get("data"))
+    is_audio = "audio" in as_str(raw.get("type"))
+    media_type = str_or_none(document.get("media_type")) or (
+        "audio/wav" if is_audio else "application/octet-stream"
     )
-    return Image(media_type=media, data=data, kind="audio" if audio else "document")
+    return Image(media_type=media_type, data=data, kind="audio" if is_audio else "document")
 
 
 def parse_tool_call(raw: dict[str, Any]) -> ToolCall:
-    """Return a raw tool call, in whichever words its dialect puts name, id and arguments."""
+    """Parse a tool call of any dialect."""
     raw = as_dict(raw.get("functionCall")) or raw
-    inner = as_dict(raw.get("function"))
+    function = as_dict(raw.get("function"))
     name = (
-        inner.get("name")
+        function.get("name")
         or raw.get("name")
         or raw.get("function_name")
         or raw.get("function")
         or raw.get("tool")
     )
-    given = next(
-        (s[k] for s in (inner, raw) for k in ("arguments", "args", "input") if k in s), None
+    arguments = next(
+        (s[k] for s in (function, raw) for k in ("arguments", "args", "input") if k in s), None
     )
-    args, written = parse_arguments(given)
-    wanted = raw.get("id") or raw.get("tool_call_id") or raw.get("call_id") or raw.get("toolCallId")
-    return ToolCall(as_str(wanted), as_str(name), args, written)
+    parsed, raw_arguments = parse_arguments(arguments)
+    call_id = (
+        raw.get("id") or raw.get("tool_call_id") or raw.get("call_id") or raw.get("toolCallId")
+    )
+    return ToolCall(as_str(call_id), as_str(name), parsed, raw_arguments)
 
 
 _UNTYPED_KEYS = ("text", "functionCall", "functionResponse", "inlineData", "image_url")
@@ -399,88 +427,102 @@ _PART_PARSERS: dict[str, Callable[[dict[str, Any]], Part]] = {
 
 
 def parse_tool_calls(raw: Any) -> list[ToolCall]:
-    """Return raw tool calls as ours (Chat Completions' `function`, LangChain's `args`, ATIF's)."""
+    """Parse a list of tool calls (of Chat Completions, LangChain, ATIF and others)."""
     return [parse_tool_call(c) for c in as_list(raw) if type(c) is dict]
 
 
 def parse_function_call(raw: dict[str, Any]) -> list[ToolCall]:
-    """Return the one call of a message of Chat Completions from before there were tools."""
-    called = as_dict(raw.get("function_call"))  # Chat Completions before tools
-    return [parse_tool_call(called)] if called else []
+    """Parse the `function_call` of Chat Completions before it had tools."""
+    call = as_dict(raw.get("function_call"))
+    return [parse_tool_call(call)] if call else []
 
 
 def parse_thoughts(raw: dict[str, Any]) -> list[Part]:
-    """Return the thinking that stands beside a message's content."""
+    """Parse the thinking beside a message's content."""
     blocks: list[Part] = [
         parse_reasoning(b) for b in as_list(raw.get("thinking_blocks")) if type(b) is dict
     ]
-    said = str_or_none(raw.get("reasoning_content")) or str_or_none(raw.get("reasoning"))
-    return blocks or ([Thinking(said)] if said else [])
+    text = str_or_none(raw.get("reasoning_content")) or str_or_none(raw.get("reasoning"))
+    return blocks or ([Thinking(text)] if text else [])
 
 
-def is_known_part(raw: Any) -> bool:
-    """Say whether a value is a part that is known here."""
+def is_supported_part(raw: Any) -> bool:
+    """Return True if a value is a part that can be parsed."""
     return type(raw) is dict and raw.get("type") in _PART_PARSERS
 
 
-def subtract_cached(whole: int | None, *cached: int | None) -> int | None:
-    """Return an input without the cached tokens in it; where they are more, it never held them."""
-    held = sum(n or 0 for n in cached)
-    return whole if whole is None or held > whole else whole - held
+def subtract_cached(input_tokens: int | None, *cached: int | None) -> int | None:
+    """Subtract cached tokens from an input; if they are more, the input did not include them."""
+    cached_tokens = sum(n or 0 for n in cached)
+    return (
+        input_tokens
+        if input_tokens is None or cached_tokens > input_tokens
+        else input_tokens - cached_tokens
+    )
 
 
-def usage_from_total(
-    whole: int | None, read: int | None, write: int | None, output: int | None, **more: Any
+def make_usage_from_total(
+    input_tokens: int | None,
+    cache_read: int | None,
+    cache_write: int | None,
+    output_tokens: int | None,
+    **fields: Any,
 ) -> Usage:
-    """Return a usage whose input held the cached tokens; `more` are its other fields."""
+    """Return a usage in disjoint classes from an input that includes the cached tokens."""
     return Usage(
-        input_tokens=subtract_cached(whole, read, write),
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-        output_tokens=output,
-        **more,
+        input_tokens=subtract_cached(input_tokens, cache_read, cache_write),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        output_tokens=output_tokens,
+        **fields,
     )
 
 
 def parse_usage(raw: Any, cost_usd: float | None = None) -> Usage | None:
-    """Return a usage object of an OpenAI-like API in disjoint classes; None where it says nothing.
+    """Parse a usage object of an OpenAI-like API into disjoint classes; None if it is empty.
 
-    `prompt_tokens` (Chat Completions, LiteLLM) and `input_tokens` (Responses, LangChain) hold the
-    cached tokens too; `input_tokens` beside `cache_read_input_tokens` (Anthropic) does not.
+    `prompt_tokens` (Chat Completions, LiteLLM) and `input_tokens` (Responses, LangChain) include
+    cached tokens; `input_tokens` beside `cache_read_input_tokens` (Anthropic) does not.
     """
     raw = as_dict(raw)
     if not raw:
         return None if cost_usd is None else Usage(cost_usd=cost_usd)
-    whole = _first_count(raw, "prompt_tokens", "promptTokens", "input_tokens")
-    detail = as_dict(
+    input_tokens = _first_count(raw, "prompt_tokens", "promptTokens", "input_tokens")
+    input_details = as_dict(
         raw.get("prompt_tokens_details")
         or raw.get("input_tokens_details")
         or raw.get("input_token_details")
     )
-    read = _first_count(detail, "cached_tokens", "cache_read")
-    write = _first_count(detail, "cache_creation_tokens", "cache_write_tokens", "cache_creation")
-    if read is None:
-        read = _first_count(
+    cache_read = _first_count(input_details, "cached_tokens", "cache_read")
+    cache_write = _first_count(
+        input_details, "cache_creation_tokens", "cache_write_tokens", "cache_creation"
+    )
+    if cache_read is None:
+        cache_read = _first_count(
             raw,
             "cache_read_input_tokens",
             "prompt_cache_hit_tokens",
             "cache_read_tokens",
             "cached_tokens",
         )
-    if write is None:
-        write = _first_count(raw, "cache_creation_input_tokens", "cache_write_tokens")
-    apart = "prompt_tokens" not in raw and "cache_read_input_tokens" in raw and not detail
-    spoken = as_dict(
+    if cache_write is None:
+        cache_write = _first_count(raw, "cache_creation_input_tokens", "cache_write_tokens")
+    is_disjoint = (
+        "prompt_tokens" not in raw and "cache_read_input_tokens" in raw and not input_details
+    )
+    output_details = as_dict(
         raw.get("completion_tokens_details")
         or raw.get("output_tokens_details")
         or raw.get("output_token_details")
     )
     return Usage(
-        input_tokens=whole if apart else subtract_cached(whole, read, write),
-        cache_read_tokens=read,
-        cache_write_tokens=write,
+        input_tokens=input_tokens
+        if is_disjoint
+        else subtract_cached(input_tokens, cache_read, cache_write),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
         output_tokens=_first_count(raw, "completion_tokens", "completionTokens", "output_tokens"),
-        reasoning_tokens=_first_count(spoken, "reasoning_tokens", "reasoning"),
+        reasoning_tokens=_first_count(output_details, "reasoning_tokens", "reasoning"),
         cost_usd=cost_usd,
     )
 
@@ -493,9 +535,9 @@ _STOP_REASONS = {
 
 
 def parse_stop_reason(raw: Any) -> str | None:
-    """Return why a reply ended, in our words where there is one."""
-    said = as_str(raw)
-    return _STOP_REASONS.get(said, said[:40]) or None
+    """Return the session's word for a stop reason; an unknown one is returned unchanged."""
+    reason = as_str(raw)
+    return _STOP_REASONS.get(reason, reason[:40]) or None
 
 
 def _first_count(raw: dict[str, Any], *keys: str) -> int | None:
@@ -507,24 +549,28 @@ def _first_count(raw: dict[str, Any], *keys: str) -> int | None:
 
 
 def parse_tool_schemas(raw: Any) -> tuple[ToolSchema, ...]:
-    """Return tool definitions (OpenAI, Anthropic or flat) with the size of their JSON."""
-    out = []
+    """Parse tool definitions (OpenAI, Anthropic or flat), with the sizes of their JSON."""
+    schemas = []
     for tool in as_list(raw):
-        inner = as_dict(as_dict(tool).get("function")) or as_dict(tool)
-        name = str_or_none(inner.get("name")) or str_or_none(inner.get("title"))
+        definition = as_dict(as_dict(tool).get("function")) or as_dict(tool)
+        name = str_or_none(definition.get("name")) or str_or_none(definition.get("title"))
         if name:
             schema = as_dict(
-                inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
+                definition.get("parameters")
+                or definition.get("input_schema")
+                or definition.get("inputSchema")
             )
-            said = as_str(inner.get("description"))
-            out.append(
-                ToolSchema(name=name, description=said, parameters=schema, chars=len(to_text(tool)))
+            description = as_str(definition.get("description"))
+            schemas.append(
+                ToolSchema(
+                    name=name, description=description, parameters=schema, chars=len(to_text(tool))
+                )
             )
-    return tuple(out)
+    return tuple(schemas)
 
 
 def encode_tool_schemas(schemas: Iterable[ToolSchema]) -> list[dict[str, Any]]:
-    """Return tool schemas as Chat Completions takes them, apart: LiteLLM writes into them."""
+    """Return tool schemas for Chat Completions, as copies because LiteLLM changes them."""
     functions = (
         {"name": s.name, "description": s.description, "parameters": deepcopy(s.parameters)}
         for s in schemas

@@ -1,4 +1,4 @@
-"""A conversation rebuilt from chat requests that repeat it."""
+"""Conversation reconstructed from chat requests, each of which repeats the messages before."""
 
 from __future__ import annotations
 
@@ -26,8 +26,19 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
+# Alignment of a request with the visible messages, in three steps:
+#   1. longest common prefix of the raw messages with those of the last request (plus its reply)
+#   2. the remaining messages are compared by key (role, text, calls) with the remaining visible ids
+#   3. where they differ, two greedy common subsequences are computed, from the start and from the
+#      end, and the longer one is taken. Visible messages without a match were removed: they become
+#      the targets of a derived edit, and unmatched new messages before the last match become its
+#      inserted messages (a summary). Everything behind the last match is new.
+# Step 1 is O(n) per request; step 3 is O(m log m) in the remaining messages and runs only if some
+# are missing.
+
+
 class ChatConversation:
-    """One conversation, request by request; each request may hold the whole of it."""
+    """Builder of one conversation from requests and replies."""
 
     def __init__(self, format_: str) -> None:
         self.format = format_
@@ -38,83 +49,97 @@ class ChatConversation:
         self.tools: tuple[ToolSchema, ...] = ()
         self.model: str | None = None
         self.inputs = 0
-        """Items in the inputs so far, for an API whose items are counted rather than compared."""
-        self._raws: list[Any] = []
-        self._known: list[list[str]] = []
-        """For each raw message of the last request the ids of ours."""
-        self._keys: dict[str, Any] = {}
+        """Number of input items so far, for APIs whose items are counted rather than compared."""
+        self._last_request: list[Any] = []
+        """The raw messages of the last request and its reply."""
+        self._ids_by_raw_message: list[list[str]] = []
+        """The ids of the messages parsed from each of them."""
+        self._key_by_id: dict[str, Any] = {}
 
-    def make(self, raw: Any, **more: Any) -> list[Message]:
-        """Return a raw message as ours, its results' tools named; a damaged one is a fault."""
+    def make(self, raw: Any, **fields: Any) -> list[Message]:
+        """Parse a raw message, with the tools of its results; a damaged one becomes a fault."""
         try:
             return fill_tool_names(
-                parse_chat_message(raw, self.log, self.skipped, **more), self.asked
+                parse_chat_message(raw, self.log, self.skipped, **fields), self.asked
             )
         except DAMAGE_ERRORS as e:
-            self.faults.append(Fault(more.get("line", 0), describe_damage(e)))
+            self.faults.append(Fault(fields.get("line", 0), describe_damage(e)))
             return []
 
-    def add(self, made: Iterable[Message]) -> list[str]:
-        """Write messages at the end; return their ids."""
-        out = []
-        for m in made:
-            self.log.add(m)
-            self._keys[m.id] = _key(m)
-            out.append(m.id)
-        return out
+    def add(self, messages: Iterable[Message]) -> list[str]:
+        """Append messages; return their ids."""
+        ids = []
+        for message in messages:
+            self.log.add(message)
+            self._key_by_id[message.id] = _make_message_key(message)
+            ids.append(message.id)
+        return ids
 
     def settings(self, request: dict[str, Any]) -> None:
-        """Take the tools and the model of a request."""
+        """Read the tools and the model of a request."""
         if request.get("tools"):
             self.tools = parse_tool_schemas(request["tools"])
         self.model = str_or_none(request.get("model")) or self.model
 
-    def request(self, raws: list[Any]) -> None:
-        """Take a request's messages: growth is new, what is gone was taken by an unmarked edit."""
-        same = 0
-        for old, new in zip(self._raws, raws, strict=False):
+    def request(self, raw_messages: list[Any]) -> None:
+        """Read the messages of a request: append new ones, add an edit for missing ones."""
+        n_same = 0
+        for old, new in zip(self._last_request, raw_messages, strict=False):
             if old != new:
                 break
-            same += 1
-        known = self._known[:same]
-        gone = self.log.shown[sum(map(len, known)) :]
-        fresh = [self.make(raw) for raw in raws[same:]]
-        flat = [m for made in fresh for m in made]
-        names = self._matched(flat, gone)
-        self._raws = raws
-        self._known = [*known, *([names.get(m.id, m.id) for m in made] for made in fresh)]
+            n_same += 1
+        same_ids = self._ids_by_raw_message[:n_same]
+        missing_ids = self.log.shown[sum(map(len, same_ids)) :]
+        parsed = [self.make(raw) for raw in raw_messages[n_same:]]
+        new_messages = [m for messages in parsed for m in messages]
+        id_by_new_id = self._add_or_match(new_messages, missing_ids)
+        self._last_request = raw_messages
+        self._ids_by_raw_message = [
+            *same_ids,
+            *([id_by_new_id.get(m.id, m.id) for m in messages] for messages in parsed),
+        ]
 
-    def _matched(self, flat: list[Message], gone: list[str]) -> dict[str, str]:
-        """Write what is new among the messages; return the ids under which the others are known."""
-        names: dict[str, str] = {}
-        at = 0
-        while at < len(flat) and at < len(gone) and _key(flat[at]) == self._keys.get(gone[at]):
-            names[flat[at].id] = gone[at]
-            at += 1
-        if at < len(gone):
-            at = self._edited(flat, at, gone[at:], names)
-        self.add(flat[at:])
-        return names
+    def _add_or_match(self, messages: list[Message], missing_ids: list[str]) -> dict[str, str]:
+        """Add what is new; return the ids of the messages that are already visible, by new id."""
+        id_by_new_id: dict[str, str] = {}
+        position = 0
+        while (
+            position < len(messages)
+            and position < len(missing_ids)
+            and _make_message_key(messages[position]) == self._key_by_id.get(missing_ids[position])
+        ):
+            id_by_new_id[messages[position].id] = missing_ids[position]
+            position += 1
+        if position < len(missing_ids):
+            position = self._add_edit(messages, position, missing_ids[position:], id_by_new_id)
+        self.add(messages[position:])
+        return id_by_new_id
 
-    def _edited(self, flat: list[Message], at: int, gone: list[str], names: dict[str, str]) -> int:
-        """Write the edit that explains missing messages; return where what is new begins."""
-        keys = [_key(m) for m in flat[at:]]
-        end, inserted = at, []
-        for n, i in _aligned(keys, [self._keys.get(i) for i in gone]):
-            names[flat[at + n].id] = gone[i]
-            end = max(end, at + n + 1)
-        if end == at:
-            end = len(flat)
-        for m in flat[at:end]:
-            if m.id not in names:
-                self._keys[m.id] = _key(m)
-                inserted.append(m)
-        kept = set(names.values())
+    def _add_edit(
+        self,
+        messages: list[Message],
+        start: int,
+        missing_ids: list[str],
+        id_by_new_id: dict[str, str],
+    ) -> int:
+        """Add the edit that explains missing messages; return the index of the first new one."""
+        keys = [_make_message_key(message) for message in messages[start:]]
+        end, inserted = start, []
+        for n, i in _align_keys(keys, [self._key_by_id.get(i) for i in missing_ids]):
+            id_by_new_id[messages[start + n].id] = missing_ids[i]
+            end = max(end, start + n + 1)
+        if end == start:
+            end = len(messages)
+        for message in messages[start:end]:
+            if message.id not in id_by_new_id:
+                self._key_by_id[message.id] = _make_message_key(message)
+                inserted.append(message)
+        repeated_ids = set(id_by_new_id.values())
         self.log.add(
             Edit(
                 kind="summarised" if inserted else "dropped",
                 id=self.log.new_id(),
-                targets=tuple(i for i in gone if i not in kept),
+                targets=tuple(i for i in missing_ids if i not in repeated_ids),
                 inserted=tuple(inserted),
                 method="request",
                 source="derived",
@@ -123,98 +148,104 @@ class ChatConversation:
         )
         return end
 
-    def reply(self, raw: Any, **more: Any) -> None:
-        """Take the reply of a call: the next request will repeat it."""
-        made = self.make(raw, **more)
-        self._raws = [*self._raws, raw]
-        self._known = [*self._known, self.add(made)]
+    def reply(self, raw: Any, **fields: Any) -> None:
+        """Add the reply of a call, which the next request will repeat."""
+        messages = self.make(raw, **fields)
+        self._last_request = [*self._last_request, raw]
+        self._ids_by_raw_message = [*self._ids_by_raw_message, self.add(messages)]
 
-    def session(self, own: str, **more: Any) -> Session:
-        """Return the conversation."""
+    def session(self, session_id: str, **fields: Any) -> Session:
+        """Return the conversation as a session."""
         return self.log.session(
-            id=own,
+            id=session_id,
             format=self.format,
             model=self.model,
             tools=self.tools,
             skipped=dict(self.skipped),
             faults=tuple(self.faults),
-            **more,
+            **fields,
         )
 
 
-def _key(m: Message) -> Any:
-    said = tuple(p.text for p in m.parts if type(p) is Text and p.text)
-    return m.role, said, tuple(p.id for p in m.parts if type(p) is ToolCall), m.call_id
+def _make_message_key(message: Message) -> Any:
+    texts = tuple(p.text for p in message.parts if type(p) is Text and p.text)
+    return (
+        message.role,
+        texts,
+        tuple(p.id for p in message.parts if type(p) is ToolCall),
+        message.call_id,
+    )
 
 
-def _aligned(new: list[Any], old: list[Any]) -> list[tuple[int, int]]:
-    """Return pairs of places with equal keys, in the order of both.
+def _align_keys(new_keys: list[Any], old_keys: list[Any]) -> list[tuple[int, int]]:
+    """Return a common subsequence of two key lists as pairs of indices.
 
-    Equal messages are many ("continue"): found from the end, where what survives a compaction
-    stands, and from the start; the longer alignment is taken.
+    Many messages are equal ("continue"), so that a greedy match can go wrong. It is done from the
+    end, where messages survive a compaction, and from the start; the longer result is returned.
     """
-    ends = _greedy(new[::-1], old[::-1])
-    last = [(len(new) - 1 - n, len(old) - 1 - i) for n, i in ends]
-    first = _greedy(new, old)
-    return first if len(first) > len(last) else last
+    reversed_pairs = _align_greedily(new_keys[::-1], old_keys[::-1])
+    from_end = [(len(new_keys) - 1 - n, len(old_keys) - 1 - i) for n, i in reversed_pairs]
+    from_start = _align_greedily(new_keys, old_keys)
+    return from_start if len(from_start) > len(from_end) else from_end
 
 
-def _greedy(new: list[Any], old: list[Any]) -> list[tuple[int, int]]:
-    places: dict[Any, list[int]] = {}
-    for i, key in enumerate(old):
-        places.setdefault(key, []).append(i)
-    out, at = [], 0
-    for n, key in enumerate(new):
-        found = places.get(key, ())
-        i = bisect_left(found, at)
-        if i < len(found):
-            out.append((n, found[i]))
-            at = found[i] + 1
-    return out
+def _align_greedily(new_keys: list[Any], old_keys: list[Any]) -> list[tuple[int, int]]:
+    """Match each new key with the first equal old key behind the last match."""
+    positions: dict[Any, list[int]] = {}
+    for i, key in enumerate(old_keys):
+        positions.setdefault(key, []).append(i)
+    pairs, next_position = [], 0
+    for n, key in enumerate(new_keys):
+        candidates = positions.get(key, ())
+        i = bisect_left(candidates, next_position)
+        if i < len(candidates):
+            pairs.append((n, candidates[i]))
+            next_position = candidates[i] + 1
+    return pairs
 
 
 def merge_reply_items(messages: list[Message]) -> list[Message]:
-    """Return messages, neighbouring pieces of a reply as one (for APIs that reply in items)."""
-    out: list[Message] = []
-    for m in messages:
+    """Merge neighbouring assistant messages, for APIs that return a reply as several items."""
+    merged: list[Message] = []
+    for message in messages:
         if (
-            m.role == "assistant"
-            and out
-            and out[-1].role == "assistant"
-            and len(out[-1].parts) < MAX_PARTS
+            message.role == "assistant"
+            and merged
+            and merged[-1].role == "assistant"
+            and len(merged[-1].parts) < MAX_PARTS
         ):
-            out[-1] = msgspec.structs.replace(
-                out[-1],
-                parts=out[-1].parts + m.parts,
-                usage=m.usage or out[-1].usage,
-                stop=m.stop or out[-1].stop,
+            merged[-1] = msgspec.structs.replace(
+                merged[-1],
+                parts=merged[-1].parts + message.parts,
+                usage=message.usage or merged[-1].usage,
+                stop=message.stop or merged[-1].stop,
             )
         else:
-            out.append(m)
-    return out
+            merged.append(message)
+    return merged
 
 
 def is_chat_message(raw: Any) -> bool:
-    """Say whether a value looks like a message of a chat API."""
+    """Return True if a value looks like a message of a chat API."""
     if type(raw) is not dict or type(raw.get("role")) is not str:
         return False
-    return raw["role"] in _ROLES and (
+    return raw["role"] in _MESSAGE_ROLES and (
         "content" in raw or "tool_calls" in raw or "function_call" in raw
     )
 
 
-_ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
+_MESSAGE_ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
 
 
 def is_chat_list(value: Any) -> bool:
-    """Say whether a value is a list that begins with messages."""
+    """Return True for a list that begins with messages."""
     return type(value) is list and bool(value) and all(is_chat_message(m) for m in value[:3])
 
 
 def content_block_types(messages: Any) -> set[str]:
     """Return the types of the content blocks of the first messages."""
-    found: set[str] = set()
-    for m in as_list(messages)[:64]:
-        for block in as_list(as_dict(m).get("content"))[:16]:
-            found.add(as_str(as_dict(block).get("type")))
-    return found
+    types: set[str] = set()
+    for message in as_list(messages)[:64]:
+        for block in as_list(as_dict(message).get("content"))[:16]:
+            types.add(as_str(as_dict(block).get("type")))
+    return types

@@ -1,9 +1,8 @@
-"""Transcripts of Claude Code: JSON Lines; replies over several lines, compaction boundaries,
-subagents beside them.
+"""Reader of Claude Code transcripts and of the program's `stream-json` output.
 
-What the program prints (`--output-format stream-json`, the SDK's messages) is read too: the same
-messages, with the session's id as `session_id`, subagents told apart by the call that started them,
-and a last line with the money.
+The output (`--output-format stream-json`, the SDK's messages) has the same messages; the session's
+id is `session_id`, a subagent is identified by the call that started it, and the last line has the
+cost.
 """
 
 from __future__ import annotations
@@ -81,8 +80,17 @@ TRAITS = (
     ("all", "summaries are not priced: estimated"),
 )
 
-_TALK = {"user", "assistant"}
-_FACTS = {
+# A transcript is a file of JSON lines, each with a uuid and the uuid of its parent. One reader
+# object handles one file:
+#   1. `_shared` scans for uuids that name two different lines (parents are then ignored)
+#   2. each line is routed to a conversation: the main one, or a sidechain (a subagent whose lines
+#      older versions wrote into the same file)
+#   3. the conversation reads messages, results, compaction boundaries and retries
+#   4. newer versions write a subagent into SESSION/subagents/agent-ID.jsonl, older ones into
+#      agent-ID.jsonl beside the transcript; both are read as children
+# A line that repeats an earlier one exactly (a resumed session copies its history) is skipped.
+_MESSAGE_TYPES = {"user", "assistant"}
+_METADATA_FIELDS = {
     "sessionId": "sessionId",
     "session_id": "sessionId",
     "cwd": "cwd",
@@ -92,21 +100,21 @@ _FACTS = {
     "timestamp": "timestamp",
     "gitBranch": "gitBranch",
 }
-"""Fields of the lines, and what they tell."""
-_STARTERS = {"Task", "Agent"}
-_SUBAGENTS = 1000
+"""Fields of any line that describe the session, and the names they are stored under."""
+_SUBAGENT_TOOLS = {"Task", "Agent"}
+_MAX_SUBAGENT_FILES = 1000
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the first lines have Claude Code's types and fields that tie them together."""
+    """Return True if one of the first lines has a type and fields of Claude Code's transcripts."""
     for record in source.head[:40]:
-        kind = as_str(record.get("type"))
-        if kind in _TALK and type(record.get("message")) is dict:
-            return bool(record["message"].get("role", kind) == kind)
-        if kind == "summary" and "leafUuid" in record:
+        record_type = as_str(record.get("type"))
+        if record_type in _MESSAGE_TYPES and type(record.get("message")) is dict:
+            return bool(record["message"].get("role", record_type) == record_type)
+        if record_type == "summary" and "leafUuid" in record:
             return True
         if (
-            kind == "system"
+            record_type == "system"
             and "subtype" in record
             and ("sessionId" in record or "session_id" in record)
         ):
@@ -115,104 +123,112 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Read a transcript with the subagents inside it and in the folder beside it."""
-    main = _Transcript(source).session()
-    return [_with_subagents(main, source.path) if source.on_disk else main]
+    """Read a transcript with its subagents, in the same file or in files beside it."""
+    session = _TranscriptReader(source).build_session()
+    return [_attach_subagents(session, source.path) if source.on_disk else session]
 
 
-class _Transcript:
-    """A file: the main conversation, and sidechains that older versions wrote between its lines."""
+class _TranscriptReader:
+    """Reader of one file: the main conversation, and sidechains between its lines."""
 
     def __init__(self, source: Source) -> None:
         self.path = source.path
         self.faults = list(source.faults)
         self.titles: dict[str, str] = {}
-        self.seen: dict[str, Any] = {}
-        self.chains: dict[str, TranscriptConversation] = {}
-        self.of_line: dict[str, TranscriptConversation] = {}
+        self.message_by_uuid: dict[str, Any] = {}
+        self.sidechains: dict[str, TranscriptConversation] = {}
+        self.conversation_by_uuid: dict[str, TranscriptConversation] = {}
         records = source.records
-        self.has_main = any(as_str(r.get("type")) in _TALK and not _is_aside(r) for _, r in records)
-        self.cost: float | None = None
-        self.shared = _shared(records)
-        self.main = TranscriptConversation(self.shared, "")
-        read_each_line(records, self._line, self.faults)
-        for chain in (self.main, *self.chains.values()):
-            chain.close()
+        self.has_main = any(
+            as_str(r.get("type")) in _MESSAGE_TYPES and not _is_sidechain(r) for _, r in records
+        )
+        self.cost_usd: float | None = None
+        self.state = _find_duplicate_uuids(records)
+        self.main = TranscriptConversation(self.state, "")
+        read_each_line(records, self._read_record, self.faults)
+        for chain in (self.main, *self.sidechains.values()):
+            chain.close_pending_compaction()
 
-    def _line(self, record: dict[str, Any]) -> None:
-        kind, uuid = record.get("type"), record.get("uuid")
+    def _read_record(self, record: dict[str, Any]) -> None:
+        record_type, uuid = record.get("type"), record.get("uuid")
         if type(uuid) is str:
             content = record.get("message")
-            if uuid in self.seen and content is not None and self.seen[uuid] == content:
-                self.shared.skipped["repeated line"] += 1
+            if (
+                uuid in self.message_by_uuid
+                and content is not None
+                and self.message_by_uuid[uuid] == content
+            ):
+                self.state.skipped["repeated line"] += 1
                 return
-            self.seen[uuid] = content
-        chain = self._chain(record)
-        chain.begin(record)
-        if kind in _TALK:
-            self._note(record)
-            chain.talk(record, require_field(record, "message", dict))
-        elif kind == "system":
+            self.message_by_uuid[uuid] = content
+        chain = self._find_conversation(record)
+        chain.note_first_parent(record)
+        if record_type in _MESSAGE_TYPES:
+            self._note_metadata(record)
+            chain.read_message_line(record, require_field(record, "message", dict))
+        elif record_type == "system":
             if record.get("subtype") == "init":
-                self._begun(record)
-            chain.system(record)
+                self._read_init(record)
+            chain.read_system_line(record)
         elif (
-            kind == "attachment"
+            record_type == "attachment"
             and as_dict(record.get("attachment")).get("type") == "queued_command"
         ):
-            chain.queued(record)
+            chain.read_queued_prompt(record)
         else:
-            self._bookkeeping(kind, record)
-            chain.pass_by(record)
+            self._count_other_record(record_type, record)
+            chain.skip_line(record)
         if type(uuid) is str:
-            self.of_line[uuid] = chain
+            self.conversation_by_uuid[uuid] = chain
 
-    def _chain(self, record: dict[str, Any]) -> TranscriptConversation:
-        """Return the conversation of a line: the main one unless it is a sidechain within it."""
-        if not self.has_main or not _is_aside(record):
+    def _find_conversation(self, record: dict[str, Any]) -> TranscriptConversation:
+        """Return the conversation of a line: the main one, or a sidechain within the file."""
+        if not self.has_main or not _is_sidechain(record):
             return self.main
-        if record.get("isCompactSummary") is True and self.main.boundary is not None:
+        if record.get("isCompactSummary") is True and self.main.pending_boundary is not None:
             return self.main
-        agent, call = (
+        agent, call_id = (
             str_or_none(record.get("agentId")),
             str_or_none(record.get("parent_tool_use_id")),
         )
-        if call is not None:
-            agent = call
-            self.shared.agents.setdefault(call, call)
+        if call_id is not None:
+            agent = call_id
+            self.state.call_by_agent.setdefault(call_id, call_id)
         if agent is None:
             parent = record.get("parentUuid")
-            before = self.of_line.get(parent) if type(parent) is str else None
-            if before is not None:
-                return before
-            if not _STARTERS & set(self.main.blocks.called.values()):
-                return self.main  # nothing could have started a subagent
-        name = agent or f"sidechain-{len(self.chains)}"
-        if name not in self.chains:
-            self.chains[name] = TranscriptConversation(self.shared, name)
-        return self.chains[name]
+            parent_conversation = (
+                self.conversation_by_uuid.get(parent) if type(parent) is str else None
+            )
+            if parent_conversation is not None:
+                return parent_conversation
+            if not _SUBAGENT_TOOLS & set(self.main.blocks.tool_by_call.values()):
+                return self.main  # no call so far could have started a subagent
+        name = agent or f"sidechain-{len(self.sidechains)}"
+        if name not in self.sidechains:
+            self.sidechains[name] = TranscriptConversation(self.state, name)
+        return self.sidechains[name]
 
-    def _note(self, record: dict[str, Any]) -> None:
-        facts = self.shared.facts
-        for key, fact in _FACTS.items():
+    def _note_metadata(self, record: dict[str, Any]) -> None:
+        facts = self.state.metadata
+        for key, fact in _METADATA_FIELDS.items():
             if fact not in facts and type(record.get(key)) is str:
                 facts[fact] = record[key]
 
-    def _begun(self, record: dict[str, Any]) -> None:
-        """Take what the program's output begins with."""
-        self._note(record)
-        self.shared.tools = tuple(
+    def _read_init(self, record: dict[str, Any]) -> None:
+        """Read the first line of the program's output: metadata, tools, model."""
+        self._note_metadata(record)
+        self.state.tools = tuple(
             ToolSchema(name=n) for n in as_list(record.get("tools")) if str_or_none(n)
         )
         self.main.model = str_or_none(record.get("model")) or self.main.model
 
-    def _bookkeeping(self, kind: Any, record: dict[str, Any]) -> None:
-        name = kind if type(kind) is str else "no type"
+    def _count_other_record(self, record_type: Any, record: dict[str, Any]) -> None:
+        name = record_type if type(record_type) is str else "no type"
         if name == "attachment":
             name = f"attachment {as_str(as_dict(record.get('attachment')).get('type'))}"
-        self.shared.skipped[name] += 1
+        self.state.skipped[name] += 1
         if name == "result":
-            self.cost = float_or_none(record.get("total_cost_usd"))
+            self.cost_usd = float_or_none(record.get("total_cost_usd"))
         title = record.get(
             {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}.get(
                 name, ""
@@ -221,84 +237,91 @@ class _Transcript:
         if type(title) is str:
             self.titles[name] = title
 
-    def session(self) -> Session:
-        main, facts = self.main, self.shared.facts
-        if not main.log.entries and not facts:
+    def build_session(self) -> Session:
+        main, facts = self.main, self.state.metadata
+        if not main.builder.entries and not facts:
             raise ReadError(
                 "expected lines of type user or assistant with a message; found none.", self.path
             )
         agent = None if self.has_main else facts.get("agentId")
-        own = facts.get("sessionId") or self.path.stem
+        session_id = facts.get("sessionId") or self.path.stem
         titles = self.titles
-        session = main.session(own if agent is None else f"agent-{agent}", agent or "main")
+        session = main.build_session(
+            session_id if agent is None else f"agent-{agent}", agent or "main"
+        )
         children = tuple(
             msgspec.structs.replace(
-                chain.session(f"agent-{name}", name),
+                chain.build_session(f"agent-{name}", name),
                 parent=session.id,
                 path_=str(self.path),
                 started=None,
             )
-            for name, chain in self.chains.items()
-            if chain.log.entries
+            for name, chain in self.sidechains.items()
+            if chain.builder.entries
         )
         return msgspec.structs.replace(
             session,
-            children=tuple(_linked(c, self.shared.agents) for c in children),
-            parent=None if agent is None else own,
+            children=tuple(_link_to_call(c, self.state.call_by_agent) for c in children),
+            parent=None if agent is None else session_id,
             title=titles.get("custom-title") or titles.get("ai-title") or titles.get("summary"),
-            tools=self.shared.tools,
-            skipped=dict(self.shared.skipped),
+            tools=self.state.tools,
+            skipped=dict(self.state.skipped),
             faults=tuple(sorted(self.faults, key=lambda f: f.line)),
             path_=str(self.path),
             details={
                 **session.details,
                 **({"git_branch": facts["gitBranch"]} if facts.get("gitBranch") else {}),
-                **({"subagents": self.shared.agents} if self.shared.agents else {}),
-                **({"cost_usd": self.cost} if self.cost is not None else {}),
+                **({"subagents": self.state.call_by_agent} if self.state.call_by_agent else {}),
+                **({"cost_usd": self.cost_usd} if self.cost_usd is not None else {}),
             },
         )
 
 
-def _is_aside(record: dict[str, Any]) -> bool:
+def _is_sidechain(record: dict[str, Any]) -> bool:
     return record.get("isSidechain") is True or type(record.get("parent_tool_use_id")) is str
 
 
-def _shared(records: list[tuple[int, dict[str, Any]]]) -> TranscriptState:
-    said: dict[str, Any] = {}
-    ambiguous = False
+def _find_duplicate_uuids(records: list[tuple[int, dict[str, Any]]]) -> TranscriptState:
+    """Return the state of a file: its uuids, and whether one of them names different lines."""
+    message_by_uuid: dict[str, Any] = {}
+    is_ambiguous = False
     for _, record in records:
         uuid = record.get("uuid")
         if type(uuid) is str:
             message = record.get("message")
-            first = said.setdefault(uuid, message)
-            ambiguous = ambiguous or (first is not message and first != message)
-    return TranscriptState(set(said), ambiguous=ambiguous)
+            first_message = message_by_uuid.setdefault(uuid, message)
+            is_ambiguous = is_ambiguous or (
+                first_message is not message and first_message != message
+            )
+    return TranscriptState(set(message_by_uuid), ambiguous=is_ambiguous)
 
 
-def _linked(child: Session, agents: dict[str, str]) -> Session:
-    call = agents.get(child.agent)
+def _link_to_call(child: Session, agents: dict[str, str]) -> Session:
+    call_id = agents.get(child.agent)
     return (
         child
-        if call is None
-        else msgspec.structs.replace(child, details={**child.details, "call_id": call})
+        if call_id is None
+        else msgspec.structs.replace(child, details={**child.details, "call_id": call_id})
     )
 
 
-def _with_subagents(session: Session, path: Path) -> Session:
-    """Return the session with its subagents, from the folder of its name or (older) beside it."""
+def _attach_subagents(session: Session, path: Path) -> Session:
+    """Return the session with the subagents that have files of their own."""
     agents: dict[str, str] = session.details.get("subagents", {})
     folder = path.with_suffix("") / "subagents"
-    files = sorted(folder.glob("agent-*.jsonl"))[:_SUBAGENTS] if folder.is_dir() else []
+    files = sorted(folder.glob("agent-*.jsonl"))[:_MAX_SUBAGENT_FILES] if folder.is_dir() else []
     if agents and path.stem not in {f"agent-{a}" for a in agents}:
-        beside = {f"agent-{a}.jsonl" for a in agents} - {f.name for f in files}
-        files += sorted(f for f in path.parent.glob("agent-*.jsonl") if f.name in beside)
+        older_names = {f"agent-{a}.jsonl" for a in agents} - {f.name for f in files}
+        files += sorted(f for f in path.parent.glob("agent-*.jsonl") if f.name in older_names)
     children, faults = list(session.children), list(session.faults)
     for file in files:
         try:
-            child = _Transcript(Source(file)).session()
+            child = _TranscriptReader(Source(file)).build_session()
         except ReadError as e:
             faults.append(Fault(0, f"subagent {file.name}: {e.why}"))
             continue
         if child.parent in (session.id, None):
-            children.append(_linked(msgspec.structs.replace(child, parent=session.id), agents))
+            children.append(
+                _link_to_call(msgspec.structs.replace(child, parent=session.id), agents)
+            )
     return msgspec.structs.replace(session, children=tuple(children), faults=tuple(faults))

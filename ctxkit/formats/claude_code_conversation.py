@@ -1,4 +1,4 @@
-"""One conversation of a Claude Code transcript: lines as messages, compactions, branches."""
+"""One conversation of a Claude Code transcript: messages, compactions and branches from lines."""
 
 from __future__ import annotations
 
@@ -24,140 +24,156 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
+# State machine over the lines of one conversation.
+#
+# Tree: a line is added behind the entry of its parent line. A parent that is an earlier entry
+# begins a branch, except that tool results and failed calls hang beside each other without being
+# branches; up to _MAX_STEPS_BACK of those are stepped over. A line that is no entry maps to the
+# entry before it, because later lines may name it as their parent.
+# Replies: one API call is written as several lines with the same message id and request id. The
+# first line makes the reply; the others, even if results stand between, extend it. Usage is taken
+# from the last line that has one.
+# Compaction: a `compact_boundary` line is pending until the summary arrives as the next user line.
+# Any other message closes it without a summary. `microcompact_boundary` replaces old tool results
+# by a placeholder text.
 FORMAT_NAME = "claude-code"
 _MAX_STEPS_BACK = 256
+"""How many entries back a reply or a parent is searched for."""
 
 
 class TranscriptState:
-    """What the conversations of one file have in common."""
+    """State shared by the conversations of one file."""
 
     def __init__(self, uuids: set[str], *, ambiguous: bool) -> None:
         self.skipped: Counter[str] = Counter()
-        self.facts: dict[str, Any] = {}
-        self.agents: dict[str, str] = {}
-        """Id of a subagent to the call that started it."""
+        self.metadata: dict[str, Any] = {}
+        self.call_by_agent: dict[str, str] = {}
+        """Id of the call that started a subagent, by the subagent's id."""
         self.tools: tuple[ToolSchema, ...] = ()
-        """Tools that the program's output names; a transcript names none."""
-        self.ambiguous = ambiguous
-        """True where a uuid names two lines: not parents but the order of lines then counts."""
+        """Tools named by the program's output; a transcript names none."""
+        self.has_ambiguous_uuids = ambiguous
+        """True if a uuid names two lines; the order of lines then replaces their parents."""
         self.uuids = uuids
-        """Those of all lines of the file."""
+        """The uuids of all lines of the file."""
 
 
 class TranscriptConversation:
-    """One conversation of a transcript while its lines go by."""
+    """Reader of one conversation, line by line."""
 
     def __init__(self, shared: TranscriptState, name: str) -> None:
-        self.shared, self.name = shared, name
-        self.log = SessionBuilder()
+        self.state, self.name = shared, name
+        self.builder = SessionBuilder()
         self.blocks = ContentBlocks(shared.skipped)
-        self.places: dict[str, int] = {}
-        """Line's uuid to the index of the entry at or before it."""
-        self.replies: dict[str, int] = {}
-        """Index of each reply by the id of its message and request: further lines add to it."""
-        self.boundary: dict[str, Any] | None = None
+        self.index_by_uuid: dict[str, int] = {}
+        """Index of the entry at or before a line, by the line's uuid."""
+        self.reply_index_by_call: dict[str, int] = {}
+        """Index of a reply by its message and request ids, to which further lines are added."""
+        self.pending_boundary: dict[str, Any] | None = None
+        """The boundary of a compaction whose summary has not come yet."""
         self.model: str | None = None
-        self.resumed = False
-        """True where the program was started anew since the last reply."""
-        self.headless: bool | None = None
-        """True where the first line follows one that is not in the file; None before it."""
+        self.is_resumed = False
+        """True if the program was restarted since the last reply."""
+        self.is_headless: bool | None = None
+        """True if the parent of the first line is not in the file; None before the first line."""
 
-    def begin(self, record: dict[str, Any]) -> None:
-        """See from the first line with a uuid whether the file has lost what came before it."""
-        if self.headless is None and type(record.get("uuid")) is str:
+    def note_first_parent(self, record: dict[str, Any]) -> None:
+        """Determine from the first line with a uuid whether the file begins in the middle."""
+        if self.is_headless is None and type(record.get("uuid")) is str:
             parent = record.get("parentUuid")
-            self.headless = type(parent) is str and parent not in self.shared.uuids
+            self.is_headless = type(parent) is str and parent not in self.state.uuids
 
-    # -- where a line hangs -----------------------------------------------------------------------
+    # -- position in the tree ---------------------------------------------------------------------
 
-    def _place(self, record: dict[str, Any]) -> int:
-        """Return the index of the entry that a line follows: its parent's, else the last one's."""
+    def _find_parent_index(self, record: dict[str, Any]) -> int:
+        """Return the index of the entry of a line's parent, or else of the current entry."""
         parent = record.get("parentUuid")
-        if self.shared.ambiguous:
-            return self.log.at
+        if self.state.has_ambiguous_uuids:
+            return self.builder.at
         if parent is None:
-            fresh = (
+            is_new_root = (
                 record.get("type") == "user"
                 and "parentUuid" in record
                 and record.get("isMeta") is not True
             )
-            return -1 if fresh and self.places else self.log.at
-        place = self.places.get(parent) if type(parent) is str else None
-        if place is None:
-            if self.places:
-                self.shared.skipped["parent not in the file"] += 1
-            return self.log.at
-        return place
+            return -1 if is_new_root and self.index_by_uuid else self.builder.at
+        index = self.index_by_uuid.get(parent) if type(parent) is str else None
+        if index is None:
+            if self.index_by_uuid:
+                self.state.skipped["parent not in the file"] += 1
+            return self.builder.at
+        return index
 
-    def _go(self, record: dict[str, Any]) -> None:
-        """Stand where the line hangs; results and failed tries that hang beside are no branches."""
-        log, place = self.log, self._place(record)
-        at = log.at
+    def _move_to_parent(self, record: dict[str, Any]) -> None:
+        """Move to a line's parent, unless only tool results and failed calls lie between."""
+        builder, target = self.builder, self._find_parent_index(record)
+        position = builder.at
         for _ in range(_MAX_STEPS_BACK):
-            if at == place:
+            if position == target:
                 return
-            entry = log.entries[at] if at >= 0 else None
+            entry = builder.entries[position] if position >= 0 else None
             if type(entry) is not Message or not (
                 entry.role == "tool" or entry.kind == "api_error"
             ):
                 break
-            at = log.parents[at]
-        log.stand(place)
+            position = builder.parents[position]
+        builder.stand(target)
 
-    def _stay(self, record: dict[str, Any]) -> None:
+    def _note_index(self, record: dict[str, Any]) -> None:
         uuid = record.get("uuid")
         if type(uuid) is str:
-            self.places[uuid] = self.log.at
+            self.index_by_uuid[uuid] = self.builder.at
 
-    def pass_by(self, record: dict[str, Any]) -> None:
-        """Let a line that is no part of the context go by: others may hang on it."""
-        self.resumed = self.resumed or is_restart_line(record)
+    def skip_line(self, record: dict[str, Any]) -> None:
+        """Note the position of a line that is not part of the context, as it may be a parent."""
+        self.is_resumed = self.is_resumed or is_restart_line(record)
         uuid, parent = record.get("uuid"), record.get("parentUuid")
         if type(uuid) is str:
-            self.places[uuid] = (
-                self.places.get(parent, self.log.at) if type(parent) is str else self.log.at
+            self.index_by_uuid[uuid] = (
+                self.index_by_uuid.get(parent, self.builder.at)
+                if type(parent) is str
+                else self.builder.at
             )
 
-    # -- what is said -----------------------------------------------------------------------------
+    # -- messages ---------------------------------------------------------------------------------
 
-    def talk(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        """Take a line said: a piece of a reply, a request, results, or a compaction's summary."""
+    def read_message_line(self, record: dict[str, Any], message: dict[str, Any]) -> None:
+        """Read a message line: a piece of a reply, user input, results, or a summary."""
         if record.get("type") == "assistant":
-            self._assistant(record, m)
+            self._read_reply(record, message)
         elif record.get("isCompactSummary") is True or (
-            self.boundary and is_compact_summary(record, m.get("content"))
+            self.pending_boundary and is_compact_summary(record, message.get("content"))
         ):
-            self._compact(record, m)
+            self._read_summary(record, message)
         else:
-            self.close()
-            self._user(record, m.get("content"))
+            self.close_pending_compaction()
+            self._read_input(record, message.get("content"))
 
-    def _assistant(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        self.close()
-        parts, results = self.blocks.parts(m.get("content"))
-        own = get_call_key(record, m)
-        index = self._open(own, str_or_none(m.get("model")))
-        old = None if index is None else self.log.entries[index]
-        if index is not None and type(old) is Message:
-            self.log.replace(index, extend_reply(old, record, m, parts))
+    def _read_reply(self, record: dict[str, Any], message: dict[str, Any]) -> None:
+        self.close_pending_compaction()
+        parts, results = self.blocks.parse_content(message.get("content"))
+        call_key = get_call_key(record, message)
+        index = self._find_open_reply(call_key, str_or_none(message.get("model")))
+        previous = None if index is None else self.builder.entries[index]
+        if index is not None and type(previous) is Message:
+            self.builder.replace(index, extend_reply(previous, record, message, parts))
         else:
-            self._go(record)
-            reply = parse_reply(record, m, parts, self.log.new_id(record.get("uuid")))
-            if self.resumed and reply.role == "assistant":
+            self._move_to_parent(record)
+            reply = parse_reply(record, message, parts, self.builder.new_id(record.get("uuid")))
+            if self.is_resumed and reply.role == "assistant":
                 reply = msgspec.structs.replace(reply, details={"resumed": True})
-                self.resumed = False
+                self.is_resumed = False
             self.model = reply.model or self.model
-            index = self.log.add(reply)
-            if own is not None and reply.role == "assistant":
-                self.replies[own] = index
-        self._stay(record)
-        for block in results:  # a server's tools answer within the reply
-            self._result(record, block, "server")
+            index = self.builder.add(reply)
+            if call_key is not None and reply.role == "assistant":
+                self.reply_index_by_call[call_key] = index
+        self._note_index(record)
+        for block in results:  # results of server tools are inside the reply
+            self._read_result(record, block, "server")
 
-    def _open(self, own: str | None, model: str | None) -> int | None:
-        """Return the index of the reply to add to, whatever is between; None on another branch."""
-        index = None if own is None else self.replies.get(own)
-        entry = None if index is None else self.log.entries[index]
+    def _find_open_reply(self, call_key: str | None, model: str | None) -> int | None:
+        """Return the index of the reply that a line extends, or None if this branch has none."""
+        index = None if call_key is None else self.reply_index_by_call.get(call_key)
+        entry = None if index is None else self.builder.entries[index]
         if (
             index is None
             or type(entry) is not Message
@@ -165,269 +181,292 @@ class TranscriptConversation:
             or entry.model != model
         ):
             return None
-        at = self.log.at
-        for _ in range(
-            0 if self.shared.ambiguous else _MAX_STEPS_BACK
-        ):  # where ids say nothing, only the next line adds
-            if at <= index:
+        position = self.builder.at
+        # With ambiguous ids only the line right after a reply extends it.
+        for _ in range(0 if self.state.has_ambiguous_uuids else _MAX_STEPS_BACK):
+            if position <= index:
                 break
-            at = self.log.parents[at]
-        return index if at == index else None
+            position = self.builder.parents[position]
+        return index if position == index else None
 
-    def _user(self, record: dict[str, Any], content: Any) -> None:
-        parts, results = self.blocks.parts(content)
-        self._go(record)
+    def _read_input(self, record: dict[str, Any], content: Any) -> None:
+        parts, results = self.blocks.parse_content(content)
+        self._move_to_parent(record)
         for block in results:
-            self._result(record, block, "")
+            self._read_result(record, block, "")
         if parts or not results:
-            own = self.log.new_id(None if results else record.get("uuid"))
-            self.log.add(parse_input(record, parts, own, beside=bool(results)))
-        self._stay(record)
+            message_id = self.builder.new_id(None if results else record.get("uuid"))
+            self.builder.add(parse_input(record, parts, message_id, has_results=bool(results)))
+        self._note_index(record)
 
-    def _result(self, record: dict[str, Any], block: dict[str, Any], kind: str) -> None:
-        call = str_or_none(block.get("tool_use_id"))
-        parts, _ = self.blocks.parts(block.get("content"))
+    def _read_result(self, record: dict[str, Any], block: dict[str, Any], kind: str) -> None:
+        call_id = str_or_none(block.get("tool_use_id"))
+        parts, _ = self.blocks.parse_content(block.get("content"))
         agent = get_started_subagent(record)
-        if agent and call:
-            self.shared.agents.setdefault(agent, call)
-        self.log.say(
+        if agent and call_id:
+            self.state.call_by_agent.setdefault(agent, call_id)
+        self.builder.say(
             "tool",
             parts,
             None if kind else record.get("uuid"),
             kind=kind,
             time=parse_timestamp(record.get("timestamp")),
-            tool=self.blocks.called.get(call or ""),
-            call_id=call,
+            tool=self.blocks.tool_by_call.get(call_id or ""),
+            call_id=call_id,
             is_error=block.get("is_error") is True,
             details={"child": f"agent-{agent}"} if agent else {},
         )
 
-    def queued(self, record: dict[str, Any]) -> None:
-        """Take a prompt typed while the agent worked: newer versions write it as an attachment."""
-        self.close()
-        self._user(record, as_dict(record.get("attachment")).get("prompt"))
+    def read_queued_prompt(self, record: dict[str, Any]) -> None:
+        """Read a prompt typed while the agent worked, which newer versions write as attachment."""
+        self.close_pending_compaction()
+        self._read_input(record, as_dict(record.get("attachment")).get("prompt"))
 
-    # -- what happened to the context -------------------------------------------------------------
+    # -- compactions and other system lines -------------------------------------------------------
 
-    def system(self, record: dict[str, Any]) -> None:
-        """Take a line of the program: compaction boundaries, failed calls; the rest is counted."""
-        kind = record.get("subtype")
-        if kind == "compact_boundary":
-            self.close()
-            self.boundary = record
-        elif kind == "microcompact_boundary":
-            self._clear(record)
-        elif kind == "api_error":
-            self.log.add(parse_api_retry(record, self.log.new_id(record.get("uuid"))))
+    def read_system_line(self, record: dict[str, Any]) -> None:
+        """Read a system line: compaction boundaries and failed calls; others are counted."""
+        subtype = record.get("subtype")
+        if subtype == "compact_boundary":
+            self.close_pending_compaction()
+            self.pending_boundary = record
+        elif subtype == "microcompact_boundary":
+            self._read_microcompaction(record)
+        elif subtype == "api_error":
+            self.builder.add(parse_api_retry(record, self.builder.new_id(record.get("uuid"))))
         else:
-            self.shared.skipped[f"system {kind}" if type(kind) is str else "system"] += 1
-            self.pass_by(record)
+            self.state.skipped[f"system {subtype}" if type(subtype) is str else "system"] += 1
+            self.skip_line(record)
             return
-        self._stay(record)
+        self._note_index(record)
 
-    def _compact(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        boundary, self.boundary = self.boundary or {}, None
-        parts, _ = self.blocks.parts(m.get("content"))
+    def _read_summary(self, record: dict[str, Any], message: dict[str, Any]) -> None:
+        boundary, self.pending_boundary = self.pending_boundary or {}, None
+        parts, _ = self.blocks.parse_content(message.get("content"))
         summary = Message(
             role="summary",
-            id=self.log.new_id(record.get("uuid")),
+            id=self.builder.new_id(record.get("uuid")),
             parts=tuple(parts),
             time=parse_timestamp(record.get("timestamp")),
         )
-        self._edit(boundary or record, (summary,))
-        self._stay(record)
+        self._add_compaction(boundary or record, (summary,))
+        self._note_index(record)
 
-    def close(self) -> None:
-        """Write a compaction whose summary never came."""
-        if self.boundary is not None:
-            boundary, self.boundary = self.boundary, None
-            self._edit(boundary, ())
-            self._stay(boundary)
+    def close_pending_compaction(self) -> None:
+        """Add a pending compaction whose summary is missing."""
+        if self.pending_boundary is not None:
+            boundary, self.pending_boundary = self.pending_boundary, None
+            self._add_compaction(boundary, ())
+            self._note_index(boundary)
 
-    def _edit(self, boundary: dict[str, Any], inserted: tuple[Message, ...]) -> None:
+    def _add_compaction(self, boundary: dict[str, Any], inserted: tuple[Message, ...]) -> None:
         preserved = as_list(
             as_dict(get_compact_metadata(boundary).get("preservedMessages")).get("uuids")
         )
-        own = self.log.new_id(get_boundary_id(boundary))
-        self.log.compact(parse_compaction(boundary, own, inserted), self._preserved(preserved))
+        edit_id = self.builder.new_id(get_boundary_id(boundary))
+        self.builder.compact(
+            parse_compaction(boundary, edit_id, inserted), self._preserved_ids(preserved)
+        )
 
-    def _preserved(self, uuids: list[Any]) -> set[str]:
-        places = {self.places[u] for u in uuids if type(u) is str and u in self.places}
-        return {self.log.entries[i].id for i in places if i >= 0}
+    def _preserved_ids(self, uuids: list[Any]) -> set[str]:
+        indices = {
+            self.index_by_uuid[u] for u in uuids if type(u) is str and u in self.index_by_uuid
+        }
+        return {self.builder.entries[i].id for i in indices if i >= 0}
 
-    def _clear(self, record: dict[str, Any]) -> None:
-        """Put a mark in the place of old tool results, as the small compaction does."""
-        told = as_dict(record.get("microcompactMetadata"))
-        calls = {c for c in as_list(told.get("compactedToolIds")) if type(c) is str}
-        shown = set(self.log.shown) if calls and self.log.may_edit() else set[str]()
-        places = sorted(i for own in shown if (i := self.log.where[own]) >= 0)
-        results = (self.log.entries[i] for i in places)
-        gone = [m for m in results if type(m) is Message and m.call_id in calls]
-        self.log.add(parse_microcompaction(record, self.log.new_id(get_boundary_id(record)), gone))
+    def _read_microcompaction(self, record: dict[str, Any]) -> None:
+        """Replace the tool results that a microcompaction cleared."""
+        metadata = as_dict(record.get("microcompactMetadata"))
+        call_ids = {c for c in as_list(metadata.get("compactedToolIds")) if type(c) is str}
+        visible_ids = (
+            set(self.builder.shown) if call_ids and self.builder.may_edit() else set[str]()
+        )
+        indices = sorted(i for id_ in visible_ids if (i := self.builder.where[id_]) >= 0)
+        results = (self.builder.entries[i] for i in indices)
+        cleared = [
+            entry for entry in results if type(entry) is Message and entry.call_id in call_ids
+        ]
+        self.builder.add(
+            parse_microcompaction(record, self.builder.new_id(get_boundary_id(record)), cleared)
+        )
 
-    def session(self, own: str, agent: str) -> Session:
-        """Return the conversation as a session of its own."""
-        log, facts = self.log, self.shared.facts
+    def build_session(self, session_id: str, agent: str) -> Session:
+        """Return the conversation as a session."""
+        log, metadata = self.builder, self.state.metadata
         return log.session(
-            id=own,
+            id=session_id,
             format=FORMAT_NAME,
             agent=agent,
             product=FORMAT_NAME,
-            version=facts.get("version"),
-            cwd=facts.get("cwd"),
-            started=parse_timestamp(facts.get("timestamp")),
+            version=metadata.get("version"),
+            cwd=metadata.get("cwd"),
+            started=parse_timestamp(metadata.get("timestamp")),
             model=self.model,
-            details={"headless": True} if self.headless else {},
+            details={"headless": True} if self.is_headless else {},
         )
 
 
-_WRAPPERS = ("<command-", "<local-command-", "<bash-", "<task-notification>", "<user-memory-input>")
-_CLEARED = "[Old tool result content cleared]"
-_CONTINUED = "This session is being continued from a previous conversation"
-"""How the summary of a compaction begins."""
+_WRAPPER_PREFIXES = (
+    "<command-",
+    "<local-command-",
+    "<bash-",
+    "<task-notification>",
+    "<user-memory-input>",
+)
+_CLEARED_TEXT = "[Old tool result content cleared]"
+_SUMMARY_PREFIX = "This session is being continued from a previous conversation"
+"""The first words of a compaction's summary."""
 
 
-def get_call_key(record: dict[str, Any], m: dict[str, Any]) -> str | None:
-    """Return what tells the lines of one call from those of others: its message and its request."""
-    own = str_or_none(m.get("id"))
-    return None if own is None else f"{own} {as_str(record.get('requestId'))}"
+def get_call_key(record: dict[str, Any], message: dict[str, Any]) -> str | None:
+    """Return the key that the lines of one API call share: message id and request id."""
+    message_id = str_or_none(message.get("id"))
+    return None if message_id is None else f"{message_id} {as_str(record.get('requestId'))}"
 
 
-def parse_reply(record: dict[str, Any], m: dict[str, Any], parts: list[Part], own: str) -> Message:
-    """Return a reply's first line, with the id `own`; what no model wrote is an event, no call."""
-    model, failed = str_or_none(m.get("model")), record.get("isApiErrorMessage") is True
+def parse_reply(
+    record: dict[str, Any], message: dict[str, Any], parts: list[Part], message_id: str
+) -> Message:
+    """Return the message of a reply's first line; a synthetic reply becomes an event."""
+    model, is_failed = str_or_none(message.get("model")), record.get("isApiErrorMessage") is True
     if model == "<synthetic>":
         return _make_event(
             record,
-            own,
+            message_id,
             "synthetic",
             "\n".join(p.text for p in parts if type(p) is Text),
-            failed=failed,
+            is_failed=is_failed,
         )
     return Message(
         role="assistant",
-        id=own,
+        id=message_id,
         parts=tuple(parts),
         time=parse_timestamp(record.get("timestamp")),
-        is_error=failed,
-        error="\n".join(p.text for p in parts if type(p) is Text)[:500] or None if failed else None,
-        usage=parse_anthropic_usage(m.get("usage")),
+        is_error=is_failed,
+        error="\n".join(p.text for p in parts if type(p) is Text)[:500] or None
+        if is_failed
+        else None,
+        usage=parse_anthropic_usage(message.get("usage")),
         model=model,
-        stop="error" if failed else ContentBlocks.stop(m.get("stop_reason")),
+        stop="error" if is_failed else ContentBlocks.map_stop_reason(message.get("stop_reason")),
     )
 
 
-def _make_event(record: dict[str, Any], own: str, kind: str, said: str, *, failed: bool) -> Message:
-    """Return what the program wrote beside the talk: no model wrote it and none is shown it."""
+def _make_event(
+    record: dict[str, Any], message_id: str, kind: str, text: str, *, is_failed: bool
+) -> Message:
+    """Return an invisible message for something that the program itself wrote."""
     return Message(
         role="system",
-        id=own,
+        id=message_id,
         kind=kind,
-        parts=(Text(said[:500]),) if said else (),
+        parts=(Text(text[:500]),) if text else (),
         time=parse_timestamp(record.get("timestamp")),
         visible=False,
-        is_error=failed,
-        error=said[:500] or None if failed else None,
+        is_error=is_failed,
+        error=text[:500] or None if is_failed else None,
     )
 
 
 def extend_reply(
-    old: Message, record: dict[str, Any], m: dict[str, Any], parts: list[Part]
+    reply: Message, record: dict[str, Any], message: dict[str, Any], parts: list[Part]
 ) -> Message:
-    """Return a reply with one more line: blocks come in pieces, usage is best on the last."""
-    recent = old.parts[-64:]
+    """Return a reply extended by one more of its lines."""
+    recent_parts = reply.parts[-64:]
     return msgspec.structs.replace(
-        old,
-        parts=old.parts + tuple(p for p in parts if p not in recent),
-        time=parse_timestamp(record.get("timestamp")) or old.time,
-        usage=parse_anthropic_usage(m.get("usage")) or old.usage,
-        stop=ContentBlocks.stop(m.get("stop_reason")) or old.stop,
+        reply,
+        parts=reply.parts + tuple(p for p in parts if p not in recent_parts),
+        time=parse_timestamp(record.get("timestamp")) or reply.time,
+        usage=parse_anthropic_usage(message.get("usage")) or reply.usage,
+        stop=ContentBlocks.map_stop_reason(message.get("stop_reason")) or reply.stop,
     )
 
 
-def parse_input(record: dict[str, Any], parts: list[Part], own: str, *, beside: bool) -> Message:
-    """Return input of the user or in their name; `beside`: in one line with results of tools."""
-    said = parts[0].text if parts and type(parts[0]) is Text else ""
-    kind = "injected" if record.get("isMeta") is True or beside else ""
+def parse_input(
+    record: dict[str, Any], parts: list[Part], message_id: str, *, has_results: bool
+) -> Message:
+    """Return a user message; `has_results` says that its line also has tool results."""
+    text = parts[0].text if parts and type(parts[0]) is Text else ""
+    kind = "injected" if record.get("isMeta") is True or has_results else ""
     return Message(
         role="user",
-        id=own,
-        kind="wrapper" if said.startswith(_WRAPPERS) else kind,
+        id=message_id,
+        kind="wrapper" if text.startswith(_WRAPPER_PREFIXES) else kind,
         parts=tuple(parts),
         time=parse_timestamp(record.get("timestamp")),
     )
 
 
 def is_compact_summary(record: dict[str, Any], content: Any) -> bool:
-    """Say whether a line after a boundary is its summary; older lines and output have no mark."""
-    marked = record.get("isCompactSummary") is True or record.get("isSynthetic") is True
-    return marked or (type(content) is str and content.startswith(_CONTINUED))
+    """Return True if a line after a boundary is its summary (older versions do not mark it)."""
+    is_marked = record.get("isCompactSummary") is True or record.get("isSynthetic") is True
+    return is_marked or (type(content) is str and content.startswith(_SUMMARY_PREFIX))
 
 
-_RESTARTS = ("SessionStart:resume", "SessionStart:clear")
-"""Hooks that run where a conversation is gone on with in a new process, or begun anew in it."""
+_RESTART_HOOKS = ("SessionStart:resume", "SessionStart:clear")
+"""Hooks that run when a process resumes a conversation or begins a new one."""
 
 
 def is_restart_line(record: dict[str, Any]) -> bool:
-    """Say whether a line tells that the program began anew: its hook, or titles read again."""
-    told = as_dict(record.get("data")) or as_dict(record.get("attachment"))
-    return str_or_none(told.get("hookName")) in _RESTARTS or record.get("type") == "summary"
+    """Return True if a line shows a restart of the program: a hook, or titles written again."""
+    hook = as_dict(record.get("data")) or as_dict(record.get("attachment"))
+    return str_or_none(hook.get("hookName")) in _RESTART_HOOKS or record.get("type") == "summary"
 
 
 def get_started_subagent(record: dict[str, Any]) -> str | None:
-    """Return the id of the subagent that a result tells of."""
+    """Return the id of the subagent whose result this line has, or None."""
     extra = record.get("toolUseResult")
     return str_or_none(extra.get("agentId")) if type(extra) is dict else None
 
 
-def parse_api_retry(record: dict[str, Any], own: str) -> Message:
-    """Return the event that the provider refused a call, which was tried again."""
+def parse_api_retry(record: dict[str, Any], message_id: str) -> Message:
+    """Return the event of a call that failed and was retried."""
     error = as_dict(record.get("error"))
-    inner = as_dict(as_dict(error.get("error")).get("error")) or as_dict(error.get("error"))
-    said = (
+    inner_error = as_dict(as_dict(error.get("error")).get("error")) or as_dict(error.get("error"))
+    message = (
         str_or_none(error.get("formatted"))
         or str_or_none(error.get("message"))
-        or str_or_none(inner.get("message"))
+        or str_or_none(inner_error.get("message"))
     )
-    told = said or to_text(error.get("cause") or error.get("status") or error)
-    return _make_event(record, own, "api_error", told, failed=True)
+    error_text = message or to_text(error.get("cause") or error.get("status") or error)
+    return _make_event(record, message_id, "api_error", error_text, is_failed=True)
 
 
 def get_compact_metadata(boundary: dict[str, Any]) -> dict[str, Any]:
-    """Return what a boundary tells of its compaction; the program's output has it in snake case."""
+    """Return the metadata of a compaction boundary, in either spelling."""
     return as_dict(boundary.get("compactMetadata") or boundary.get("compact_metadata"))
 
 
-def parse_compaction(boundary: dict[str, Any], own: str, inserted: tuple[Message, ...]) -> Edit:
-    """Return the compaction of a boundary (or of a lone summary), its targets still to be found."""
-    told = get_compact_metadata(boundary)
+def parse_compaction(boundary: dict[str, Any], edit_id: str, inserted: tuple[Message, ...]) -> Edit:
+    """Return the compaction of a boundary or lone summary, without its targets."""
+    metadata = get_compact_metadata(boundary)
     return Edit(
         kind="summarised",
-        id=own,
+        id=edit_id,
         inserted=inserted,
-        trigger=str_or_none(told.get("trigger")),
+        trigger=str_or_none(metadata.get("trigger")),
         method="compact",
         time=parse_timestamp(boundary.get("timestamp")),
-        tokens_before=count_or_none(told.get("preTokens", told.get("pre_tokens"))) or None,
-        tokens_after=count_or_none(told.get("postTokens", told.get("post_tokens"))) or None,
+        tokens_before=count_or_none(metadata.get("preTokens", metadata.get("pre_tokens"))) or None,
+        tokens_after=count_or_none(metadata.get("postTokens", metadata.get("post_tokens"))) or None,
     )
 
 
-def parse_microcompaction(record: dict[str, Any], own: str, gone: list[Message]) -> Edit:
-    """Return the small compaction that puts a mark in the place of old tool results."""
-    told = as_dict(record.get("microcompactMetadata"))
+def parse_microcompaction(record: dict[str, Any], edit_id: str, cleared: list[Message]) -> Edit:
+    """Return the edit of a microcompaction, which replaces old tool results by a placeholder."""
+    metadata = as_dict(record.get("microcompactMetadata"))
     return Edit(
         kind="replaced",
-        id=own,
-        targets=tuple(m.id for m in gone),
-        inserted=tuple(msgspec.structs.replace(m, parts=(Text(_CLEARED),)) for m in gone),
-        trigger=str_or_none(told.get("trigger")),
+        id=edit_id,
+        targets=tuple(m.id for m in cleared),
+        inserted=tuple(msgspec.structs.replace(m, parts=(Text(_CLEARED_TEXT),)) for m in cleared),
+        trigger=str_or_none(metadata.get("trigger")),
         method="microcompact",
         time=parse_timestamp(record.get("timestamp")),
-        tokens_before=count_or_none(told.get("preTokens")) or None,
+        tokens_before=count_or_none(metadata.get("preTokens")) or None,
     )
 
 
 def get_boundary_id(record: dict[str, Any]) -> str:
-    """Return the id wanted for a compaction."""
+    """Return the id that the edit of a boundary should have."""
     return f"compact-{as_str(record.get('uuid')) or 'boundary'}"

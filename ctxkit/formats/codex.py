@@ -1,4 +1,4 @@
-"""Rollouts of Codex CLI, read line by line: items, events, compactions, rollbacks."""
+"""Reader of Codex CLI rollouts: items, events, compactions, rollbacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctxkit.formats.codex_items import (
     SERVER_CALL_TYPES,
     SUMMARY_TYPES,
     ReplyAssembler,
-    initial_context_ids,
+    get_initial_context_ids,
     is_context_wrapper,
     make_message_key,
     parse_call_item,
@@ -67,58 +67,70 @@ TRAITS = (
     ),
 )
 
+# A rollout is a file of JSON lines {timestamp, type, payload}:
+#   session_meta    metadata and base instructions; a forked session repeats that of its origin
+#   turn_context    the model of the following calls
+#   response_item   messages, reasoning, calls and outputs, as the Responses API has them
+#   event_msg       token counts, errors, rollbacks; user-interface events, which are counted
+#   compacted       a summary, or a whole replacement history
+# The first versions write bare items, in lines or in one JSON document. `ReplyAssembler` groups the
+# items into one reply per API call. A rollback moves the position before the last inputs, so that
+# what followed becomes an abandoned branch. A replacement history is compared with the visible
+# messages: what it repeats stays, the rest is inserted.
 _TYPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the lines are Codex's (type and payload), or bare items of its first versions."""
+    """Return True for lines with Codex's types and a payload, or bare items of early versions."""
     for record in source.head[:4]:
         if as_str(record.get("type")) in _TYPES and type(record.get("payload")) is dict:
             return True
-    return _is_bare(source) or _is_first(source.document)
+    return _has_bare_items(source) or _is_first_layout(source.document)
 
 
-def _is_bare(source: Source) -> bool:
-    first = source.head[0] if len(source.head) > 1 else {}
+def _has_bare_items(source: Source) -> bool:
+    first_record = source.head[0] if len(source.head) > 1 else {}
     return (
-        "instructions" in first
-        and "timestamp" in first
-        and "type" not in first
-        and type(first.get("id")) is str
+        "instructions" in first_record
+        and "timestamp" in first_record
+        and "type" not in first_record
+        and type(first_record.get("id")) is str
     )
 
 
-def _is_first(document: Any) -> bool:
-    """Say whether this is an object of the first (TypeScript) versions: a session and its items."""
-    about = as_dict(as_dict(document).get("session"))
-    return "instructions" in about and "timestamp" in about and type(document.get("items")) is list
+def _is_first_layout(document: Any) -> bool:
+    """Return True for the document of the first (TypeScript) versions: a session and its items."""
+    session = as_dict(as_dict(document).get("session"))
+    return (
+        "instructions" in session and "timestamp" in session and type(document.get("items")) is list
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Read a rollout's one session; each call is one reply with the usage of its token count."""
+    """Read the session of a rollout; each API call is one reply with its usage."""
     faults = list[Fault]()
     records: Iterable[tuple[int, Any]] = source.stream()
-    early = [r.get("payload") for r in source.head[:12] if r.get("type") == "response_item"]
-    bare = _is_bare(source)
-    if _is_first(source.document):
-        document, bare = as_dict(source.document), True
+    early_items = [r.get("payload") for r in source.head[:12] if r.get("type") == "response_item"]
+    is_bare = _has_bare_items(source)
+    if _is_first_layout(source.document):
+        document, is_bare = as_dict(source.document), True
         records = [(0, document["session"]), *((0, r) for r in as_list(document.get("items")))]
-    reading = RolloutReader(early, bare=bare)
-    read_each_line(records, reading.record, faults)
-    if not reading.log.entries and not reading.meta:
+    reader = RolloutReader(early_items, bare=is_bare)
+    read_each_line(records, reader.read_record, faults)
+    if not reader.builder.entries and not reader.meta:
         raise ReadError(
             "expected lines of session_meta and response_item; found none.", source.path
         )
     faults += source.faults
-    return [_session(reading, source.path.stem, faults)]
+    return [_build_session(reader, source.path.stem, faults)]
 
 
-def _session(reading: RolloutReader, name: str, faults: list[Fault]) -> Session:
-    reading.replies.flush()
-    meta, log = reading.meta, reading.log
+def _build_session(reader: RolloutReader, name: str, faults: list[Fault]) -> Session:
+    reader.replies.flush_pending_usage()
+    meta, builder = reader.meta, reader.builder
     spawn = as_dict(as_dict(as_dict(meta.get("source")).get("subagent")).get("thread_spawn"))
     parent = str_or_none(meta.get("parent_thread_id")) or str_or_none(spawn.get("parent_thread_id"))
-    return log.session(
+    return builder.session(
         id=str_or_none(meta.get("id")) or name,
         format=NAME,
         agent=str_or_none(meta.get("agent_nickname"))
@@ -127,248 +139,286 @@ def _session(reading: RolloutReader, name: str, faults: list[Fault]) -> Session:
         product=str_or_none(meta.get("originator")) or NAME,
         version=str_or_none(meta.get("cli_version")),
         cwd=str_or_none(meta.get("cwd")),
-        title=reading.title,
+        title=reader.title,
         started=parse_timestamp(meta.get("timestamp")),
-        model=reading.replies.model,
-        context_window=reading.replies.window,
-        tools=reading.tools,
+        model=reader.replies.model,
+        context_window=reader.replies.context_window,
+        tools=reader.tools,
         parent=parent or str_or_none(meta.get("forked_from_id")),
-        skipped=dict(reading.skipped),
+        skipped=dict(reader.skipped),
         faults=tuple(sorted(faults, key=lambda f: f.line)),
     )
 
 
 class RolloutReader:
-    """What is known while the lines go by.
+    """Reader of one rollout, record by record.
 
     Args:
-        early: the first items, which may hold the system prompt already.
-        bare: True where lines are items without a payload, as the first versions wrote them.
+        early: the first items, which may contain the system prompt of the metadata.
+        bare: True if lines are items without a payload, as the first versions wrote them.
     """
 
     def __init__(self, early: list[Any], *, bare: bool) -> None:
         self.replies = ReplyAssembler()
-        self.log = self.replies.log
+        self.builder = self.replies.builder
         self.skipped: Counter[str] = Counter()
         self.meta: dict[str, Any] = {}
         self.title: str | None = None
         self.tools: tuple[ToolSchema, ...] = ()
-        self._early, self._bare = early, bare
-        self._keys: dict[str, bytes] = {}
-        self._brought: dict[str, Message] = {}
-        """Messages that only a compaction brought, by id."""
+        self._early_items, self._has_bare_items = early, bare
+        self._key_by_id: dict[str, bytes] = {}
+        self._inserted_by_id: dict[str, Message] = {}
+        """Messages that a compaction inserted, by id."""
 
-    def record(self, record: dict[str, Any]) -> None:
-        """Take one line.
+    def read_record(self, record: dict[str, Any]) -> None:
+        """Read one record.
 
         Raises:
             ValueError: its payload is no object.
         """
-        kind, payload = record.get("type"), record.get("payload")
-        if kind in {"response_item", "event_msg", "compacted", "session_meta"}:
+        record_type, payload = record.get("type"), record.get("payload")
+        if record_type in {"response_item", "event_msg", "compacted", "session_meta"}:
             if type(payload) is not dict:
                 raise ValueError("expected 'payload' to be an object")
-            if kind == "event_msg":
-                self._event(payload, record)
-            elif kind == "response_item":
-                self.item(payload, parse_timestamp(record.get("timestamp")))
-            elif kind == "compacted":
-                self._compacted(payload, parse_timestamp(record.get("timestamp")))
+            if record_type == "event_msg":
+                self._read_event(payload, record)
+            elif record_type == "response_item":
+                self.read_item(payload, parse_timestamp(record.get("timestamp")))
+            elif record_type == "compacted":
+                self._read_compaction(payload, parse_timestamp(record.get("timestamp")))
             else:
-                self.begin(payload)
-        elif kind == "turn_context":
+                self.read_metadata(payload)
+        elif record_type == "turn_context":
             self.replies.model = str_or_none(as_dict(payload).get("model")) or self.replies.model
         elif "payload" in record:
-            self.skipped[kind if type(kind) is str else "no type"] += 1
-        elif kind is None and "instructions" in record:
-            self.begin(record)
-        elif self._bare:
-            self.item(record, parse_timestamp(record.get("timestamp")))
+            self.skipped[record_type if type(record_type) is str else "no type"] += 1
+        elif record_type is None and "instructions" in record:
+            self.read_metadata(record)
+        elif self._has_bare_items:
+            self.read_item(record, parse_timestamp(record.get("timestamp")))
         else:
-            self.skipped[kind if type(kind) is str else "no type"] += 1
+            self.skipped[record_type if type(record_type) is str else "no type"] += 1
 
-    def begin(self, payload: dict[str, Any]) -> None:
-        """Take what the session says of itself; a copy of an older session says it again."""
+    def read_metadata(self, payload: dict[str, Any]) -> None:
+        """Read the session's metadata; that of a copied older session is only counted."""
         if self.meta:
             self.skipped["session_meta"] += 1
             return
         self.meta = payload
         self.tools = parse_tool_schemas(as_dict(payload.get("dynamic_tools")).get("tools"))
-        said = str_or_none(as_dict(payload.get("base_instructions")).get("text")) or str_or_none(
-            payload.get("instructions")
-        )
-        if said is not None and not any(
-            said[:2000] in to_text(e) or said in _said(e) for e in self._early
+        system_prompt = str_or_none(
+            as_dict(payload.get("base_instructions")).get("text")
+        ) or str_or_none(payload.get("instructions"))
+        if system_prompt is not None and not any(
+            system_prompt[:2000] in to_text(e) or system_prompt in _join_content_text(e)
+            for e in self._early_items
         ):
-            self.log.say("system", (Text(said),))
+            self.builder.say("system", (Text(system_prompt),))
 
-    # -- items: what goes to the model and comes from it ------------------------------------------
+    # -- items ------------------------------------------------------------------------------------
 
-    def item(self, p: dict[str, Any], when: float | None) -> None:
-        """Take one item; a message may do without its type."""
-        kind = p.get("type", "message" if "role" in p else None)
-        if kind == "message" and p.get("role") != "assistant":
-            self._input(p, when)
-        elif kind == "message":
-            self.replies.say(p, list(parse_content(p.get("content"), self.skipped)), when)
-        elif kind == "reasoning":
-            self.replies.say(p, [parse_reasoning_item(p)], when)
-        elif kind in CALL_TYPES:
-            self._call(p, str(kind), when)
-        elif kind in OUTPUT_TYPES:
-            parts, failed, details = parse_output_item(p, self.skipped)
-            self.replies.answer(
-                as_str(p.get("call_id")), parts, when, failed=failed, details=details
+    def read_item(self, payload: dict[str, Any], time: float | None) -> None:
+        """Read one item; the type of a message may be missing."""
+        item_type = payload.get("type", "message" if "role" in payload else None)
+        if item_type == "message" and payload.get("role") != "assistant":
+            self._read_input(payload, time)
+        elif item_type == "message":
+            self.replies.add_reply_parts(
+                payload, list(parse_content(payload.get("content"), self.skipped)), time
             )
-        elif kind == "agent_message":
-            self._heard("user", parse_content(p.get("content"), self.skipped), when, "agent", p)
-        elif kind in SUMMARY_TYPES:
-            self._heard("summary", parse_sealed_summary(p, "compaction"), when, "", p)
+        elif item_type == "reasoning":
+            self.replies.add_reply_parts(payload, [parse_reasoning_item(payload)], time)
+        elif item_type in CALL_TYPES:
+            self._read_call(payload, str(item_type), time)
+        elif item_type in OUTPUT_TYPES:
+            parts, is_failed, details = parse_output_item(payload, self.skipped)
+            self.replies.add_result(
+                as_str(payload.get("call_id")), parts, time, is_error=is_failed, details=details
+            )
+        elif item_type == "agent_message":
+            self._add_input(
+                "user", parse_content(payload.get("content"), self.skipped), time, "agent", payload
+            )
+        elif item_type in SUMMARY_TYPES:
+            self._add_input(
+                "summary", parse_sealed_summary(payload, "compaction"), time, "", payload
+            )
         else:
-            self.skipped[f"response_item {kind}" if type(kind) is str else "response_item"] += 1
+            self.skipped[
+                f"response_item {item_type}" if type(item_type) is str else "response_item"
+            ] += 1
 
-    def _input(self, p: dict[str, Any], when: float | None) -> None:
-        role, parts = p.get("role"), parse_content(p.get("content"), self.skipped)
+    def _read_input(self, item: dict[str, Any], time: float | None) -> None:
+        role, parts = item.get("role"), parse_content(item.get("content"), self.skipped)
         if role in ("developer", "system"):
-            self._heard("system", parts, when, "developer" if role == "developer" else "", p)
+            self._add_input("system", parts, time, "developer" if role == "developer" else "", item)
         else:
-            self._heard("user", parts, when, "wrapper" if is_context_wrapper(parts) else "", p)
+            self._add_input(
+                "user", parts, time, "wrapper" if is_context_wrapper(parts) else "", item
+            )
 
-    def _heard(
-        self, role: Any, parts: tuple[Part, ...], when: float | None, kind: str, p: dict[str, Any]
+    def _add_input(
+        self,
+        role: Any,
+        parts: tuple[Part, ...],
+        time: float | None,
+        kind: str,
+        item: dict[str, Any],
     ) -> None:
-        self.replies.flush()
-        self.replies.heard(
-            Message(role=role, id=self.log.new_id(p.get("id")), parts=parts, time=when, kind=kind)
+        self.replies.flush_pending_usage()
+        self.replies.add_input(
+            Message(
+                role=role, id=self.builder.new_id(item.get("id")), parts=parts, time=time, kind=kind
+            )
         )
 
-    def _call(self, p: dict[str, Any], kind: str, when: float | None) -> None:
-        own = str_or_none(p.get("call_id")) or str_or_none(p.get("id")) or self.log.new_id()
-        self.replies.call(p, parse_call_item(p, kind, own), when)
-        if kind in SERVER_CALL_TYPES:
-            data = str_or_none(p.get("result"))
-            self.replies.answer(
-                own, (Image("image/png", data),) if data else (), when, kind="server"
+    def _read_call(self, item: dict[str, Any], item_type: str, time: float | None) -> None:
+        call_id = (
+            str_or_none(item.get("call_id")) or str_or_none(item.get("id")) or self.builder.new_id()
+        )
+        self.replies.add_call(item, parse_call_item(item, item_type, call_id), time)
+        if item_type in SERVER_CALL_TYPES:
+            data = str_or_none(item.get("result"))
+            self.replies.add_result(
+                call_id, (Image("image/png", data),) if data else (), time, kind="server"
             )
 
     # -- events -----------------------------------------------------------------------------------
 
-    def _event(self, p: dict[str, Any], record: dict[str, Any]) -> None:
-        kind = p.get("type")
-        if kind == "token_count":
-            self.replies.count(as_dict(p.get("info")), record)
-        elif kind in ("error", "stream_error"):
-            self.replies.failed(
-                "error", str_or_none(p.get("message")), parse_timestamp(record.get("timestamp"))
+    def _read_event(self, payload: dict[str, Any], record: dict[str, Any]) -> None:
+        event_type = payload.get("type")
+        if event_type == "token_count":
+            self.replies.read_token_count(as_dict(payload.get("info")), record)
+        elif event_type in ("error", "stream_error"):
+            self.replies.add_failed_call(
+                "error",
+                str_or_none(payload.get("message")),
+                parse_timestamp(record.get("timestamp")),
             )
-        elif kind == "turn_aborted":
-            self.replies.failed(
-                "aborted", str_or_none(p.get("reason")), parse_timestamp(record.get("timestamp"))
+        elif event_type == "turn_aborted":
+            self.replies.add_failed_call(
+                "aborted",
+                str_or_none(payload.get("reason")),
+                parse_timestamp(record.get("timestamp")),
             )
-        elif kind == "thread_rolled_back":
-            self._take_back(count_or_none(p.get("num_turns")) or 0)
+        elif event_type == "thread_rolled_back":
+            self._roll_back_turns(count_or_none(payload.get("num_turns")) or 0)
         else:
-            self.skipped[f"event {kind}" if type(kind) is str else "event"] += 1
-            if kind == "thread_name_updated":
-                self.title = str_or_none(p.get("thread_name")) or self.title
-            elif kind == "task_started":
-                self.replies.window = (
-                    count_or_none(p.get("model_context_window")) or self.replies.window
+            self.skipped[f"event {event_type}" if type(event_type) is str else "event"] += 1
+            if event_type == "thread_name_updated":
+                self.title = str_or_none(payload.get("thread_name")) or self.title
+            elif event_type == "task_started":
+                self.replies.context_window = (
+                    count_or_none(payload.get("model_context_window"))
+                    or self.replies.context_window
                 )
 
-    def _take_back(self, turns: int) -> None:
-        """Stand before the last inputs: what followed them is a branch that was left."""
-        self.replies.close()
-        path = self.log.path(self.log.at) if turns else None
-        entries = [self.log.entries[i] for i in path or ()]
-        begun = [i for i, e in zip(path or (), entries, strict=True) if _is_input(e)]
-        if begun:
-            self.log.stand(self.log.parents[begun[-turns] if turns <= len(begun) else begun[0]])
+    def _roll_back_turns(self, n_turns: int) -> None:
+        """Move before the last `n_turns` inputs; what followed becomes an abandoned branch."""
+        self.replies.begin_new_reply()
+        path = self.builder.path(self.builder.at) if n_turns else None
+        entries = [self.builder.entries[i] for i in path or ()]
+        input_indices = [i for i, e in zip(path or (), entries, strict=True) if _is_input(e)]
+        if input_indices:
+            self.builder.stand(
+                self.builder.parents[
+                    input_indices[-n_turns] if n_turns <= len(input_indices) else input_indices[0]
+                ]
+            )
 
     # -- compactions ------------------------------------------------------------------------------
 
-    def _compacted(self, p: dict[str, Any], when: float | None) -> None:
-        """Let the replacement stand for all that was shown; what it repeats keeps its id."""
-        self.replies.close()
-        edit_id, said = self.log.new_id(), as_str(p.get("message"))
-        if not self.log.may_edit():
-            self.log.add(
+    def _read_compaction(self, payload: dict[str, Any], time: float | None) -> None:
+        """Read a compaction, whose replacement history may repeat visible messages."""
+        self.replies.begin_new_reply()
+        edit_id, summary = self.builder.new_id(), as_str(payload.get("message"))
+        if not self.builder.may_edit():
+            self.builder.add(
                 Edit(
                     kind="summarised",
                     id=edit_id,
                     method="compacted",
-                    time=when,
+                    time=time,
                     reason=TOO_MANY_COMPACTIONS,
                 )
             )
             return
-        replacement, shown = p.get("replacement_history"), self._shown()
-        kept = {m.id for m in shown if m.role == "system" and not m.kind}
+        replacement, visible = payload.get("replacement_history"), self._visible_messages()
+        kept_ids = {m.id for m in visible if m.role == "system" and not m.kind}
         if type(replacement) is list:
-            new = self._replacement(replacement, said)
+            new_messages = self._parse_replacement(replacement, summary)
         else:
-            new = [Message(role="summary", parts=(Text(said),))]
-            kept |= initial_context_ids(shown)
-        inserted = self._inserted(new, shown, kept, when)
-        edit = Edit(kind="summarised", id=edit_id, inserted=inserted, method="compacted", time=when)
-        self.log.compact(edit, kept)
+            new_messages = [Message(role="summary", parts=(Text(summary),))]
+            kept_ids |= get_initial_context_ids(visible)
+        inserted = self._select_inserted(new_messages, visible, kept_ids, time)
+        edit = Edit(kind="summarised", id=edit_id, inserted=inserted, method="compacted", time=time)
+        self.builder.compact(edit, kept_ids)
 
-    def _inserted(
-        self, new: list[Message], shown: list[Message], kept: set[str], when: float | None
+    def _select_inserted(
+        self,
+        new_messages: list[Message],
+        visible: list[Message],
+        kept_ids: set[str],
+        time: float | None,
     ) -> tuple[Message, ...]:
-        """Return what a replacement brings; what it repeats of what is shown is kept instead."""
-        known: dict[bytes, list[str]] = {}
-        for m in reversed(shown):
-            known.setdefault(self._key(m), []).append(m.id)
+        """Return the messages to insert; of those that are visible, add the ids to `kept_ids`."""
+        ids_by_key: dict[bytes, list[str]] = {}
+        for message in reversed(visible):
+            ids_by_key.setdefault(self._get_message_key(message), []).append(message.id)
         inserted = []
-        for m in new:
-            same = known.get(make_message_key(m))
-            if same:
-                kept.add(same.pop())
+        for message in new_messages:
+            same_ids = ids_by_key.get(make_message_key(message))
+            if same_ids:
+                kept_ids.add(same_ids.pop())
             else:
-                inserted.append(msgspec.structs.replace(m, id=self.log.new_id(m.id), time=when))
-                self._brought[inserted[-1].id] = inserted[-1]
+                inserted.append(
+                    msgspec.structs.replace(message, id=self.builder.new_id(message.id), time=time)
+                )
+                self._inserted_by_id[inserted[-1].id] = inserted[-1]
         return tuple(inserted)
 
-    def _shown(self) -> list[Message]:
-        out = []
-        for own in self.log.shown:
-            place = self.log.where[own]
-            entry = self.log.entries[place] if place >= 0 else self._brought.get(own)
+    def _visible_messages(self) -> list[Message]:
+        messages = []
+        for id_ in self.builder.shown:
+            index = self.builder.where[id_]
+            entry = self.builder.entries[index] if index >= 0 else self._inserted_by_id.get(id_)
             if isinstance(entry, Message):
-                out.append(entry)
-        return out
+                messages.append(entry)
+        return messages
 
-    def _key(self, m: Message) -> bytes:
-        key = self._keys.get(m.id)
+    def _get_message_key(self, message: Message) -> bytes:
+        key = self._key_by_id.get(message.id)
         if key is None:
-            key = self._keys[m.id] = make_message_key(m)
+            key = self._key_by_id[message.id] = make_message_key(message)
         return key
 
-    def _replacement(self, replacement: list[Any], said: str) -> list[Message]:
-        """Return a replacement as messages (ids do not last); the last new one is the summary."""
-        other = RolloutReader([], bare=False)
-        other.skipped, other.replies.counts_first = self.skipped, False
-        other.replies.called = dict(self.replies.called)
-        for raw in replacement:
-            if type(raw) is not dict:
+    def _parse_replacement(self, replacement: list[Any], summary: str) -> list[Message]:
+        """Return a replacement history as messages; the last new user message is the summary."""
+        history_reader = RolloutReader([], bare=False)
+        history_reader.skipped, history_reader.replies.counts_first = self.skipped, False
+        history_reader.replies.tool_by_call = dict(self.replies.tool_by_call)
+        for item in replacement:
+            if type(item) is not dict:
                 raise ValueError("expected the items of 'replacement_history' to be objects")
-            other.item(raw, None)
-        new = [m for m in other.log.entries if type(m) is Message]
-        known = {self._key(m) for m in self._shown()}
-        for i in range(len(new) - 1, -1, -1):
-            m = new[i]
-            if make_message_key(m) not in known and (
-                m.role == "summary" or (m.role == "user" and (not said or said in m.text))
+            history_reader.read_item(item, None)
+        messages = [
+            message for message in history_reader.builder.entries if type(message) is Message
+        ]
+        visible_keys = {self._get_message_key(message) for message in self._visible_messages()}
+        for i in range(len(messages) - 1, -1, -1):
+            message = messages[i]
+            if make_message_key(message) not in visible_keys and (
+                message.role == "summary"
+                or (message.role == "user" and (not summary or summary in message.text))
             ):
-                new[i] = msgspec.structs.replace(m, role="summary")
+                messages[i] = msgspec.structs.replace(message, role="summary")
                 break
-        return new
+        return messages
 
 
 def _is_input(entry: Message | Edit) -> bool:
     return type(entry) is Message and entry.role == "user" and not entry.kind
 
 
-def _said(payload: Any) -> str:
+def _join_content_text(payload: Any) -> str:
     return "".join(as_str(as_dict(c).get("text")) for c in as_list(as_dict(payload).get("content")))

@@ -1,4 +1,4 @@
-"""Response items and token counts of Codex as parts, replies and usage."""
+"""Codex response items and token counts, assembled into replies with usage."""
 
 from __future__ import annotations
 
@@ -27,151 +27,166 @@ if TYPE_CHECKING:
     from collections import Counter
 
 
+# A rollout has no marker for the end of an API call; only the order of items and token counts tells
+# which belong together. State:
+#   open reply      reasoning, text and calls are added to it; an input, a result followed by a new
+#                   item, an error or a token count ends it
+#   without usage   the reply that the next token count belongs to
+#   pending usage   a token count that came before its items
+# Versions up to about 0.57 write the token count of a call before its items, later ones after them.
+# The first count or item of a file decides which (`counts_first`). A count whose total did not
+# change repeats an earlier one. A count without items becomes an invisible reply, so that no usage
+# is lost.
+
+
 class ReplyAssembler:
-    """The log of a rollout, and the reply at its end that items still belong to."""
+    """Builder of a rollout's log that groups items into one reply per API call."""
 
     def __init__(self) -> None:
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self.model: str | None = None
-        self.window: int | None = None
-        self.called: dict[str, str] = {}
-        """Id of a call to the name of its tool."""
-        # Versions up to about 0.57 write the count of a call before its items, later ones after
-        # them.
+        self.context_window: int | None = None
+        self.tool_by_call: dict[str, str] = {}
+        """The name of a call's tool by the call's id."""
         self.counts_first: bool | None = None
-        self._total: Any = None
-        self._pending: tuple[Usage, float | None, int | None] | None = None
-        """A count whose items have yet to come."""
-        self._open: int | None = None
-        """Index of the reply that further items belong to."""
-        self._unpaid: int | None = None
+        """True if token counts come before their items; None until that is known."""
+        self._last_total: Any = None
+        self._pending_usage: tuple[Usage, float | None, int | None] | None = None
+        """Usage, time and context window of a token count whose items have not come yet."""
+        self._open_reply: int | None = None
+        """Index of the reply that further items are added to."""
+        self._reply_without_usage: int | None = None
         """Index of the last reply without usage."""
-        self._answered = False
+        self._has_result = False
 
-    def close(self) -> None:
-        """Let what follows begin anew: a compaction, or a branch."""
-        self.flush()
-        self._open = self._unpaid = None
+    def begin_new_reply(self) -> None:
+        """End the open reply, before a compaction or a branch."""
+        self.flush_pending_usage()
+        self._open_reply = self._reply_without_usage = None
 
-    def heard(self, message: Message) -> None:
-        """Add what the model was told."""
-        self.flush()
-        self._open = None
-        self.log.add(message)
+    def add_input(self, message: Message) -> None:
+        """Add a message to the model, which ends the open reply."""
+        self.flush_pending_usage()
+        self._open_reply = None
+        self.builder.add(message)
 
-    def say(self, p: dict[str, Any], parts: list[Part], when: float | None) -> None:
-        """Add what the model said to the reply that is open, or begin one."""
+    def add_reply_parts(self, item: dict[str, Any], parts: list[Part], time: float | None) -> None:
+        """Add parts to the open reply, or begin a new one."""
         if self.counts_first is None:
-            self.counts_first = self._pending is not None
-        if not self.counts_first and self._answered:
-            self._open = None
-        if self._open is not None:
-            old = self.log.entries[self._open]
-            if type(old) is Message and len(old.parts) < MAX_PARTS:
-                self.log.replace(
-                    self._open, msgspec.structs.replace(old, parts=(*old.parts, *parts))
+            self.counts_first = self._pending_usage is not None
+        if not self.counts_first and self._has_result:
+            self._open_reply = None
+        if self._open_reply is not None:
+            reply = self.builder.entries[self._open_reply]
+            if type(reply) is Message and len(reply.parts) < MAX_PARTS:
+                self.builder.replace(
+                    self._open_reply, msgspec.structs.replace(reply, parts=(*reply.parts, *parts))
                 )
                 return
-        usage, ended, window = self._pending or (None, when, self.window)
-        self._pending, self._answered = None, False
-        self._open = self.log.say(
+        usage, counted_at, window = self._pending_usage or (None, time, self.context_window)
+        self._pending_usage, self._has_result = None, False
+        self._open_reply = self.builder.say(
             "assistant",
             parts,
-            p.get("id"),
-            time=ended if ended is not None else when,
+            item.get("id"),
+            time=counted_at if counted_at is not None else time,
             usage=usage,
             model=self.model,
             context_window=window,
         )
-        self._unpaid = self._open if usage is None else None
+        self._reply_without_usage = self._open_reply if usage is None else None
 
-    def call(self, p: dict[str, Any], call: ToolCall, when: float | None) -> None:
-        """Add a call to its reply."""
-        self.called[call.id] = call.name
-        self.say(p, [call], when)
+    def add_call(self, item: dict[str, Any], call: ToolCall, time: float | None) -> None:
+        """Add a tool call to the open reply."""
+        self.tool_by_call[call.id] = call.name
+        self.add_reply_parts(item, [call], time)
 
-    def answer(
+    def add_result(
         self,
-        call: str,
+        call_id: str,
         parts: tuple[Part, ...],
-        when: float | None,
+        time: float | None,
         *,
         kind: str = "",
-        failed: bool = False,
+        is_error: bool = False,
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Add a call's result; what the model says next is a new reply, but after server tools."""
-        self._answered = self._answered or not kind
-        self.log.say(
+        """Add the result of a call; except for server tools (`kind`), a new reply follows it."""
+        self._has_result = self._has_result or not kind
+        self.builder.say(
             "tool",
             parts,
             kind=kind,
-            time=when,
-            tool=self.called.get(call),
-            call_id=call or None,
-            is_error=failed,
+            time=time,
+            tool=self.tool_by_call.get(call_id),
+            call_id=call_id or None,
+            is_error=is_error,
             details=details or {},
         )
 
-    def count(self, info: dict[str, Any], record: dict[str, Any]) -> None:
-        """Take the count of one call; one whose total did not grow repeats the one before."""
+    def read_token_count(self, info: dict[str, Any], record: dict[str, Any]) -> None:
+        """Read the token count of one call; one with an unchanged total is a repetition."""
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
-        if type(last) is not dict or (total is not None and total == self._total):
+        if type(last) is not dict or (total is not None and total == self._last_total):
             return
-        self._total = total
-        self.window = count_or_none(info.get("model_context_window")) or self.window
+        self._last_total = total
+        self.context_window = count_or_none(info.get("model_context_window")) or self.context_window
         usage = parse_codex_usage(as_dict(last))
         if usage is None:
             return
-        when = parse_timestamp(record.get("timestamp"))
+        time = parse_timestamp(record.get("timestamp"))
         if self.counts_first is None:
-            self.counts_first = self._unpaid is None
+            self.counts_first = self._reply_without_usage is None
         if self.counts_first:
-            self.flush()
-            self._pending, self._open = (usage, when, self.window), None
+            self.flush_pending_usage()
+            self._pending_usage, self._open_reply = (usage, time, self.context_window), None
             return
-        self._pay(usage, when)
+        self._attach_usage(usage, time)
 
-    def _pay(self, usage: Usage, when: float | None) -> None:
-        old = self.log.entries[self._unpaid] if self._unpaid is not None else None
-        if type(old) is Message and self._unpaid is not None:
-            paid = msgspec.structs.replace(
-                old, usage=usage, time=when or old.time, context_window=self.window
+    def _attach_usage(self, usage: Usage, time: float | None) -> None:
+        reply = (
+            self.builder.entries[self._reply_without_usage]
+            if self._reply_without_usage is not None
+            else None
+        )
+        if type(reply) is Message and self._reply_without_usage is not None:
+            with_usage = msgspec.structs.replace(
+                reply, usage=usage, time=time or reply.time, context_window=self.context_window
             )
-            self.log.replace(self._unpaid, paid)
+            self.builder.replace(self._reply_without_usage, with_usage)
         else:
-            self._pending = (usage, when, self.window)
-            self.flush()
-        self._open = self._unpaid = None
+            self._pending_usage = (usage, time, self.context_window)
+            self.flush_pending_usage()
+        self._open_reply = self._reply_without_usage = None
 
-    def flush(self) -> None:
-        """Write a call that was counted and of which no item came."""
-        if self._pending is None:
+    def flush_pending_usage(self) -> None:
+        """Add an invisible reply for a pending token count without items."""
+        if self._pending_usage is None:
             return
-        usage, when, window = self._pending
-        self._pending = None
-        self.log.say(
+        usage, time, window = self._pending_usage
+        self._pending_usage = None
+        self.builder.say(
             "assistant",
-            time=when,
+            time=time,
             usage=usage,
             model=self.model,
             context_window=window,
             visible=False,
         )
 
-    def failed(self, stop: str, said: str | None, when: float | None) -> None:
-        """Add a call that failed or was broken off."""
-        self.flush()
-        self.log.say(
+    def add_failed_call(self, stop_reason: str, message: str | None, time: float | None) -> None:
+        """Add an invisible reply for a call that failed or was aborted."""
+        self.flush_pending_usage()
+        self.builder.say(
             "assistant",
-            time=when,
+            time=time,
             model=self.model,
             visible=False,
             is_error=True,
-            error=None if said is None else said[:500],
-            stop=stop,
+            error=None if message is None else message[:500],
+            stop=stop_reason,
         )
-        self._open = None
+        self._open_reply = None
 
 
 CALL_TYPES = {
@@ -190,8 +205,8 @@ OUTPUT_TYPES = {
 }
 SUMMARY_TYPES = {"compaction", "compaction_summary", "context_compaction"}
 SERVER_CALL_TYPES = {"web_search_call", "image_generation_call"}
-"""Calls that the provider runs; what it found is not in the log, but for pictures."""
-_WRAPPERS = (
+"""Calls that the provider runs; their results are not in the log, except for images."""
+_WRAPPER_PREFIXES = (
     "<environment_context>",
     "<user_instructions>",
     "# AGENTS.md instructions",
@@ -201,7 +216,7 @@ _WRAPPERS = (
 
 
 def parse_content(content: Any, skipped: Counter[str]) -> tuple[Part, ...]:
-    """Return a content as parts, pictures without data left out."""
+    """Return a content as parts, without images that have no data."""
     if type(content) is str:
         return (Text(content),) if content else ()
     parts, _ = parse_parts(content, skipped)
@@ -209,96 +224,111 @@ def parse_content(content: Any, skipped: Counter[str]) -> tuple[Part, ...]:
 
 
 def is_context_wrapper(parts: tuple[Part, ...]) -> bool:
-    """Say whether an input is context that Codex writes itself."""
-    return bool(parts) and type(parts[0]) is Text and parts[0].text.startswith(_WRAPPERS)
+    """Return True if an input is context that Codex itself wrote."""
+    return bool(parts) and type(parts[0]) is Text and parts[0].text.startswith(_WRAPPER_PREFIXES)
 
 
-def parse_sealed_summary(p: dict[str, Any], kind: str) -> tuple[Part, ...]:
-    """Return a summary whose text may be encrypted: then its size is all that is known."""
-    said, blob = (
-        str_or_none(p.get("summary")) or str_or_none(p.get("text")),
-        as_str(p.get("encrypted_content")),
+def parse_sealed_summary(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
+    """Return the parts of a summary; of an encrypted one only the size is known."""
+    text, encrypted = (
+        str_or_none(item.get("summary")) or str_or_none(item.get("text")),
+        as_str(item.get("encrypted_content")),
     )
-    return ((Text(said),) if said else ()) + ((SizeOnly(kind, chars=len(blob)),) if blob else ())
+    return ((Text(text),) if text else ()) + (
+        (SizeOnly(kind, chars=len(encrypted)),) if encrypted else ()
+    )
 
 
-def parse_reasoning_item(p: dict[str, Any]) -> Thinking:
-    """Return reasoning: its summary, and the size of what is encrypted."""
-    said = [
+def parse_reasoning_item(item: dict[str, Any]) -> Thinking:
+    """Return reasoning as its summary and the size of its encrypted text."""
+    texts = [
         as_str(as_dict(s).get("text"))
-        for s in (*as_list(p.get("summary")), *as_list(p.get("content")))
+        for s in (*as_list(item.get("summary")), *as_list(item.get("content")))
     ]
-    return Thinking("\n".join(s for s in said if s), None, len(as_str(p.get("encrypted_content"))))
+    return Thinking(
+        "\n".join(s for s in texts if s), None, len(as_str(item.get("encrypted_content")))
+    )
 
 
-def parse_call_item(p: dict[str, Any], kind: str, own: str) -> ToolCall:
-    """Return a call; those that are no functions are named by their kind."""
-    if kind in ("function_call", "custom_tool_call"):
+def parse_call_item(item: dict[str, Any], item_type: str, call_id: str) -> ToolCall:
+    """Return a tool call; a call of no named function gets the name of its item type."""
+    if item_type in ("function_call", "custom_tool_call"):
         return ToolCall(
-            own, as_str(p.get("name")), *parse_arguments(p.get("arguments", p.get("input")))
+            call_id,
+            as_str(item.get("name")),
+            *parse_arguments(item.get("arguments", item.get("input"))),
         )
-    given, raw = parse_arguments(p.get("action", p.get("arguments", p.get("revised_prompt"))))
-    return ToolCall(own, kind.removesuffix("_call"), given, raw)
+    arguments, raw = parse_arguments(
+        item.get("action", item.get("arguments", item.get("revised_prompt")))
+    )
+    return ToolCall(call_id, item_type.removesuffix("_call"), arguments, raw)
 
 
 def parse_output_item(
-    p: dict[str, Any], skipped: Counter[str]
+    item: dict[str, Any], skipped: Counter[str]
 ) -> tuple[tuple[Part, ...], bool, dict[str, Any]]:
-    """Return what a call gave, if it failed, and details; output can be JSON with an exit code."""
-    output = p.get("output", p.get("tools"))
+    """Return the parts of a call's output, whether it failed, and details (the exit code)."""
+    output = item.get("output", item.get("tools"))
     details: dict[str, Any] = {}
-    failed = p.get("status") in ("failed", "error")
+    is_failed = item.get("status") in ("failed", "error")
     if type(output) is str and output.startswith('{"output":'):
-        inner, raw = parse_arguments(output)
-        if raw is None and type(inner.get("output")) is str:
-            output, about = inner["output"], as_dict(inner.get("metadata"))
-            if type(about.get("exit_code")) is int:
-                details = {"exit_code": about["exit_code"]}
+        inner_output, raw = parse_arguments(output)
+        if raw is None and type(inner_output.get("output")) is str:
+            output, metadata = inner_output["output"], as_dict(inner_output.get("metadata"))
+            if type(metadata.get("exit_code")) is int:
+                details = {"exit_code": metadata["exit_code"]}
     elif type(output) is dict:
-        failed = failed or output.get("success") is False
+        is_failed = is_failed or output.get("success") is False
         output = output.get("content", output.get("text", output))
     parts = parse_content(output if type(output) in (str, list) else to_text(output), skipped)
     if not details and parts and type(parts[0]) is Text:
         code = parse_exit_code(parts[0].text)
         details = {} if code is None else {"exit_code": code}
-    return parts, failed or is_failed_exit(details.get("exit_code")), details
+    return parts, is_failed or is_failed_exit(details.get("exit_code")), details
 
 
 def parse_codex_usage(last: dict[str, Any]) -> Usage | None:
-    """Return a call's usage, cached tokens taken out of the input; None if nothing was billed."""
-    whole, cached = (
+    """Return a call's usage, with `input_tokens` without cached ones; None if it has no tokens."""
+    input_tokens, cache_read = (
         count_or_none(last.get("input_tokens")),
         count_or_none(last.get("cached_input_tokens")),
     )
-    write, output = (
+    cache_write, output_tokens = (
         count_or_none(last.get("cache_write_input_tokens")),
         count_or_none(last.get("output_tokens")),
     )
-    if not (whole or output):
+    if not (input_tokens or output_tokens):
         return None
-    fresh = None if whole is None else max(whole - (cached or 0) - (write or 0), 0)
+    uncached = (
+        None
+        if input_tokens is None
+        else max(input_tokens - (cache_read or 0) - (cache_write or 0), 0)
+    )
     return Usage(
-        input_tokens=fresh,
-        cache_read_tokens=cached,
-        cache_write_tokens=write,
-        output_tokens=output,
+        input_tokens=uncached,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        output_tokens=output_tokens,
         reasoning_tokens=count_or_none(last.get("reasoning_output_tokens")),
     )
 
 
-def make_message_key(m: Message) -> bytes:
-    """Return what a message is recognised by when a compaction repeats it."""
-    key = msgspec.json.encode((m.role if m.role != "summary" else "user", m.call_id, m.parts))
-    return (
-        key if len(key) < 64 else blake2b(key, digest_size=32).digest()
-    )  # images are not held twice
+def make_message_key(message: Message) -> bytes:
+    """Return the key by which a message is recognized when a compaction repeats it."""
+    key = msgspec.json.encode(
+        (message.role if message.role != "summary" else "user", message.call_id, message.parts)
+    )
+    # A long key is hashed, so that images are not stored twice.
+    return key if len(key) < 64 else blake2b(key, digest_size=32).digest()
 
 
-def initial_context_ids(shown: list[Message]) -> set[str]:
-    """Return the ids of what stood before the first input: the context that Codex writes itself."""
-    out: set[str] = set()
-    for m in shown:
-        if m.role not in ("system", "user") or (m.role == "user" and m.kind != "wrapper"):
+def get_initial_context_ids(visible: list[Message]) -> set[str]:
+    """Return the ids of the messages before the first user input: Codex's own context."""
+    ids: set[str] = set()
+    for message in visible:
+        if message.role not in ("system", "user") or (
+            message.role == "user" and message.kind != "wrapper"
+        ):
             break
-        out.add(m.id)
-    return out
+        ids.add(message.id)
+    return ids

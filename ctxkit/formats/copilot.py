@@ -1,4 +1,4 @@
-"""GitHub Copilot CLI: events.jsonl of a session, subagents as children."""
+"""Reader of GitHub Copilot CLI sessions (`events.jsonl`), with subagents as children."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import count_skipped, usage_from_total
+from ctxkit.formats.chat_messages import count_skipped, make_usage_from_total
 from ctxkit.formats.fields import (
     as_dict,
     as_list,
@@ -43,22 +43,27 @@ TRAITS = (
         "inputTokens holds the cached tokens; a truncation is a mark without the messages it took",
     ),
 )
-_FIRST = {"session.start", "session.resume"}
+# Events are JSON lines {type, data, id, parentId, timestamp}. An event with an agent id, or with
+# the id of the call that started a subagent, belongs to that subagent's thread; all others belong
+# to the main agent. A reply may come in chunks, which are merged. A usage event describes the last
+# reply. A compaction replaces everything but the system prompts, which are sent with each call.
+_START_EVENTS = {"session.start", "session.resume"}
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the first lines are events with a type in two words, data and an id."""
+    """Return True if the first lines are events with a dotted type, data and an id."""
     head = source.head[:8]
     return any(
-        as_str(r.get("type")) in _FIRST and type(r.get("data")) is dict and "id" in r for r in head
+        as_str(r.get("type")) in _START_EVENTS and type(r.get("data")) is dict and "id" in r
+        for r in head
     ) or (bool(head) and all(_is_event(r) for r in head))
 
 
 def _is_event(record: dict[str, Any]) -> bool:
-    kind = as_str(record.get("type")).partition(".")
+    type_parts = as_str(record.get("type")).partition(".")
     return (
-        kind[0] in _EVENT_GROUPS
-        and bool(kind[2])
+        type_parts[0] in _EVENT_GROUPS
+        and bool(type_parts[2])
         and type(record.get("data")) is dict
         and "parentId" in record
     )
@@ -68,108 +73,108 @@ _EVENT_GROUPS = {"session", "user", "assistant", "tool", "hook", "subagent", "sy
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of a file."""
-    reading = _Reading()
+    """Read the session of a file."""
+    reader = _SessionReader()
     faults = list[Fault]()
-    read_each_line(source.stream(), reading.take, faults)
+    read_each_line(source.stream(), reader.read_event, faults)
     faults += source.faults
-    named, folder = source.path.stem, source.path.parent.name
-    return [reading.session(folder if named == "events" and folder else named, faults)]
+    stem, folder = source.path.stem, source.path.parent.name
+    return [reader.build_session(folder if stem == "events" and folder else stem, faults)]
 
 
-class _Reading:
-    """A session while its events go by."""
+class _SessionReader:
+    """Reader of one session, event by event."""
 
     def __init__(self) -> None:
         self.main = AgentThread("main", None)
-        self.others: dict[str, AgentThread] = {}
+        self.subagents: dict[str, AgentThread] = {}
         self.skipped: dict[str, int] = {}
-        self.meta: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = {}
         self.model: str | None = None
-        self.window: int | None = None
+        self.context_window: int | None = None
         self.totals: dict[str, Any] = {}
 
-    def take(self, record: dict[str, Any]) -> None:
-        """Take one event."""
-        kind, data = as_str(record.get("type")), as_dict(record.get("data"))
-        when = parse_timestamp(record.get("timestamp"))
-        thread = self._thread(record, data, when)
-        if kind in ("user.message", "system.message"):
-            thread.heard(kind, record, data, when)
-        elif kind == "assistant.message":
-            thread.said(record, data, when, self.model)
-        elif kind == "assistant.usage":
-            thread.billed(data)
-        elif kind == "tool.execution_complete":
-            thread.answered(record, data, when)
-        elif kind == "session.compaction_complete":
+    def read_event(self, record: dict[str, Any]) -> None:
+        """Read one event."""
+        event_type, data = as_str(record.get("type")), as_dict(record.get("data"))
+        time = parse_timestamp(record.get("timestamp"))
+        thread = self._find_thread(record, data, time)
+        if event_type in ("user.message", "system.message"):
+            thread.add_input(event_type, record, data, time)
+        elif event_type == "assistant.message":
+            thread.add_reply(record, data, time, self.model)
+        elif event_type == "assistant.usage":
+            thread.add_usage(data)
+        elif event_type == "tool.execution_complete":
+            thread.add_result(record, data, time)
+        elif event_type == "session.compaction_complete":
             if data.get("success") is True:
-                thread.compacted(record, data, when)
+                thread.add_compaction(record, data, time)
             else:
                 count_skipped(self.skipped, "compaction that failed")
-        elif kind == "session.truncation":
-            self.window = count_or_none(data.get("tokenLimit")) or self.window
-            thread.truncated(record, data, when)
-        elif kind == "session.context_cleared":
-            thread.cleared(record, when)
+        elif event_type == "session.truncation":
+            self.context_window = count_or_none(data.get("tokenLimit")) or self.context_window
+            thread.add_truncation(record, data, time)
+        elif event_type == "session.context_cleared":
+            thread.add_clear(record, time)
         else:
-            self._about(kind, data)
+            self._read_session_event(event_type, data)
 
-    def _thread(
-        self, record: dict[str, Any], data: dict[str, Any], when: float | None
+    def _find_thread(
+        self, record: dict[str, Any], data: dict[str, Any], time: float | None
     ) -> AgentThread:
-        own = str_or_none(record.get("agentId")) or str_or_none(data.get("parentToolCallId"))
-        if own is None:
+        agent_id = str_or_none(record.get("agentId")) or str_or_none(data.get("parentToolCallId"))
+        if agent_id is None:
             return self.main
-        if own not in self.others:
-            self.others[own] = AgentThread(own, when)
-        return self.others[own]
+        if agent_id not in self.subagents:
+            self.subagents[agent_id] = AgentThread(agent_id, time)
+        return self.subagents[agent_id]
 
-    def _about(self, kind: str, data: dict[str, Any]) -> None:
-        if kind in _FIRST and not self.meta:
-            self.meta = data
+    def _read_session_event(self, event_type: str, data: dict[str, Any]) -> None:
+        if event_type in _START_EVENTS and not self.metadata:
+            self.metadata = data
             self.model = str_or_none(data.get("selectedModel")) or self.model
-        elif kind == "session.model_change":
+        elif event_type == "session.model_change":
             self.model = (
                 str_or_none(data.get("newModel")) or str_or_none(data.get("model")) or self.model
             )
-        elif kind in ("session.compaction_start", "session.usage_info"):
-            self.window = count_or_none(data.get("tokenLimit")) or self.window
-        elif kind == "session.shutdown":
+        elif event_type in ("session.compaction_start", "session.usage_info"):
+            self.context_window = count_or_none(data.get("tokenLimit")) or self.context_window
+        elif event_type == "session.shutdown":
             self.totals = {
                 k: data[k] for k in ("modelMetrics", "totalPremiumRequests") if k in data
             }
-        elif kind == "subagent.started":
-            thread = self.others.get(as_str(data.get("toolCallId")))
+        elif event_type == "subagent.started":
+            thread = self.subagents.get(as_str(data.get("toolCallId")))
             if thread is not None:
                 thread.name = str_or_none(data.get("agentName")) or thread.name
-        elif kind != "tool.execution_start":  # the reply has said what is called
-            count_skipped(self.skipped, kind or "no type")
+        elif event_type != "tool.execution_start":  # the call is in the reply already
+            count_skipped(self.skipped, event_type or "no type")
 
-    def session(self, name: str, faults: list[Fault]) -> Session:
-        """Return what was read."""
-        own = str_or_none(self.meta.get("sessionId")) or name
+    def build_session(self, name: str, faults: list[Fault]) -> Session:
+        """Return the session."""
+        session_id = str_or_none(self.metadata.get("sessionId")) or name
         children = tuple(
-            t.log.session(
-                id=f"{own}/{key}",
+            thread.builder.session(
+                id=f"{session_id}/{key}",
                 format=NAME,
                 product=NAME,
-                agent=t.name,
-                parent=own,
-                started=t.begun,
+                agent=thread.name,
+                parent=session_id,
+                started=thread.started,
             )
-            for key, t in self.others.items()
-            if t.log.entries
+            for key, thread in self.subagents.items()
+            if thread.builder.entries
         )
-        return self.main.log.session(
-            id=own,
+        return self.main.builder.session(
+            id=session_id,
             format=NAME,
-            product=str_or_none(self.meta.get("producer")) or NAME,
-            version=str_or_none(self.meta.get("copilotVersion")),
-            cwd=str_or_none(as_dict(self.meta.get("context")).get("cwd")),
-            started=parse_timestamp(self.meta.get("startTime")),
+            product=str_or_none(self.metadata.get("producer")) or NAME,
+            version=str_or_none(self.metadata.get("copilotVersion")),
+            cwd=str_or_none(as_dict(self.metadata.get("context")).get("cwd")),
+            started=parse_timestamp(self.metadata.get("startTime")),
             model=self.model,
-            context_window=self.window,
+            context_window=self.context_window,
             children=children,
             skipped=self.skipped,
             faults=tuple(faults),
@@ -178,153 +183,173 @@ class _Reading:
 
 
 class AgentThread:
-    """The main agent, or one subagent, while its events go by.
+    """Builder of the conversation of the main agent or of one subagent.
 
     Args:
-        name: its name.
-        begun: when it began, in seconds since 1970.
+        name: the agent's name.
+        begun: its start in Unix seconds.
     """
 
     def __init__(self, name: str, begun: float | None) -> None:
-        self.log, self.name, self.begun = SessionBuilder(), name, begun
-        self.asked: dict[str, str] = {}
-        self.systems: set[str] = set()
-        self.last: int | None = None
-        """Index of the last reply, which the next usage describes."""
+        self.builder, self.name, self.started = SessionBuilder(), name, begun
+        self.tool_by_call: dict[str, str] = {}
+        self.system_ids: set[str] = set()
+        self.last_reply: int | None = None
+        """Index of the last reply, which the next usage event describes."""
 
-    def heard(
-        self, kind: str, record: dict[str, Any], data: dict[str, Any], when: float | None
+    def add_input(
+        self, event_type: str, record: dict[str, Any], data: dict[str, Any], time: float | None
     ) -> None:
-        """Take what the user or the program said."""
-        said = as_str(data.get("transformedContent")) or to_text(data.get("content"))
-        own, parts = self.log.new_id(record.get("id")), (Text(said),) if said else ()
-        if kind == "system.message":
-            self.systems.add(own)
-            self.log.add(Message(role="system", id=own, parts=parts, time=when))
+        """Add a user or system message."""
+        text = as_str(data.get("transformedContent")) or to_text(data.get("content"))
+        message_id, parts = self.builder.new_id(record.get("id")), (Text(text),) if text else ()
+        if event_type == "system.message":
+            self.system_ids.add(message_id)
+            self.builder.add(Message(role="system", id=message_id, parts=parts, time=time))
             return
-        injected = "" if data.get("source") in (None, "user") else "injected"
-        self.log.add(Message(role="user", id=own, parts=parts, time=when, kind=injected))
+        message_kind = "" if data.get("source") in (None, "user") else "injected"
+        self.builder.add(
+            Message(role="user", id=message_id, parts=parts, time=time, kind=message_kind)
+        )
 
-    def said(
-        self, record: dict[str, Any], data: dict[str, Any], when: float | None, model: str | None
+    def add_reply(
+        self, record: dict[str, Any], data: dict[str, Any], time: float | None, model: str | None
     ) -> None:
-        """Take a reply, or the next piece of one; `model`: where it names none."""
-        thought, content = as_str(data.get("reasoningText")), to_text(data.get("content"))
-        sealed = len(as_str(data.get("reasoningOpaque"))) + len(
+        """Add a reply, or the next chunk of one; `model` is the default if it names none."""
+        thinking, content = as_str(data.get("reasoningText")), to_text(data.get("content"))
+        hidden_chars = len(as_str(data.get("reasoningOpaque"))) + len(
             as_str(data.get("encryptedContent"))
         )
-        parts: list[Part] = [Thinking(thought, hidden=sealed)] if thought or sealed else []
+        parts: list[Part] = (
+            [Thinking(thinking, hidden=hidden_chars)] if thinking or hidden_chars else []
+        )
         parts += [Text(content)] if content else []
         for raw in map(as_dict, as_list(data.get("toolRequests"))):
-            called = ToolCall(
+            call = ToolCall(
                 as_str(raw.get("toolCallId")),
                 as_str(raw.get("name")),
                 *parse_arguments(raw.get("arguments")),
             )
-            self.asked[called.id] = called.name
-            parts.append(called)
+            self.tool_by_call[call.id] = call.name
+            parts.append(call)
         output = count_or_none(data.get("outputTokens"))
-        begun = (
-            self.log.entries[-1]
-            if count_or_none(data.get("chunkIndex")) and self.log.entries
+        open_reply = (
+            self.builder.entries[-1]
+            if count_or_none(data.get("chunkIndex")) and self.builder.entries
             else None
         )
-        if isinstance(begun, Message) and begun.role == "assistant":  # the next piece of a reply
-            usage = begun.usage if output is None else Usage(output_tokens=output)
-            self.last = len(self.log.entries) - 1
-            self.log.replace(self.last, replace(begun, parts=(*begun.parts, *parts), usage=usage))
+        if isinstance(open_reply, Message) and open_reply.role == "assistant":
+            usage = open_reply.usage if output is None else Usage(output_tokens=output)
+            self.last_reply = len(self.builder.entries) - 1
+            self.builder.replace(
+                self.last_reply, replace(open_reply, parts=(*open_reply.parts, *parts), usage=usage)
+            )
             return
         reply = Message(
             role="assistant",
-            id=self.log.new_id(record.get("id")),
+            id=self.builder.new_id(record.get("id")),
             parts=tuple(parts),
-            time=when,
+            time=time,
             model=str_or_none(data.get("model")) or model,
             usage=None if output is None else Usage(output_tokens=output),
         )
-        self.last = self.log.add(reply)
+        self.last_reply = self.builder.add(reply)
 
-    def billed(self, data: dict[str, Any]) -> None:
-        """Give the last reply what its call used; it may be told just once."""
-        reply = self.log.entries[self.last] if self.last is not None else None
-        if not isinstance(reply, Message) or self.last is None:
+    def add_usage(self, data: dict[str, Any]) -> None:
+        """Set the usage of the last reply, once."""
+        reply = self.builder.entries[self.last_reply] if self.last_reply is not None else None
+        if not isinstance(reply, Message) or self.last_reply is None:
             return
-        lasted = count_or_none(data.get("duration"))
-        told = replace(
+        duration = count_or_none(data.get("duration"))
+        with_usage = replace(
             reply,
-            usage=_usage(data) or reply.usage,
+            usage=_parse_usage(data) or reply.usage,
             model=str_or_none(data.get("model")) or reply.model,
-            latency=None if lasted is None else lasted / 1000,
+            latency=None if duration is None else duration / 1000,
         )
-        self.log.replace(self.last, told)
-        self.last = None
+        self.builder.replace(self.last_reply, with_usage)
+        self.last_reply = None
 
-    def answered(self, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:
-        """Take the result of a tool."""
+    def add_result(self, record: dict[str, Any], data: dict[str, Any], time: float | None) -> None:
+        """Add the result of a tool call."""
         result, error = as_dict(data.get("result")), as_dict(data.get("error"))
-        failed = data.get("success") is False
-        said = to_text(result.get("content")) or (as_str(error.get("message")) if failed else "")
-        called = str_or_none(data.get("toolCallId"))
-        self.log.say(
+        is_failed = data.get("success") is False
+        output = to_text(result.get("content")) or (
+            as_str(error.get("message")) if is_failed else ""
+        )
+        call_id = str_or_none(data.get("toolCallId"))
+        self.builder.say(
             "tool",
-            (Text(said),) if said else (),
+            (Text(output),) if output else (),
             record.get("id"),
-            time=when,
-            tool=self.asked.get(called or "") or str_or_none(data.get("toolName")),
-            call_id=called,
-            is_error=failed,
+            time=time,
+            tool=self.tool_by_call.get(call_id or "") or str_or_none(data.get("toolName")),
+            call_id=call_id,
+            is_error=is_failed,
             error=str_or_none(error.get("message")),
         )
 
-    def compacted(self, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:
-        """Take a compaction; the system prompts are sent anew with each call."""
-        said, used = as_str(data.get("summaryContent")), as_dict(data.get("compactionTokensUsed"))
-        log = self.log
+    def add_compaction(
+        self, record: dict[str, Any], data: dict[str, Any], time: float | None
+    ) -> None:
+        """Add a compaction, which keeps the system prompts."""
+        summary_text, usage = (
+            as_str(data.get("summaryContent")),
+            as_dict(data.get("compactionTokensUsed")),
+        )
+        builder = self.builder
         summary = Message(
-            role="summary", id=log.new_id(), parts=(Text(said),) if said else (), time=when
+            role="summary",
+            id=builder.new_id(),
+            parts=(Text(summary_text),) if summary_text else (),
+            time=time,
         )
         edit = Edit(
             kind="summarised",
-            id=log.new_id(record.get("id")),
+            id=builder.new_id(record.get("id")),
             inserted=(summary,),
             trigger=str_or_none(data.get("trigger")),
             method="compaction",
-            time=when,
+            time=time,
             tokens_before=count_or_none(data.get("preCompactionTokens")),
             tokens_after=count_or_none(data.get("postCompactionTokens")),
-            usage=_usage(used) if used else None,
+            usage=_parse_usage(usage) if usage else None,
             model=str_or_none(data.get("model")),
         )
-        log.compact(edit, self.systems)
+        builder.compact(edit, self.system_ids)
 
-    def truncated(self, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:
-        """Take the mark of messages that were left out."""
-        taken = count_or_none(data.get("messagesRemovedDuringTruncation"))
+    def add_truncation(
+        self, record: dict[str, Any], data: dict[str, Any], time: float | None
+    ) -> None:
+        """Add a truncation, of which the log has only the number of messages."""
+        n_removed = count_or_none(data.get("messagesRemovedDuringTruncation"))
         edit = Edit(
             kind="dropped",
-            id=self.log.new_id(record.get("id")),
-            reason=f"{taken} messages; which, the log does not say" if taken else "",
+            id=self.builder.new_id(record.get("id")),
+            reason=f"{n_removed} messages; which, the log does not say" if n_removed else "",
             method="truncation",
-            time=when,
+            time=time,
             tokens_before=count_or_none(data.get("preTruncationTokensInMessages")),
             tokens_after=count_or_none(data.get("postTruncationTokensInMessages")),
         )
-        self.log.add(edit)
+        self.builder.add(edit)
 
-    def cleared(self, record: dict[str, Any], when: float | None) -> None:
-        """Take the mark of a conversation that begins anew."""
-        own = self.log.new_id(record.get("id"))
-        edit = Edit(kind="dropped", id=own, method="clear", time=when)
-        self.log.compact(edit, self.systems)
+    def add_clear(self, record: dict[str, Any], time: float | None) -> None:
+        """Add a clear of the context, which keeps the system prompts."""
+        edit_id = self.builder.new_id(record.get("id"))
+        edit = Edit(kind="dropped", id=edit_id, method="clear", time=time)
+        self.builder.compact(edit, self.system_ids)
 
 
-def _usage(data: dict[str, Any]) -> Usage | None:
-    """Return the usage of a call or compaction (`input`, `cachedInput`): input holds the cached."""
-    whole = count_or_none(data.get("inputTokens", data.get("input")))
-    read = count_or_none(data.get("cacheReadTokens", data.get("cachedInput")))
-    write = count_or_none(data.get("cacheWriteTokens"))
-    output = count_or_none(data.get("outputTokens", data.get("output")))
-    if whole is None and output is None:
+def _parse_usage(data: dict[str, Any]) -> Usage | None:
+    """Return the usage of a call or compaction; the input includes cached tokens."""
+    input_tokens = count_or_none(data.get("inputTokens", data.get("input")))
+    cache_read = count_or_none(data.get("cacheReadTokens", data.get("cachedInput")))
+    cache_write = count_or_none(data.get("cacheWriteTokens"))
+    output_tokens = count_or_none(data.get("outputTokens", data.get("output")))
+    if input_tokens is None and output_tokens is None:
         return None
-    thought = count_or_none(data.get("reasoningTokens"))
-    return usage_from_total(whole, read, write, output, reasoning_tokens=thought)
+    reasoning = count_or_none(data.get("reasoningTokens"))
+    return make_usage_from_total(
+        input_tokens, cache_read, cache_write, output_tokens, reasoning_tokens=reasoning
+    )

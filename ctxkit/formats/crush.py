@@ -1,4 +1,4 @@
-"""Crush: its database of sessions, subagents' sessions below their parents."""
+"""Reader of Crush's database of sessions, with subagents below their parents."""
 
 from __future__ import annotations
 
@@ -34,64 +34,89 @@ CAN = (
 )
 CANNOT = "usage per call, system prompt, tool schemas"
 TABLES = ("sessions", "messages")
-_SESSION = ("id", "parent_session_id", "title", "prompt_tokens", "completion_tokens", "cost",
-            "summary_message_id", "created_at")  # fmt: skip
-_ROW = ("id", "role", "parts", "model", "created_at", "finished_at", "is_summary_message")
+# A summary is a reply with a flag; older databases only name the latest one in the session's row.
+# It replaces all messages before it, since the next request begins with it. Usage is stored per
+# session.
+_SESSION_COLUMNS = (
+    "id",
+    "parent_session_id",
+    "title",
+    "prompt_tokens",
+    "completion_tokens",
+    "cost",
+    "summary_message_id",
+    "created_at",
+)
+_MESSAGE_COLUMNS = (
+    "id",
+    "role",
+    "parts",
+    "model",
+    "created_at",
+    "finished_at",
+    "is_summary_message",
+)
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is Crush's database."""
+    """Return True for Crush's database."""
     if not source.is_database:
         return False
     with open_database(source) as database:
-        return {"session_id", "parts", "role"} <= database.columns("messages")
+        return {"session_id", "parts", "role"} <= database.column_names("messages")
 
 
 def read(source: Source) -> list[Session]:
-    """Return all sessions of a database; those of subagents are children."""
+    """Read all sessions of a database; those of subagents are children."""
     with open_database(source) as database:
-        rows = database.rows("sessions", _SESSION, "created_at, id")
-        found = {str(r["id"]): _session(database, r) for r in rows if r.get("id")}
-    return nest_subagents(found)
+        rows = database.iter_rows("sessions", _SESSION_COLUMNS, "created_at, id")
+        session_by_id = {
+            str(row["id"]): _read_session(database, row) for row in rows if row.get("id")
+        }
+    return nest_subagents(session_by_id)
 
 
-def _session(database: Database, about: dict[str, Any]) -> Session:
-    teller = _Teller(str_or_none(about.get("summary_message_id")))
-    for row in database.rows("messages", _ROW, "created_at", session_id=about["id"]):
-        with catch_damage(teller.log.faults, 0, f"message {str(row.get('id'))[:80]}: "):
-            teller.take(row)
-    given, output = (
-        count_or_none(about.get("prompt_tokens")),
-        count_or_none(about.get("completion_tokens")),
+def _read_session(database: Database, session_row: dict[str, Any]) -> Session:
+    reader = _MessageReader(str_or_none(session_row.get("summary_message_id")))
+    for row in database.iter_rows(
+        "messages", _MESSAGE_COLUMNS, "created_at", session_id=session_row["id"]
+    ):
+        with catch_damage(reader.builder.faults, 0, f"message {str(row.get('id'))[:80]}: "):
+            reader.read_row(row)
+    input_tokens, output_tokens = (
+        count_or_none(session_row.get("prompt_tokens")),
+        count_or_none(session_row.get("completion_tokens")),
     )
     totals = {
-        "prompt_tokens": given,
-        "completion_tokens": output,
-        "cost_usd": float_or_none(about.get("cost")),
+        "prompt_tokens": input_tokens,
+        "completion_tokens": output_tokens,
+        "cost_usd": float_or_none(session_row.get("cost")),
     }
-    return teller.log.session(
-        id=str(about["id"]),
+    return reader.builder.session(
+        id=str(session_row["id"]),
         format=NAME,
         product=NAME,
-        parent=str_or_none(about.get("parent_session_id")),
-        title=str_or_none(about.get("title")),
-        started=parse_timestamp(about.get("created_at")),
-        model=next((e.model for e in teller.log.entries if e.model), None),
-        details={"totals": {k: v for k, v in totals.items() if v}} if any(totals.values()) else {},
+        parent=str_or_none(session_row.get("parent_session_id")),
+        title=str_or_none(session_row.get("title")),
+        started=parse_timestamp(session_row.get("created_at")),
+        model=next((e.model for e in reader.builder.entries if e.model), None),
+        details={"totals": {name: total for name, total in totals.items() if total}}
+        if any(totals.values())
+        else {},
     )
 
 
-class _Teller:
-    """A session while its messages go by."""
+class _MessageReader:
+    """Reader of one session, row by row."""
 
     def __init__(self, summary: str | None) -> None:
-        self.log = SessionBuilder()
-        self._latest = summary
-        """Id of the latest summary, all that a database of before July 2025 says of them."""
+        self.builder = SessionBuilder()
+        self._latest_summary = summary
+        """Id of the latest summary, the only mark in databases from before July 2025."""
 
-    def take(self, row: dict[str, Any]) -> None:
-        """Take one message: its parts are typed JSON."""
-        role, when = (
+    def read_row(self, row: dict[str, Any]) -> None:
+        """Read one message, whose parts are typed JSON."""
+        role, time = (
             row.get("role"),
             parse_timestamp(row.get("finished_at")) or parse_timestamp(row.get("created_at")),
         )
@@ -102,36 +127,38 @@ class _Teller:
             if raw.get("type") == "finish":
                 stop = parse_stop_reason(data.get("reason"))
             elif raw.get("type") == "tool_result":
-                self._result(data, when)
+                self._read_result(data, time)
             else:
-                parts += self._part(as_str(raw.get("type")), data)
+                parts += self._parse_part(as_str(raw.get("type")), data)
         if role not in ("user", "assistant", "system"):
             if role != "tool":
-                count_skipped(self.log.skipped, "message: " + (as_str(role) or "no role"))
+                count_skipped(self.builder.skipped, "message: " + (as_str(role) or "no role"))
             return
-        own, model = self.log.new_id(row.get("id")), str_or_none(row.get("model"))
+        message_id, model = self.builder.new_id(row.get("id")), str_or_none(row.get("model"))
         if role != "assistant":
-            kind: Any = role
-            self.log.add(Message(role=kind, id=own, parts=tuple(parts), time=when))
+            message_role: Any = role
+            self.builder.add(
+                Message(role=message_role, id=message_id, parts=tuple(parts), time=time)
+            )
             return
         reply = Message(
             role="assistant",
-            id=own,
+            id=message_id,
             parts=tuple(parts),
-            time=when,
+            time=time,
             model=model,
             stop=stop,
             is_error=stop == "error",
         )
-        if row.get("is_summary_message") not in (None, 0) or own == self._latest:
-            self._summary(reply)
+        if row.get("is_summary_message") not in (None, 0) or message_id == self._latest_summary:
+            self._add_compaction(reply)
             return
-        self.log.add(reply)
+        self.builder.add(reply)
 
-    def _summary(self, reply: Message) -> None:
-        """A summary: the next requests begin with it, told as the user's."""
-        told = tuple(p for p in reply.parts if isinstance(p, Text))
-        summary = Message(role="summary", id=self.log.new_id(), parts=told, time=reply.time)
+    def _add_compaction(self, reply: Message) -> None:
+        """Add a compaction; its summary replaces all messages before it."""
+        texts = tuple(p for p in reply.parts if isinstance(p, Text))
+        summary = Message(role="summary", id=self.builder.new_id(), parts=texts, time=reply.time)
         edit = Edit(
             kind="summarised",
             id=reply.id,
@@ -140,37 +167,41 @@ class _Teller:
             time=reply.time,
             model=reply.model,
         )
-        self.log.compact(edit, ())
+        self.builder.compact(edit, ())
 
-    def _part(self, kind: str, data: dict[str, Any]) -> list[Part]:
-        if kind == "text":
+    def _parse_part(self, part_type: str, data: dict[str, Any]) -> list[Part]:
+        if part_type == "text":
             return [Text(as_str(data.get("text")))]
-        if kind == "reasoning":
-            said = as_str(data.get("thinking"))
-            return [Thinking(said, signature=str_or_none(data.get("signature")))] if said else []
-        if kind == "tool_call":
-            given = parse_arguments(data.get("input"))
-            return [ToolCall(as_str(data.get("id")), as_str(data.get("name")), *given)]
-        if kind == "image_url":
+        if part_type == "reasoning":
+            thinking = as_str(data.get("thinking"))
+            return (
+                [Thinking(thinking, signature=str_or_none(data.get("signature")))]
+                if thinking
+                else []
+            )
+        if part_type == "tool_call":
+            arguments = parse_arguments(data.get("input"))
+            return [ToolCall(as_str(data.get("id")), as_str(data.get("name")), *arguments)]
+        if part_type == "image_url":
             return [Image(url=str_or_none(data.get("url")))]
-        if kind == "binary":
+        if part_type == "binary":
             mime = str_or_none(data.get("MIMEType")) or "application/octet-stream"
-            seen = "image" if mime.startswith("image/") else "document"
-            return [replace(Image(mime, as_str(data.get("Data"))), kind=seen)]
-        if kind == "shell_command":
+            image_kind = "image" if mime.startswith("image/") else "document"
+            return [replace(Image(mime, as_str(data.get("Data"))), kind=image_kind)]
+        if part_type == "shell_command":
             return [Text(f"$ {as_str(data.get('command'))}\n{as_str(data.get('output'))}")]
-        count_skipped(self.log.skipped, "part: " + (kind or "no type"))
+        count_skipped(self.builder.skipped, "part: " + (part_type or "no type"))
         return []
 
-    def _result(self, data: dict[str, Any], when: float | None) -> None:
-        said, mime = as_str(data.get("content")), as_str(data.get("mime_type"))
-        parts: list[Part] = [Text(said)] if said else []
+    def _read_result(self, data: dict[str, Any], time: float | None) -> None:
+        text, mime = as_str(data.get("content")), as_str(data.get("mime_type"))
+        parts: list[Part] = [Text(text)] if text else []
         if mime.startswith("image/"):
             parts.append(Image(mime, as_str(data.get("data"))))
-        self.log.say(
+        self.builder.say(
             "tool",
             parts,
-            time=when,
+            time=time,
             tool=str_or_none(data.get("name")),
             call_id=str_or_none(data.get("tool_call_id")),
             is_error=data.get("is_error") is True,

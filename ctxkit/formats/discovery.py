@@ -1,4 +1,4 @@
-"""Find the sessions of known tools on this machine, and how long each tool keeps them."""
+"""Discovery of the session logs of known tools on this machine, with each tool's retention."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ __all__ = ["DISCOVERY_COLUMNS", "LOG_LOCATIONS", "LogLocation", "discover"]
 __dir__ = public_dir(__all__)
 
 
+# Every location is a folder with known suffixes and prefixes of file names. It is walked without
+# following links, to a bounded depth; of each file only the first _PEEK_BYTES are read, which hold
+# a small log whole (exact counts) or allow an extrapolation from the size (estimates). The
+# retention of a tool is read once per location from its settings.
 _PEEK_BYTES = 64 << 10
-"""Bytes read of a file, from its start."""
+"""Bytes read from the start of each file."""
 _MAX_FILES = 100_000
-"""Files listed; a home with more is cut, and the frame says so in `attrs`."""
-_SKIPPED = {
+"""Largest number of files listed; the frame's `attrs` say if there are more."""
+_SKIPPED_FILES = {
     "index.json",
     "changes.json",
     "intents.json",
@@ -37,7 +41,7 @@ _SKIPPED = {
     "brief.json",
     "read_cache.json",
 }
-_FOLDERS = {"base_state.json", "api_conversation_history.json"}
+_FOLDER_MARKERS = {"base_state.json", "api_conversation_history.json"}
 """Files that mark a folder as one session."""
 
 DISCOVERY_COLUMNS = {
@@ -52,122 +56,147 @@ DISCOVERY_COLUMNS = {
     "keeps_days": "Float64",
     "goes": "datetime64[ns, UTC]",
 }
-"""The columns of `discover`. `messages` is the number of lines: counted in small files (recorded),
-else worked out from the first 64 KiB (estimated), missing for files that are not lines.
-`compactions` only where the whole file was seen. `keeps_days`: for how long the tool keeps a
-session after its last change, as its settings or else its own default say; missing where it keeps
-them for good, or says nothing. `goes`: when this one is due."""
+"""The columns of `discover`.
+
+`messages` is the number of lines: counted in files of at most 64 KiB (`messages_source` is
+recorded), extrapolated from the first 64 KiB in larger ones (estimated), missing for files that are
+not lines. `compactions` is known only for files that were read whole. `keeps_days` is the number of
+days after its last change for which the tool keeps a session, from the tool's settings or its
+default; missing if it keeps sessions for good or its policy is unknown. `goes` is the time at which
+the session becomes due for deletion."""
 
 
 def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
-    """Return the sessions of known tools below a home directory, the newest first.
+    """List the session logs of known tools below a home directory, the newest first.
 
-    Reads at most the first 64 KiB of a file; links are not followed. Environment variables that
-    move a tool's folder (`CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`) count where `home` is
-    not given.
+    At most the first 64 KiB of a file are read; links are not followed.
+
+    Args:
+        home: the home directory; None: this user's, with the environment variables that move a
+            tool's folder (`CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`).
 
     Returns:
-        One row a file (columns: `COLUMNS`); `.attrs["truncated"]` is True where more than 100,000
-        were found. What is
-        deleted next: `ck.discover().sort_values("goes")`; `ck.keep(folder)` copies it before.
+        One row per file, with the columns of `DISCOVERY_COLUMNS`; `.attrs["truncated"]` is True if
+        there are more than 100,000. `ck.discover().sort_values("goes")` shows what is deleted next;
+        `ck.keep(folder)` copies sessions before that.
 
     Raises:
         BadArguments: `home` is no path.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     log = Path(home, ".claude/projects/app/session.jsonl")
+        ...     log.parent.mkdir(parents=True)
+        ...     _ = log.write_text('{"type": "user"}' + chr(10))
+        ...     frame = discover(home)
+        >>> frame[["tool", "project", "messages", "keeps_days"]].values.tolist()
+        [['claude-code', 'app', 1, 30.0]]
     """
     import pandas as pd
 
     if home is not None and "\0" in os.fspath(home):
         raise BadArguments("A home directory is a path, without NUL characters.")
-    rows = list(islice(_rows(home), _MAX_FILES))
-    columns: dict[str, Any] = {name: [r[name] for r in rows] for name in DISCOVERY_COLUMNS}
+    rows = list(islice(_iter_rows(home), _MAX_FILES))
+    values_by_column: dict[str, Any] = {
+        name: [row[name] for row in rows] for name in DISCOVERY_COLUMNS
+    }
     for name in ("modified", "goes"):
-        times = pd.to_datetime(columns[name], unit="s", utc=True, errors="coerce")
-        columns[name] = times.as_unit("ns")
-    frame = pd.DataFrame(columns).astype(DISCOVERY_COLUMNS)
+        times = pd.to_datetime(values_by_column[name], unit="s", utc=True, errors="coerce")
+        values_by_column[name] = times.as_unit("ns")
+    frame = pd.DataFrame(values_by_column).astype(DISCOVERY_COLUMNS)
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MAX_FILES
     return frame
 
 
-def _rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
-    for place, entry, folders, days in _dated(home):
-        row = _row(place, entry, folders)
+def _iter_rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
+    for location, entry, folders, retention_days in _iter_files_with_retention(home):
+        row = _make_row(location, entry, folders)
         if row is not None:
-            goes = None if days is None else row["modified"] + days * 86_400
-            yield {**row, "keeps_days": days, "goes": goes}
+            expires = None if retention_days is None else row["modified"] + retention_days * 86_400
+            yield {**row, "keeps_days": retention_days, "goes": expires}
 
 
 def iter_session_files(
     home: str | os.PathLike[str] | None = None,
 ) -> Iterator[tuple[LogLocation, os.DirEntry[str], tuple[str, ...]]]:
-    """Yield the files of known tools, with their place and the folders between; none is opened."""
-    return ((place, entry, folders) for place, entry, folders, _ in _dated(home))
+    """Yield (location, file, names of the folders between) for known tools; no file is opened."""
+    return (
+        (location, entry, folders)
+        for location, entry, folders, _ in _iter_files_with_retention(home)
+    )
 
 
-def _dated(
+def _iter_files_with_retention(
     home: str | os.PathLike[str] | None,
 ) -> Iterator[tuple[LogLocation, os.DirEntry[str], tuple[str, ...], float | None]]:
-    """Yield the files with how many days their tool keeps them."""
-    for place, top in iter_location_folders(home):
-        days = get_retention_days(place.tool, top)
-        for entry, folders in _files(top, place):
-            yield place, entry, folders, days
+    """Yield (location, file, folders between, days of retention)."""
+    for location, folder in iter_location_folders(home):
+        retention_days = get_retention_days(location.tool, folder)
+        for entry, folders in _iter_files(folder, location):
+            yield location, entry, folders, retention_days
 
 
 def iter_location_folders(
     home: str | os.PathLike[str] | None,
 ) -> Iterator[tuple[LogLocation, Path]]:
-    """Yield each place with its folder, whether it is there or not."""
-    for place in LOG_LOCATIONS:
-        for top in _tops(place, home):
-            yield place, top
+    """Yield each known location with its folder, whether that exists or not."""
+    for location in LOG_LOCATIONS:
+        for folder in _location_folders(location, home):
+            yield location, folder
 
 
-def get_location_project(place: LogLocation, folders: tuple[str, ...]) -> str | None:
-    """Return the name of the project that a session belongs to, where its folders tell."""
-    name = folders[place.project] if 0 <= place.project < len(folders) else None
+def get_location_project(location: LogLocation, folders: tuple[str, ...]) -> str | None:
+    """Return the project's name from the folders between a location and a file, or None."""
+    name = folders[location.project_level] if 0 <= location.project_level < len(folders) else None
     return sanitize_text(name, 200) if name else None
 
 
-def _tops(place: LogLocation, home: str | os.PathLike[str] | None) -> list[Path]:
-    moved = os.environ.get(place.variable) if place.variable and home is None else None
-    if moved:
-        return [Path(moved).expanduser() / place.moved]
-    base = Path(home) if home is not None else Path.home()
-    if place.tool in ("aider", "crush", "ctxkit") and home is None:
-        return list(dict.fromkeys([base / place.below, Path.cwd() / place.below]))
-    return [base / place.below]
+def _location_folders(location: LogLocation, home: str | os.PathLike[str] | None) -> list[Path]:
+    base_folder = os.environ.get(location.variable) if location.variable and home is None else None
+    if base_folder:
+        return [Path(base_folder).expanduser() / location.moved]
+    home_folder = Path(home) if home is not None else Path.home()
+    if location.tool in ("aider", "crush", "ctxkit") and home is None:
+        return list(dict.fromkeys([home_folder / location.below, Path.cwd() / location.below]))
+    return [home_folder / location.below]
 
 
-def _files(top: Path, place: LogLocation) -> Iterator[tuple[os.DirEntry[str], tuple[str, ...]]]:
-    """Yield the files of a place with the folders between; not too deep, no link is followed."""
-    waiting: list[tuple[str, tuple[str, ...]]] = [(str(top), ())]
-    while waiting:
-        folder, between = waiting.pop()
+def _iter_files(
+    top: Path, location: LogLocation
+) -> Iterator[tuple[os.DirEntry[str], tuple[str, ...]]]:
+    """Yield the session files of a location with the folders between; links are not followed."""
+    pending: list[tuple[str, tuple[str, ...]]] = [(str(top), ())]
+    while pending:
+        folder, subfolders = pending.pop()
         try:
             with os.scandir(folder) as entries:
-                found = list(entries)
+                found_entries = list(entries)
         except OSError:
-            continue  # not there, or not ours to read: nothing to list
-        for entry in found:
+            continue  # missing or not readable: nothing to list
+        for entry in found_entries:
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    if place.below and len(between) < place.depth:
-                        waiting.append((entry.path, (*between, entry.name)))
-                elif entry.is_file(follow_symlinks=False) and _is_session(entry.name, place):
-                    yield entry, between
+                    if location.below and len(subfolders) < location.max_depth:
+                        pending.append((entry.path, (*subfolders, entry.name)))
+                elif entry.is_file(follow_symlinks=False) and _is_session_file(
+                    entry.name, location
+                ):
+                    yield entry, subfolders
             except OSError:
                 continue
 
 
-def _is_session(name: str, place: LogLocation) -> bool:
-    if not name.endswith(place.endings) or name in _SKIPPED:
+def _is_session_file(name: str, location: LogLocation) -> bool:
+    if not name.endswith(location.suffixes) or name in _SKIPPED_FILES:
         return False
-    return not place.starts or name.startswith(place.starts)
+    return not location.prefixes or name.startswith(location.prefixes)
 
 
-def _row(
-    place: LogLocation, entry: os.DirEntry[str], folders: tuple[str, ...]
+def _make_row(
+    location: LogLocation, entry: os.DirEntry[str], folders: tuple[str, ...]
 ) -> dict[str, Any] | None:
     try:
         stat = entry.stat(follow_symlinks=False)
@@ -175,52 +204,57 @@ def _row(
             start = file.read(_PEEK_BYTES)
     except OSError:
         return None
-    whole = len(start) >= stat.st_size
-    lines = entry.name.endswith((".jsonl", ".md"))
-    seen = whole and lines and bool(place.marks)
-    messages, source = _messages(start, stat.st_size, whole=whole) if lines else (None, None)
-    path = os.path.dirname(entry.path) if entry.name in _FOLDERS else entry.path  # noqa: PTH120  as above
+    is_whole = len(start) >= stat.st_size
+    has_lines = entry.name.endswith((".jsonl", ".md"))
+    counts_compactions = is_whole and has_lines and bool(location.compaction_markers)
+    messages, source = (
+        _count_messages(start, stat.st_size, is_whole=is_whole) if has_lines else (None, None)
+    )
+    path = os.path.dirname(entry.path) if entry.name in _FOLDER_MARKERS else entry.path  # noqa: PTH120  as above
     return {
-        "tool": place.tool,
-        "project": get_location_project(place, folders),
+        "tool": location.tool,
+        "project": get_location_project(location, folders),
         "path": sanitize_text(path),
         "modified": stat.st_mtime,
         "size_bytes": stat.st_size,
         "messages": messages,
         "messages_source": source,
-        "compactions": sum(map(start.count, place.marks)) if seen else None,
+        "compactions": sum(map(start.count, location.compaction_markers))
+        if counts_compactions
+        else None,
     }
 
 
-def _messages(start: bytes, size: int, *, whole: bool) -> tuple[int | None, str | None]:
-    lines = start.count(b"\n")
-    if whole:
-        return lines + (not start.endswith(b"\n") and bool(start)), "recorded"
-    return (round(lines * size / len(start)), "estimated") if lines else (None, None)
+def _count_messages(start: bytes, size: int, *, is_whole: bool) -> tuple[int | None, str | None]:
+    n_lines = start.count(b"\n")
+    if is_whole:
+        return n_lines + (not start.endswith(b"\n") and bool(start)), "recorded"
+    return (round(n_lines * size / len(start)), "estimated") if n_lines else (None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLocation:
-    """Where a tool keeps its sessions."""
+    """A folder in which a tool stores its sessions."""
 
     tool: str
     below: str
-    """The folder, from the home directory (or from what `variable` names)."""
-    endings: tuple[str, ...] = (".jsonl",)
+    """The folder, relative to the home directory."""
+    suffixes: tuple[str, ...] = (".jsonl",)
+    """Suffixes of session files."""
     variable: str = ""
-    """The environment variable that moves it."""
+    """The environment variable that replaces the home directory."""
     moved: str = ""
-    """The folder below the variable's."""
-    marks: tuple[bytes, ...] = ()
-    """What a compaction looks like in the file, where it can be told by bytes."""
-    starts: tuple[str, ...] = ()
-    """Beginnings of the names of sessions; empty: any name."""
-    project: int = 0
-    """Which folder below the place is the project's; -1: none."""
-    depth: int = 8
-    """How many folders below it are looked into."""
-    copied: str = ""
-    """The folder above it that is kept as a whole, where a session's text lies beside it."""
+    """The folder, relative to the variable's value."""
+    compaction_markers: tuple[bytes, ...] = ()
+    """Byte strings that occur once per compaction; empty if compactions cannot be counted so."""
+    prefixes: tuple[str, ...] = ()
+    """Prefixes of session files; empty: any name."""
+    project_level: int = 0
+    """Index of the project's folder among those below the location; -1: none."""
+    max_depth: int = 8
+    """How many levels of folders are searched."""
+    archived_folder: str = ""
+    """Name of the ancestor folder to archive, for tools that store text beside the session file."""
 
 
 LOG_LOCATIONS = (
@@ -229,7 +263,7 @@ LOG_LOCATIONS = (
         below=".claude/projects",
         variable="CLAUDE_CONFIG_DIR",
         moved="projects",
-        marks=(b'"subtype":"compact_boundary"',),
+        compaction_markers=(b'"subtype":"compact_boundary"',),
     ),
     *(
         LogLocation(
@@ -237,70 +271,79 @@ LOG_LOCATIONS = (
             below=f".codex/{folder}",
             variable="CODEX_HOME",
             moved=folder,
-            marks=(b'"type":"compacted"',),
-            starts=("rollout-",),
-            endings=(".jsonl", ".jsonl.zst"),
-            project=-1,
+            compaction_markers=(b'"type":"compacted"',),
+            prefixes=("rollout-",),
+            suffixes=(".jsonl", ".jsonl.zst"),
+            project_level=-1,
         )
         for folder in ("sessions", "archived_sessions")
     ),
     LogLocation(
-        tool="gemini-cli", below=".gemini/tmp", endings=(".json", ".jsonl"), starts=("session-",)
+        tool="gemini-cli",
+        below=".gemini/tmp",
+        suffixes=(".json", ".jsonl"),
+        prefixes=("session-",),
     ),
     LogLocation(
         tool="opencode",
         below=".local/share/opencode/storage/session",
-        endings=(".json",),
+        suffixes=(".json",),
         variable="XDG_DATA_HOME",
         moved="opencode/storage/session",
-        starts=("ses_",),
-        copied="storage",
+        prefixes=("ses_",),
+        archived_folder="storage",
     ),
     LogLocation(
         tool="opencode",
         below=".local/share/opencode",
-        endings=(".db",),
+        suffixes=(".db",),
         variable="XDG_DATA_HOME",
         moved="opencode",
-        starts=("opencode",),
-        project=-1,
-        depth=0,
+        prefixes=("opencode",),
+        project_level=-1,
+        max_depth=0,
     ),
-    LogLocation(tool="pi", below=".pi/agent/sessions", marks=(b'"type":"compaction"',)),
-    LogLocation(tool="openclaw", below=".openclaw/agents", marks=(b'"type":"compaction"',)),
-    LogLocation(tool="fased", below=".fased/agents", marks=(b'"type":"compaction"',)),
-    LogLocation(tool="ai", below=".ai/sessions", marks=(b'"type":"compaction"',)),
+    LogLocation(
+        tool="pi", below=".pi/agent/sessions", compaction_markers=(b'"type":"compaction"',)
+    ),
+    LogLocation(
+        tool="openclaw", below=".openclaw/agents", compaction_markers=(b'"type":"compaction"',)
+    ),
+    LogLocation(tool="fased", below=".fased/agents", compaction_markers=(b'"type":"compaction"',)),
+    LogLocation(tool="ai", below=".ai/sessions", compaction_markers=(b'"type":"compaction"',)),
     LogLocation(
         tool="fuseraft",
         below=".fuseraft/logs",
-        marks=(b'"compaction_occurred":true', b'"event_type":"compaction"'),
+        compaction_markers=(b'"compaction_occurred":true', b'"event_type":"compaction"'),
     ),
-    LogLocation(tool="fuseraft", below=".fuseraft/sessions", endings=(".json", ".jsonl")),
+    LogLocation(tool="fuseraft", below=".fuseraft/sessions", suffixes=(".json", ".jsonl")),
     LogLocation(
         tool="fuseraft",
         below=".fuseraft/repl-sessions",
-        endings=(".json",),
-        starts=("repl-",),
-        project=-1,
+        suffixes=(".json",),
+        prefixes=("repl-",),
+        project_level=-1,
     ),
-    LogLocation(tool="fuseraft", below=".fuseraft/snapshots", starts=("turns",)),
-    LogLocation(tool="openhands", below=".openhands/sessions", endings=(".json", ".jsonl")),
+    LogLocation(tool="fuseraft", below=".fuseraft/snapshots", prefixes=("turns",)),
+    LogLocation(tool="openhands", below=".openhands/sessions", suffixes=(".json", ".jsonl")),
     LogLocation(
         tool="openhands",
         below=".openhands/conversations",
-        endings=(".json",),
-        starts=("base_state",),
+        suffixes=(".json",),
+        prefixes=("base_state",),
     ),
     LogLocation(
-        tool="kimi-cli", below=".kimi/sessions", marks=(b'"type":"context.apply_compaction"',)
+        tool="kimi-cli",
+        below=".kimi/sessions",
+        compaction_markers=(b'"type":"context.apply_compaction"',),
     ),
     *(
         LogLocation(
             tool=tool,
             below=f"{folder}/User/globalStorage/{extension}/tasks",
-            endings=(".json",),
-            starts=("api_conversation_history",),
-            project=-1,
+            suffixes=(".json",),
+            prefixes=("api_conversation_history",),
+            project_level=-1,
         )
         for folder in (".config/Code", "Library/Application Support/Code", "AppData/Roaming/Code")
         for tool, extension in (
@@ -311,90 +354,104 @@ LOG_LOCATIONS = (
     LogLocation(
         tool="cline",
         below=".cline/data/tasks",
-        endings=(".json",),
-        starts=("api_conversation_history",),
-        project=-1,
+        suffixes=(".json",),
+        prefixes=("api_conversation_history",),
+        project_level=-1,
     ),
     LogLocation(
         tool="cline",
         below=".cline/data/sessions",
-        endings=(".messages.json",),
+        suffixes=(".messages.json",),
         variable="CLINE_DATA_DIR",
         moved="sessions",
-        project=-1,
+        project_level=-1,
     ),
     LogLocation(
         tool="qwen-code",
         below=".qwen/projects",
-        marks=(b'"subtype":"chat_compression"',),
+        compaction_markers=(b'"subtype":"chat_compression"',),
     ),
     LogLocation(
-        tool="crush", below=".crush", endings=(".db",), starts=("crush",), project=-1, depth=0
+        tool="crush",
+        below=".crush",
+        suffixes=(".db",),
+        prefixes=("crush",),
+        project_level=-1,
+        max_depth=0,
     ),
-    LogLocation(tool="hermes", below=".hermes/sessions", endings=(".json",), project=-1),
+    LogLocation(tool="hermes", below=".hermes/sessions", suffixes=(".json",), project_level=-1),
     LogLocation(
         tool="copilot-cli",
         below=".copilot/session-state",
-        marks=(b'"type":"session.compaction_complete"',),
-        project=-1,
+        compaction_markers=(b'"type":"session.compaction_complete"',),
+        project_level=-1,
     ),
     LogLocation(
         tool="goose",
         below=".local/share/goose/sessions",
-        endings=(".db", ".jsonl"),
+        suffixes=(".db", ".jsonl"),
         variable="XDG_DATA_HOME",
         moved="goose/sessions",
-        project=-1,
+        project_level=-1,
     ),
-    LogLocation(tool="ctxkit", below=".ctxkit/sessions", project=-1),
+    LogLocation(tool="ctxkit", below=".ctxkit/sessions", project_level=-1),
     LogLocation(
-        tool="aider", below="", endings=(".md",), starts=(".aider.chat.history",), project=-1
+        tool="aider",
+        below="",
+        suffixes=(".md",),
+        prefixes=(".aider.chat.history",),
+        project_level=-1,
     ),
 )
-"""The places of tools that keep sessions on disk; below aider's, the home, nothing is searched."""
+"""Locations of the tools that store sessions on disk. Aider's is the home folder, whose subfolders
+are not searched."""
 
 _MAX_SETTINGS_BYTES = 1 << 20
-_AGE = re.compile(r"(\d{1,6})([hdwm])")
-_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}
+_AGE_PATTERN = re.compile(r"(\d{1,6})([hdwm])")
+_DAYS_PER_UNIT = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}
 _CLAUDE_CODE_DAYS = 30.0
-"""Days without a change after which Claude Code deletes a session (`cleanupPeriodDays`)."""
+"""Claude Code's default of `cleanupPeriodDays`: days without a change before deletion."""
 
 
-def get_retention_days(tool: str, top: Path) -> float | None:
-    """Return the days after the last change; None where the tool keeps sessions for good, or says
-    nothing.
+def get_retention_days(tool: str, folder: Path) -> float | None:
+    """Return for how many days after its last change a tool keeps a session.
 
     Args:
-        tool: its name, as `Place` has it.
-        top: the folder of its sessions; its settings lie above.
+        tool: the tool's name, as in `LogLocation`.
+        folder: the folder of its sessions, whose parent has the settings.
+
+    Returns:
+        Days; None if the tool keeps sessions for good or its policy is unknown.
     """
     if tool == "claude-code":
-        days = _settings(top.parent / "settings.json").get("cleanupPeriodDays")
+        setting = _read_settings(folder.parent / "settings.json").get("cleanupPeriodDays")
         return (
-            float(days) if isinstance(days, (int, float)) and 0 <= days < 1e6 else _CLAUDE_CODE_DAYS
+            float(setting)
+            if isinstance(setting, (int, float)) and 0 <= setting < 1e6
+            else _CLAUDE_CODE_DAYS
         )
     if tool == "gemini-cli":
-        about = _settings(top.parent / "settings.json").get("general")
-        kept = about.get("sessionRetention") if isinstance(about, dict) else None
-        return _gemini(kept if isinstance(kept, dict) else {})
+        general = _read_settings(folder.parent / "settings.json").get("general")
+        retention = general.get("sessionRetention") if isinstance(general, dict) else None
+        return _parse_gemini_retention(retention if isinstance(retention, dict) else {})
     return None
 
 
-def _gemini(kept: dict[str, Any]) -> float | None:
-    """Off unless `sessionRetention.enabled` is true (`docs/cli/session-management.md`)."""
-    if kept.get("enabled") is not True:
+def _parse_gemini_retention(retention: dict[str, Any]) -> float | None:
+    """Return the days of Gemini CLI's `sessionRetention`, which is off unless `enabled` is true."""
+    if retention.get("enabled") is not True:
         return None
-    age = kept.get("maxAge")
-    found = _AGE.fullmatch(age) if isinstance(age, str) else None
-    return int(found[1]) * _DAYS[found[2]] if found else None
+    age = retention.get("maxAge")
+    match = _AGE_PATTERN.fullmatch(age) if isinstance(age, str) else None
+    return int(match[1]) * _DAYS_PER_UNIT[match[2]] if match else None
 
 
-def _settings(file: Path) -> dict[str, Any]:
-    """Return a settings file, which may have comments; an empty one where it cannot be read."""
+def _read_settings(file: Path) -> dict[str, Any]:
+    """Read a settings file (JSON with comments); an unreadable one is empty."""
     try:
         if file.stat().st_size > _MAX_SETTINGS_BYTES:
             return {}
-        found = json5.loads(file.read_text(encoding="utf-8"))
+        settings = json5.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}

@@ -1,6 +1,4 @@
-"""fuseraft's checkpoints: of a run (`SESSION.json`, a message a turn) and of the REPL
-(`repl-ID.json`, in full).
-"""
+"""Reader of fuseraft checkpoints: of a run (one message per turn) and of the REPL (complete)."""
 
 from __future__ import annotations
 
@@ -36,8 +34,10 @@ CANNOT = (
 )
 
 
+# A run's checkpoint has `Messages`, one per turn, with the turn's usage and the names of its calls.
+# The REPL's has `History`, the chat messages with all contents and results, without usage.
 def sniff(source: Source) -> bool:
-    """Say whether the document is a checkpoint of a run or of the REPL."""
+    """Return True for a checkpoint of a run or of the REPL."""
     document = source.document
     if type(document) is not dict or type(document.get("SessionId")) is not str:
         return False
@@ -45,27 +45,29 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of the file."""
+    """Read the session of the file."""
     document = as_dict(source.document)
-    log = SessionBuilder()
+    builder = SessionBuilder()
     is_repl = type(document.get("History")) is list
     names: dict[str, str] = {}
-    for n, raw in enumerate(as_list(document.get("History" if is_repl else "Messages"))):
-        with catch_damage(log.faults, 0, f"message {n}: "):
+    for number, raw_message in enumerate(
+        as_list(document.get("History" if is_repl else "Messages"))
+    ):
+        with catch_damage(builder.faults, 0, f"message {number}: "):
             if is_repl:
-                _repl(as_dict(raw), log, names)
+                _add_repl_message(as_dict(raw_message), builder, names)
             else:
-                add_turn(log, _turn(as_dict(raw)))
-    id_ = as_str(document.get("SessionId")) or source.path.stem
-    told = {
+                add_turn(builder, _to_turn_record(as_dict(raw_message)))
+    session_id = as_str(document.get("SessionId")) or source.path.stem
+    details = {
         "state": str_or_none(document.get("CurrentStateName")),
         "config": str_or_none(document.get("ConfigPath")),
     }
     if type(document.get("IsComplete")) is bool:
-        told["complete"] = document["IsComplete"]
+        details["complete"] = document["IsComplete"]
     return [
-        log.session(
-            id=id_,
+        builder.session(
+            id=session_id,
             format=NAME,
             product="fuseraft",
             title=str_or_none(document.get("Task")),
@@ -73,14 +75,14 @@ def read(source: Source) -> list[Session]:
             model=str_or_none(document.get("ModelId")),
             started=parse_timestamp(document.get("StartedAt")),
             details={
-                **{k: v for k, v in told.items() if v is not None},
-                **read_companion_files(source, id_),
+                **{name: value for name, value in details.items() if value is not None},
+                **read_companion_files(source, session_id),
             },
         )
     ]
 
 
-def _turn(raw: dict[str, Any]) -> dict[str, Any]:
+def _to_turn_record(raw: dict[str, Any]) -> dict[str, Any]:
     usage = as_dict(raw.get("Usage"))
     return {
         "ts": raw.get("Timestamp"),
@@ -102,37 +104,40 @@ def _turn(raw: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _repl(raw: dict[str, Any], log: SessionBuilder, names: dict[str, str]) -> None:
+def _add_repl_message(raw: dict[str, Any], builder: SessionBuilder, names: dict[str, str]) -> None:
     role = CHAT_ROLES.get(as_str(raw.get("Role")).lower())
     if role is None:
-        count_skipped(log.skipped, "message: " + (as_str(raw.get("Role")) or "no role"))
+        count_skipped(builder.skipped, "message: " + (as_str(raw.get("Role")) or "no role"))
         return
     parts: list[Part] = []
     results: list[dict[str, Any]] = []
     for content in map(as_dict, as_list(raw.get("Contents"))):
-        kind = content.get("Type")
-        if kind == "text":
+        content_type = content.get("Type")
+        if content_type == "text":
             parts.append(Text(as_str(content.get("Text"))))
-        elif kind == "function_call":
-            args, written = parse_arguments(content.get("ArgumentsJson"))
+        elif content_type == "function_call":
+            arguments, raw_arguments = parse_arguments(content.get("ArgumentsJson"))
             call = ToolCall(
-                as_str(content.get("CallId")), as_str(content.get("FunctionName")), args, written
+                as_str(content.get("CallId")),
+                as_str(content.get("FunctionName")),
+                arguments,
+                raw_arguments,
             )
             names[call.id] = call.name
             parts.append(call)
-        elif kind == "function_result":
+        elif content_type == "function_result":
             results.append(content)
-        elif kind == "image":
+        elif content_type == "image":
             parts.append(
                 Image(as_str(content.get("MediaType")) or "image/png", as_str(content.get("Data")))
             )
         else:
-            count_skipped(log.skipped, f"content: {as_str(kind) or 'no type'}")
+            count_skipped(builder.skipped, f"content: {as_str(content_type) or 'no type'}")
     for content in results:
-        called = as_str(content.get("CallId"))
-        said = to_text(content.get("ResultJson"))
-        tool = str_or_none(content.get("FunctionName")) or names.get(called)
-        answer = (Text(said),) if said else ()
-        log.say("tool", answer, tool=tool, call_id=called or None)
+        call_id = as_str(content.get("CallId"))
+        output = to_text(content.get("ResultJson"))
+        tool = str_or_none(content.get("FunctionName")) or names.get(call_id)
+        result_parts = (Text(output),) if output else ()
+        builder.say("tool", result_parts, tool=tool, call_id=call_id or None)
     if parts or not results:
-        log.say("user" if role == "tool" else role, parts)
+        builder.say("user" if role == "tool" else role, parts)

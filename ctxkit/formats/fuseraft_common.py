@@ -1,4 +1,4 @@
-"""What fuseraft readers share: turn records, and the JSON files beside a session."""
+"""Shared parts of the fuseraft readers: turn records, and the JSON files beside a session."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ctxkit.formats.session_builder import SessionBuilder
     from ctxkit.formats.source import Source
 
-_MOST = 2_000
-"""Entries of one companion file that are kept."""
-_FIELDS = {
+_MAX_COMPANION_ENTRIES = 2_000
+"""Largest number of entries read from one companion file."""
+_COMPANION_FIELDS = {
     "intents": ("Agent", "TurnIndex", "Status", "ErrorMessage", "Timestamp"),
     "changes": ("Agent", "TurnIndex", "FilesWritten", "FilesDeleted", "Timestamp"),
     "evidence": (
@@ -38,101 +38,115 @@ _FIELDS = {
 }
 
 
-def add_turn(log: SessionBuilder, turn: dict[str, Any]) -> None:
-    """Write one message of a checkpoint or a post-mortem: a turn's usage is summed over its calls.
+def add_turn(builder: SessionBuilder, turn: dict[str, Any]) -> None:
+    """Add one message of a checkpoint or post-mortem.
 
-    The keys are those of `turns.jsonl`; a checkpoint's are turned into them by its reader.
+    Args:
+        builder: the builder.
+        turn: the message with the keys of `turns.jsonl`; its usage is the sum over a turn's calls.
     """
-    said = as_str(turn.get("content"))
-    when, agent = parse_timestamp(turn.get("ts")), str_or_none(turn.get("agent"))
-    index, id_ = count_or_none(turn.get("turn")), log.new_id()
-    parts: list[Part] = [Text(said)] if said else []
+    text = as_str(turn.get("content"))
+    time, agent = parse_timestamp(turn.get("ts")), str_or_none(turn.get("agent"))
+    index, message_id = count_or_none(turn.get("turn")), builder.new_id()
+    parts: list[Part] = [Text(text)] if text else []
     if turn.get("is_compaction_summary") is True:
-        summary = Message(role="summary", id=id_, parts=tuple(parts), time=when, turn=index)
-        log.add(
+        summary = Message(role="summary", id=message_id, parts=tuple(parts), time=time, turn=index)
+        builder.add(
             Edit(
                 kind="summarised",
-                id=log.new_id(),
+                id=builder.new_id(),
                 inserted=(summary,),
-                time=when,
+                time=time,
                 method="compaction",
             )
         )
         return
     if turn.get("role") != "assistant":
         role: Role = "system" if turn.get("role") == "system" else "user"
-        log.add(Message(role=role, id=id_, parts=tuple(parts), time=when, turn=index))
+        builder.add(Message(role=role, id=message_id, parts=tuple(parts), time=time, turn=index))
         return
     calls = [as_dict(c) for c in as_list(turn.get("tool_calls"))]
-    asked = [_call(c, f"{id_}-{n}") for n, c in enumerate(calls)]
-    about: dict[str, Any] = {"agent": agent, "turn": index, "time": when}
+    raw_calls = [_parse_call(c, f"{message_id}-{n}") for n, c in enumerate(calls)]
+    fields: dict[str, Any] = {"agent": agent, "turn": index, "time": time}
     reply = Message(
         role="assistant",
-        id=id_,
-        parts=(*parts, *asked),
+        id=message_id,
+        parts=(*parts, *raw_calls),
         kind="turn",
         usage=parse_turn_usage(turn),
-        **about,
+        **fields,
     )
-    log.add(reply)
-    for raw, call in zip(calls, asked, strict=True):
-        log.say(
+    builder.add(reply)
+    for raw, call in zip(calls, raw_calls, strict=True):
+        builder.say(
             "tool",
-            (SizeOnly("tool_result"),),  # the record says that it ran, not what came of it
+            (SizeOnly("tool_result"),),  # the record has no output
             tool=call.name,
             call_id=call.id,
             is_error=raw.get("succeeded") is False,
-            **about,
+            **fields,
         )
 
 
-def parse_turn_usage(told: dict[str, Any]) -> Usage | None:
-    """Return the input and output that a turn or a call is billed; None where none is told."""
-    given, output = (
-        count_or_none(told.get("input_tokens")),
-        count_or_none(told.get("output_tokens")),
+def parse_turn_usage(record: dict[str, Any]) -> Usage | None:
+    """Return the usage of a turn or call, or None if the record has none."""
+    input_tokens, output_tokens = (
+        count_or_none(record.get("input_tokens")),
+        count_or_none(record.get("output_tokens")),
     )
-    if given is None and output is None:
+    if input_tokens is None and output_tokens is None:
         return None
-    return Usage(input_tokens=given, output_tokens=output)
+    return Usage(input_tokens=input_tokens, output_tokens=output_tokens)
 
 
-def _call(raw: dict[str, Any], id_: str) -> ToolCall:
+def _parse_call(raw: dict[str, Any], id_: str) -> ToolCall:
     return ToolCall(id_, as_str(raw.get("name")), {}, str_or_none(raw.get("args_summary")))
 
 
-def read_companion_files(source: Source, session: str) -> dict[str, Any]:
-    """Return in short what `intents`, `changes`, `evidence` (.json) beside it say of a session."""
-    out: dict[str, Any] = {}
-    for name, keys in _FIELDS.items():
-        told = as_list(
+def read_companion_files(source: Source, session_id: str) -> dict[str, Any]:
+    """Summarize the entries of a session in `intents`, `changes` and `evidence` (.json).
+
+    Args:
+        source: the log that the files stand beside.
+        session_id: the session's id.
+    """
+    companions: dict[str, Any] = {}
+    for name, keys in _COMPANION_FIELDS.items():
+        entries = as_list(
             read_companion_file(source, f"{name}.json").get(
                 "Nodes" if name == "evidence" else "Entries"
             )
         )
-        mine = [e for e in map(as_dict, told) if e and as_str(e.get("SessionId")) in ("", session)]
-        if mine:
-            out[name] = [_short(e, keys) for e in mine[:_MOST]]
-            if len(mine) > _MOST:
-                out[f"{name}_n"] = len(mine)
-    return out
+        session_entries = [
+            entry
+            for entry in map(as_dict, entries)
+            if entry and as_str(entry.get("SessionId")) in ("", session_id)
+        ]
+        if session_entries:
+            companions[name] = [
+                _summarize_entry(entry, keys) for entry in session_entries[:_MAX_COMPANION_ENTRIES]
+            ]
+            if len(session_entries) > _MAX_COMPANION_ENTRIES:
+                companions[f"{name}_n"] = len(session_entries)
+    return companions
 
 
 def read_companion_file(source: Source, name: str) -> dict[str, Any]:
-    """Return the object in a file beside a log; empty where there is none that can be read."""
+    """Return the JSON object in a file beside a log, or an empty one."""
     return as_dict(read_neighbour_json(source.path.parent / name)) if source.on_disk else {}
 
 
-def _short(entry: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    short = {k: entry[k] for k in keys if k in entry and entry[k] is not None}
+def _summarize_entry(entry: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    summary = {key: entry[key] for key in keys if key in entry and entry[key] is not None}
     operation = as_dict(entry.get("Operation"))
     if operation:
-        short["FunctionName"] = as_str(operation.get("FunctionName"))
+        summary["FunctionName"] = as_str(operation.get("FunctionName"))
         if str_or_none(operation.get("TargetPath")):
-            short["TargetPath"] = operation["TargetPath"]
-    commands = [as_dict(c) for c in as_list(entry.get("CommandsRun"))]
+            summary["TargetPath"] = operation["TargetPath"]
+    commands = [as_dict(command) for command in as_list(entry.get("CommandsRun"))]
     if commands:
-        short["CommandsRun"] = [
-            {k: c[k] for k in ("Command", "succeeded") if k in c} for c in commands[:50]
+        summary["CommandsRun"] = [
+            {key: command[key] for key in ("Command", "succeeded") if key in command}
+            for command in commands[:50]
         ]
-    return short
+    return summary

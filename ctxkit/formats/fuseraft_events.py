@@ -1,4 +1,4 @@
-"""Event logs of fuseraft: calls, sizes, compactions, sub-agents."""
+"""Reader of fuseraft event logs: calls, sizes, compactions, sub-agents."""
 
 from __future__ import annotations
 
@@ -38,36 +38,42 @@ CAN = (
 CANNOT = "what tools answered (sizes only), cache per call (per turn only), system prompt, money"
 
 
+# Events are JSON lines {ts, session, agent, turn, event_type, payload}. State per agent: the
+# context announced for the next call, the time of the request, the last reply, and calls without a
+# result. Tool calls and text arrive after the reply event; they are collected and added to the
+# reply when the next one begins or the turn ends. Older logs have no call events: then the tools of
+# a turn hang on one reply of kind `turn`, which gets the turn's usage. A sub-agent's events carry
+# the name of its parent while it works; they go to a child session.
 def sniff(source: Source) -> bool:
-    """Say whether the first lines are events: a time, a type and a payload."""
+    """Return True if the first lines are events: a time, a type and a payload."""
     return any(
         type(r.get("event_type")) is str and ("ts" in r or "session" in r) for r in source.head[:3]
     )
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session for each id in the file (older versions write all a project's in one)."""
-    tellers: dict[str, EventReader] = {}
+    """Read one session per id (older versions write all sessions of a project to one file)."""
+    readers: dict[str, EventReader] = {}
     faults = list(source.faults)
     for line, record in source.records:
-        id_ = as_str(record.get("session")) or next(reversed(tellers), source.path.stem)
-        if id_ not in tellers:
-            tellers[id_] = EventReader(id_)
+        session_id = as_str(record.get("session")) or next(reversed(readers), source.path.stem)
+        if session_id not in readers:
+            readers[session_id] = EventReader(session_id)
         with catch_damage(faults, line):
-            tellers[id_].take(record)
-    out = [t.session(read_companion_files(source, t.id)) for t in tellers.values()]
-    if out:
-        out[0] = replace(out[0], faults=tuple(faults))
-    return out
+            readers[session_id].read_event(record)
+    sessions = [t.build_session(read_companion_files(source, t.id)) for t in readers.values()]
+    if sessions:
+        sessions[0] = replace(sessions[0], faults=tuple(faults))
+    return sessions
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is a session: its `events.jsonl` is the event log of one session."""
+    """Return True if a folder is a session, with an event log and a companion file."""
     file = path / "events.jsonl"
     try:
         return (
             file.is_file()
-            and any((path / name).exists() for name in _BESIDE)
+            and any((path / name).exists() for name in _COMPANION_NAMES)
             and sniff(Source(file))
         )
     except (OSError, ReadError):
@@ -75,11 +81,11 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the sessions of the folder's `events.jsonl`; `details` tell of the files beside it."""
+    """Read the folder's `events.jsonl`; companion files are summarized in `details`."""
     return read(Source(path / "events.jsonl"))
 
 
-_BESIDE = {
+_COMPANION_NAMES = {
     "ctx_snapshots.jsonl",
     "intents.json",
     "evidence.json",
@@ -87,276 +93,314 @@ _BESIDE = {
     "context_summary.md",
     "ctx_viz.html",
 }
-"""What stands beside the events of one session: without any, a folder may hold other logs too."""
+"""Companions of the event log of one session; without one, a folder may have other logs, too."""
 
 _MAX_OPEN_CALLS = 200
-"""Calls of a turn that may wait for an answer."""
-_QUIET = {"compaction_start", "turn_start", "model_call", "session_end", "agent_start"}
+"""Largest number of calls that wait for a result."""
+_IGNORED_EVENTS = {"compaction_start", "turn_start", "model_call", "session_end", "agent_start"}
 
 
-class _AgentCalls:
-    """One agent's calls as they come: their log, the context announced, calls without an answer."""
+class _AgentCallsBuilder:
+    """Builder of one agent's replies and results."""
 
-    def __init__(self, log: SessionBuilder) -> None:
-        self.log = log
+    def __init__(self, builder: SessionBuilder) -> None:
+        self.builder = builder
         self.context: dict[str, Any] = {}
-        self.asked: float | None = None
-        self.reply: int | None = None
-        """Place of the last reply in the log."""
-        self.open: list[ToolCall] = []
-        self._more: list[Part] = []
-        """Parts that the last reply gets besides, once it is complete."""
-        self.calls = 0
-        """Calls since the turn began."""
+        self.requested_at: float | None = None
+        self.reply_index: int | None = None
+        """Index of the last reply."""
+        self.open_calls: list[ToolCall] = []
+        self._pending_parts: list[Part] = []
+        """Parts to be added to the last reply when it is complete."""
+        self.n_calls = 0
+        """Number of calls since the turn began."""
 
-    def extend(self, part: Part) -> None:
-        """Give the last reply a part."""
-        if self.reply is not None:
-            self._more.append(part)
+    def add_part(self, part: Part) -> None:
+        """Add a part to the last reply, if there is one."""
+        if self.reply_index is not None:
+            self._pending_parts.append(part)
 
-    def close(self, **fields: Any) -> None:
-        """Complete the last reply with its parts, and with other fields."""
-        entry = None if self.reply is None else self.log.entries[self.reply]
-        if self.reply is not None and isinstance(entry, Message):
-            parts = (*entry.parts, *self._more)
+    def complete_reply(self, **changes: Any) -> None:
+        """Complete the last reply with its parts and other fields."""
+        entry = None if self.reply_index is None else self.builder.entries[self.reply_index]
+        if self.reply_index is not None and isinstance(entry, Message):
+            parts = (*entry.parts, *self._pending_parts)
             if not parts and entry.usage is not None and entry.usage.output_tokens:
                 parts = (SizeOnly("reply", tokens=entry.usage.output_tokens),)
-            self.log.replace(self.reply, replace(entry, parts=parts, **fields))
-        self._more = []
+            self.builder.replace(self.reply_index, replace(entry, parts=parts, **changes))
+        self._pending_parts = []
 
 
 class EventReader:
-    """Writes the events of one session."""
+    """Reader of the events of one session."""
 
     def __init__(self, id_: str) -> None:
         self.id = id_
-        self._log = SessionBuilder()
-        self._lines: dict[str, _AgentCalls] = {}
-        self._below: dict[str, tuple[_AgentCalls, Session]] = {}
-        """Sub-agents at work, by the name of their parent."""
+        self._builder = SessionBuilder()
+        self._calls_by_agent: dict[str, _AgentCallsBuilder] = {}
+        self._open_subagents: dict[str, tuple[_AgentCallsBuilder, Session]] = {}
+        """Working sub-agents by the name of their parent."""
         self._children: list[Session] = []
         self._start: dict[str, Any] = {}
         self._started: float | None = None
         self._model: str | None = None
-        self._count = 0
-        self._cuts = CompactionRecorder(self._log)
+        self._n_tool_calls = 0
+        self._compactions = CompactionRecorder(self._builder)
 
-    def take(self, record: dict[str, Any]) -> None:
-        """Write one event; one that is not known is counted."""
-        kind, told = as_str(record.get("event_type")), as_dict(record.get("payload"))
-        when, turn = parse_timestamp(record.get("ts")), count_or_none(record.get("turn"))
-        e = FuseraftEvent(told, when, turn, as_str(record.get("agent")))
-        self._started = self._started or when
-        if kind in self._TAKES:
-            self._TAKES[kind](self, e)
-        elif kind not in _QUIET:
-            count_skipped(self._log.skipped, "event: " + (kind or "no type"))
-        if kind == "model_call":
-            self._line(e.agent).asked = when
-        elif kind == "turn_start":
-            self._line(e.agent).calls = 0
+    def read_event(self, record: dict[str, Any]) -> None:
+        """Read one event; an unknown one is counted."""
+        event_type, payload = as_str(record.get("event_type")), as_dict(record.get("payload"))
+        time, turn = parse_timestamp(record.get("ts")), count_or_none(record.get("turn"))
+        event = FuseraftEvent(payload, time, turn, as_str(record.get("agent")))
+        self._started = self._started or time
+        if event_type in self._HANDLERS:
+            self._HANDLERS[event_type](self, event)
+        elif event_type not in _IGNORED_EVENTS:
+            count_skipped(self._builder.skipped, "event: " + (event_type or "no type"))
+        if event_type == "model_call":
+            self._get_agent_calls(event.agent).requested_at = time
+        elif event_type == "turn_start":
+            self._get_agent_calls(event.agent).n_calls = 0
 
-    def _line(self, agent: str) -> _AgentCalls:
-        below = self._below.get(agent)
-        return below[0] if below else self._lines.setdefault(agent, _AgentCalls(self._log))
-
-    def _session_start(self, e: FuseraftEvent) -> None:
-        self._start = e.told
-        self._model = str_or_none(e.told.get("model")) or self._model
-
-    def _user_input(self, e: FuseraftEvent) -> None:
-        said = to_text(e.told.get("content"))
-        self._log.say("user", (Text(said),), time=e.when, turn=e.turn)
-
-    def _inner_call_context(self, e: FuseraftEvent) -> None:
-        chars = as_dict(e.told.get("content_chars"))
-        told = {
-            "est_tokens": count_or_none(e.told.get("est_tokens")),
-            **{f"{k}_chars": count_or_none(v) for k, v in chars.items()},
-        }
-        told |= {
-            f"{k}_messages": count_or_none(v) for k, v in as_dict(e.told.get("msg_counts")).items()
-        }
-        self._line(e.agent).context = {
-            k[:60]: v for k, v in list(told.items())[:40] if v is not None
-        }
-
-    def _model_response(self, e: FuseraftEvent) -> None:
-        self._reply(
-            e, usage=parse_turn_usage(e.told), stop=str_or_none(e.told.get("finish_reason"))
+    def _get_agent_calls(self, agent: str) -> _AgentCallsBuilder:
+        subagent = self._open_subagents.get(agent)
+        return (
+            subagent[0]
+            if subagent
+            else self._calls_by_agent.setdefault(agent, _AgentCallsBuilder(self._builder))
         )
 
-    def _model_error(self, e: FuseraftEvent) -> None:
-        said = (as_str(e.told.get("error")) or as_str(e.told.get("message")))[:2000]
-        self._reply(e, stop="error", is_error=True, error=said or "the call failed")
+    def _session_start(self, event: FuseraftEvent) -> None:
+        self._start = event.payload
+        self._model = str_or_none(event.payload.get("model")) or self._model
 
-    def _reply(self, e: FuseraftEvent, **more: Any) -> None:
-        line = self._line(e.agent)
-        line.close()
-        took = e.when - line.asked if e.when and line.asked and e.when >= line.asked else None
-        line.reply = line.log.say(
+    def _user_input(self, event: FuseraftEvent) -> None:
+        text = to_text(event.payload.get("content"))
+        self._builder.say("user", (Text(text),), time=event.time, turn=event.turn)
+
+    def _inner_call_context(self, event: FuseraftEvent) -> None:
+        chars = as_dict(event.payload.get("content_chars"))
+        context = {
+            "est_tokens": count_or_none(event.payload.get("est_tokens")),
+            **{f"{name}_chars": count_or_none(count) for name, count in chars.items()},
+        }
+        context |= {
+            f"{name}_messages": count_or_none(count)
+            for name, count in as_dict(event.payload.get("msg_counts")).items()
+        }
+        self._get_agent_calls(event.agent).context = {
+            name[:60]: count for name, count in list(context.items())[:40] if count is not None
+        }
+
+    def _model_response(self, event: FuseraftEvent) -> None:
+        self._add_reply(
+            event,
+            usage=parse_turn_usage(event.payload),
+            stop=str_or_none(event.payload.get("finish_reason")),
+        )
+
+    def _model_error(self, event: FuseraftEvent) -> None:
+        error_text = (as_str(event.payload.get("error")) or as_str(event.payload.get("message")))[
+            :2000
+        ]
+        self._add_reply(event, stop="error", is_error=True, error=error_text or "the call failed")
+
+    def _add_reply(self, event: FuseraftEvent, **fields: Any) -> None:
+        agent_calls = self._get_agent_calls(event.agent)
+        agent_calls.complete_reply()
+        latency = (
+            event.time - agent_calls.requested_at
+            if event.time and agent_calls.requested_at and event.time >= agent_calls.requested_at
+            else None
+        )
+        agent_calls.reply_index = agent_calls.builder.say(
             "assistant",
-            agent=e.agent or None,
-            turn=e.turn,
-            time=e.when,
-            model=str_or_none(e.told.get("model")) or self._model,
-            latency=took,
-            details={"context": line.context} if line.context else {},
-            **more,
+            agent=event.agent or None,
+            turn=event.turn,
+            time=event.time,
+            model=str_or_none(event.payload.get("model")) or self._model,
+            latency=latency,
+            details={"context": agent_calls.context} if agent_calls.context else {},
+            **fields,
         )
-        line.open, line.asked, line.context = [], None, {}
-        line.calls += 1
+        agent_calls.open_calls, agent_calls.requested_at, agent_calls.context = [], None, {}
+        agent_calls.n_calls += 1
 
-    def _tool_call(self, e: FuseraftEvent) -> None:
-        line = self._line(e.agent)
-        name = as_str(e.told.get("tool_name")) or as_str(e.told.get("tool"))
-        args = e.told.get("args", e.told.get("arg"))
-        given = args if type(args) is dict else {}
-        self._count += 1
+    def _tool_call(self, event: FuseraftEvent) -> None:
+        agent_calls = self._get_agent_calls(event.agent)
+        name = as_str(event.payload.get("tool_name")) or as_str(event.payload.get("tool"))
+        raw_arguments = event.payload.get("args", event.payload.get("arg"))
+        arguments = raw_arguments if type(raw_arguments) is dict else {}
+        self._n_tool_calls += 1
         call = ToolCall(
-            f"call-{self._count}", name, given, None if given or args is None else to_text(args)
+            f"call-{self._n_tool_calls}",
+            name,
+            arguments,
+            None if arguments or raw_arguments is None else to_text(raw_arguments),
         )
-        if line.reply is None:  # a log without calls: the tools stand for a turn
-            line.reply = line.log.say("assistant", agent=e.agent or None, turn=e.turn, kind="turn")
-        line.open = [*line.open[-_MAX_OPEN_CALLS:], call]
-        line.extend(call)
+        if agent_calls.reply_index is None:  # a log without call events: one reply for the turn
+            agent_calls.reply_index = agent_calls.builder.say(
+                "assistant", agent=event.agent or None, turn=event.turn, kind="turn"
+            )
+        agent_calls.open_calls = [*agent_calls.open_calls[-_MAX_OPEN_CALLS:], call]
+        agent_calls.add_part(call)
 
-    def _tool_result(self, e: FuseraftEvent) -> None:
-        line = self._line(e.agent)
-        name = as_str(e.told.get("tool_name")) or as_str(e.told.get("tool"))
-        call = next((c for c in line.open if c.name == name), None)
+    def _tool_result(self, event: FuseraftEvent) -> None:
+        agent_calls = self._get_agent_calls(event.agent)
+        name = as_str(event.payload.get("tool_name")) or as_str(event.payload.get("tool"))
+        call = next((call_ for call_ in agent_calls.open_calls if call_.name == name), None)
         if call is not None:
-            line.open.remove(call)
-        line.log.say(
+            agent_calls.open_calls.remove(call)
+        agent_calls.builder.say(
             "tool",
-            (SizeOnly("tool_result", chars=count_or_none(e.told.get("result_chars"))),),
-            agent=e.agent or None,
-            turn=e.turn,
-            time=e.when,
+            (SizeOnly("tool_result", chars=count_or_none(event.payload.get("result_chars"))),),
+            agent=event.agent or None,
+            turn=event.turn,
+            time=event.time,
             tool=name or None,
             call_id=call.id if call else None,
-            is_error="error" in e.told,
-            error=to_text(e.told.get("error"))[:2000] or None,
+            is_error="error" in event.payload,
+            error=to_text(event.payload.get("error"))[:2000] or None,
         )
 
-    def _assistant_response(self, e: FuseraftEvent) -> None:
-        said = to_text(e.told.get("content"))
-        if said:
-            self._line(e.agent).extend(Text(said))
+    def _assistant_response(self, event: FuseraftEvent) -> None:
+        text = to_text(event.payload.get("content"))
+        if text:
+            self._get_agent_calls(event.agent).add_part(Text(text))
 
-    def _turn_end(self, e: FuseraftEvent) -> None:
-        """Take a turn's sums: usage if the log has no calls, else what only they know (cache)."""
-        line = self._line(e.agent)
-        cached = count_or_none(e.told.get("cached_input_tokens"))
-        if line.calls:
-            entry = None if line.reply is None else line.log.entries[line.reply]
-            if cached is not None and line.reply is not None and isinstance(entry, Message):
-                line.close(details={**entry.details, "turn_cached_input_tokens": cached})
+    def _turn_end(self, event: FuseraftEvent) -> None:
+        """Read a turn's sums: the usage if the log has no call events, else only cached tokens."""
+        agent_calls = self._get_agent_calls(event.agent)
+        cache_read = count_or_none(event.payload.get("cached_input_tokens"))
+        if agent_calls.n_calls:
+            entry = (
+                None
+                if agent_calls.reply_index is None
+                else agent_calls.builder.entries[agent_calls.reply_index]
+            )
+            if (
+                cache_read is not None
+                and agent_calls.reply_index is not None
+                and isinstance(entry, Message)
+            ):
+                agent_calls.complete_reply(
+                    details={**entry.details, "turn_cached_input_tokens": cache_read}
+                )
         else:
-            self._whole_turn(line, e)
-        line.close()
-        line.calls, line.open = 0, []
+            self._add_turn_usage(agent_calls, event)
+        agent_calls.complete_reply()
+        agent_calls.n_calls, agent_calls.open_calls = 0, []
 
-    def _whole_turn(self, line: _AgentCalls, e: FuseraftEvent) -> None:
-        usage, cached = parse_turn_usage(e.told), count_or_none(e.told.get("cached_input_tokens"))
+    def _add_turn_usage(self, agent_calls: _AgentCallsBuilder, event: FuseraftEvent) -> None:
+        usage, cache_read = (
+            parse_turn_usage(event.payload),
+            count_or_none(event.payload.get("cached_input_tokens")),
+        )
         if usage is None:
             return
-        fresh = subtract_cached(usage.input_tokens, cached)
-        usage = replace(usage, input_tokens=fresh, cache_read_tokens=cached)
-        took = float_or_none(e.told.get("elapsed_ms"))
-        entry = None if line.reply is None else line.log.entries[line.reply]
+        uncached = subtract_cached(usage.input_tokens, cache_read)
+        usage = replace(usage, input_tokens=uncached, cache_read_tokens=cache_read)
+        elapsed_ms = float_or_none(event.payload.get("elapsed_ms"))
+        entry = (
+            None
+            if agent_calls.reply_index is None
+            else agent_calls.builder.entries[agent_calls.reply_index]
+        )
         if (
-            line.reply is not None
+            agent_calls.reply_index is not None
             and isinstance(entry, Message)
             and entry.kind == "turn"
             and entry.usage is None
         ):
-            line.close(usage=usage, time=e.when)
+            agent_calls.complete_reply(usage=usage, time=event.time)
         else:
-            line.log.say(
+            agent_calls.builder.say(
                 "assistant",
-                agent=e.agent or None,
-                turn=e.turn,
-                time=e.when,
+                agent=event.agent or None,
+                turn=event.turn,
+                time=event.time,
                 kind="turn",
                 usage=usage,
                 model=self._model,
-                latency=None if took is None else took / 1000,
+                latency=None if elapsed_ms is None else elapsed_ms / 1000,
             )
-        line.reply = None
+        agent_calls.reply_index = None
 
-    def _agent_end(self, e: FuseraftEvent) -> None:
-        if not self._line(e.agent).calls:
-            self._whole_turn(self._line(e.agent), e)
+    def _agent_end(self, event: FuseraftEvent) -> None:
+        if not self._get_agent_calls(event.agent).n_calls:
+            self._add_turn_usage(self._get_agent_calls(event.agent), event)
 
     # -- compactions and sub-agents ---------------------------------------------------------------
 
-    def _compaction(self, e: FuseraftEvent) -> None:
-        self._cuts.by_turns(e)
+    def _compaction(self, event: FuseraftEvent) -> None:
+        self._compactions.add_by_turns(event)
 
-    def _compaction_end(self, e: FuseraftEvent) -> None:
-        if e.told.get("outcome") == "compacted":
-            self._cuts.by_size(e)
+    def _compaction_end(self, event: FuseraftEvent) -> None:
+        if event.payload.get("outcome") == "compacted":
+            self._compactions.add_by_size(event)
         else:
-            outcome = str_or_none(e.told.get("outcome")) or "without an outcome"
-            count_skipped(self._log.skipped, f"compaction: {outcome}")
+            outcome = str_or_none(event.payload.get("outcome")) or "without an outcome"
+            count_skipped(self._builder.skipped, f"compaction: {outcome}")
 
-    def _sub_agent_start(self, e: FuseraftEvent) -> None:
-        if e.agent in self._below:  # its end is missing
-            self._close(e.agent)
-        log = SessionBuilder()
-        log.say("user", (Text(to_text(e.told.get("query"))),), time=e.when, turn=e.turn)
+    def _sub_agent_start(self, event: FuseraftEvent) -> None:
+        if event.agent in self._open_subagents:  # the end of the last one is missing
+            self._close_subagent(event.agent)
+        builder = SessionBuilder()
+        builder.say(
+            "user", (Text(to_text(event.payload.get("query"))),), time=event.time, turn=event.turn
+        )
         child = Session(
-            id=f"{self.id}/{len(self._children) + len(self._below)}",
+            id=f"{self.id}/{len(self._children) + len(self._open_subagents)}",
             format="fuseraft-events",
             product="fuseraft",
-            agent=as_str(e.told.get("mode")) or "subagent",
+            agent=as_str(event.payload.get("mode")) or "subagent",
             parent=self.id,
-            started=e.when,
+            started=event.time,
         )
-        self._below[e.agent] = (_AgentCalls(log), child)
+        self._open_subagents[event.agent] = (_AgentCallsBuilder(builder), child)
 
-    def _sub_agent_end(self, e: FuseraftEvent) -> None:
-        chars = count_or_none(e.told.get("summary_chars"))
-        if e.agent in self._below and chars is not None:
-            self._below[e.agent][0].extend(SizeOnly("text", chars=chars))
-        self._close(e.agent, str_or_none(e.told.get("outcome")))
+    def _sub_agent_end(self, event: FuseraftEvent) -> None:
+        chars = count_or_none(event.payload.get("summary_chars"))
+        if event.agent in self._open_subagents and chars is not None:
+            self._open_subagents[event.agent][0].add_part(SizeOnly("text", chars=chars))
+        self._close_subagent(event.agent, str_or_none(event.payload.get("outcome")))
 
-    def _close(self, agent: str, outcome: str | None = None) -> None:
-        if agent not in self._below:
+    def _close_subagent(self, agent: str, outcome: str | None = None) -> None:
+        if agent not in self._open_subagents:
             return
-        line, child = self._below.pop(agent)
-        line.close()
-        own = tuple(
-            replace(e, agent=None) if isinstance(e, Message) else e for e in line.log.entries
+        agent_calls, child = self._open_subagents.pop(agent)
+        agent_calls.complete_reply()
+        entries = tuple(
+            replace(entry, agent=None) if isinstance(entry, Message) else entry
+            for entry in agent_calls.builder.entries
         )
         self._children.append(
-            replace(child, log=own, details={"outcome": outcome} if outcome else {})
+            replace(child, log=entries, details={"outcome": outcome} if outcome else {})
         )
 
-    def session(self, beside: dict[str, Any]) -> Session:
-        """Return the session as far as it was told, with what the files beside it say."""
-        for agent in list(self._below):
-            self._close(agent)
-        for line in self._lines.values():
-            line.close()
-        tools = count_or_none(self._start.get("tool_count"))
-        told = {"tool_count": tools} if tools is not None else {}
+    def build_session(self, companions: dict[str, Any]) -> Session:
+        """Return the session; `companions` are the summaries of its companion files."""
+        for agent in list(self._open_subagents):
+            self._close_subagent(agent)
+        for agent_calls in self._calls_by_agent.values():
+            agent_calls.complete_reply()
+        tool_count = count_or_none(self._start.get("tool_count"))
+        details = {"tool_count": tool_count} if tool_count is not None else {}
         if self._start.get("resumed") is True:
-            told["resumed"] = 1
-        return self._log.session(
+            details["resumed"] = 1
+        return self._builder.session(
             id=self.id,
             format="fuseraft-events",
             product="fuseraft",
-            agent=next((a for a in self._lines if a), "main"),
+            agent=next((agent_ for agent_ in self._calls_by_agent if agent_), "main"),
             cwd=str_or_none(self._start.get("cwd")),
             model=self._model,
             started=self._started,
             children=tuple(self._children),
-            details={**told, **beside},
+            details={**details, **companions},
         )
 
-    _TAKES: ClassVar[dict[str, Callable[[EventReader, FuseraftEvent], None]]] = {
+    _HANDLERS: ClassVar[dict[str, Callable[[EventReader, FuseraftEvent], None]]] = {
         "session_start": _session_start,
         "user_input": _user_input,
         "inner_call_context": _inner_call_context,
@@ -372,82 +416,94 @@ class EventReader:
         "sub_agent_start": _sub_agent_start,
         "sub_agent_end": _sub_agent_end,
     }
-    """How the events that are written are taken; the others are counted."""
+    """Handlers by event type; other events are counted."""
 
 
 class FuseraftEvent(NamedTuple):
-    """One event: what it tells, when, in which turn and of which agent (empty: of none)."""
+    """One event: payload, time, turn, and agent (empty if it has none)."""
 
-    told: dict[str, Any]
-    when: float | None
+    payload: dict[str, Any]
+    time: float | None
     turn: int | None
     agent: str
 
 
 class CompactionRecorder:
-    """Writes the compactions of one session into its log."""
+    """Recorder of a session's compactions; what stayed is derived from counts of turns."""
 
-    def __init__(self, log: SessionBuilder) -> None:
-        self._log = log
-        self._known: dict[str, Message] = {}
-        self._seen = 0
+    def __init__(self, builder: SessionBuilder) -> None:
+        self._builder = builder
+        self._message_by_id: dict[str, Message] = {}
+        self._n_seen = 0
 
-    def by_turns(self, e: FuseraftEvent) -> None:
-        """Write one whose event says how many turns stayed, or nothing of what did."""
-        retained = count_or_none(e.told.get("turns_retained"))
-        is_window = e.told.get("mode") == "window"
-        kept, details = set[str](), dict[str, Any]()
+    def add_by_turns(self, event: FuseraftEvent) -> None:
+        """Add a compaction whose event has the number of retained turns, or none."""
+        retained = count_or_none(event.payload.get("turns_retained"))
+        is_window = event.payload.get("mode") == "window"
+        kept_ids, details = set[str](), dict[str, Any]()
         if retained is not None:
-            kept = self._last(retained) if self._log.may_edit() else kept
+            kept_ids = self._ids_of_last_turns(retained) if self._builder.may_edit() else kept_ids
             details = {"targets": "derived from the number of turns retained"}
-        after = count_or_none(e.told.get("after_tokens"))
-        summary = self._summary(after if retained is None else None, e)
+        tokens_after = count_or_none(event.payload.get("after_tokens"))
+        summary = self._make_summary(tokens_after if retained is None else None, event)
         edit = Edit(
             kind="dropped" if is_window else "summarised",
-            id=self._log.new_id(),
+            id=self._builder.new_id(),
             inserted=() if is_window else (summary,),
-            reason=to_text(e.told.get("focus"))[:200],
-            trigger=str_or_none(e.told.get("source")) or str_or_none(e.told.get("reason")),
-            method=str_or_none(e.told.get("mode")) or "compaction",
-            agent=e.agent or None,
-            time=e.when,
-            tokens_before=count_or_none(e.told.get("before_tokens")),
-            tokens_after=after,
+            reason=to_text(event.payload.get("focus"))[:200],
+            trigger=str_or_none(event.payload.get("source"))
+            or str_or_none(event.payload.get("reason")),
+            method=str_or_none(event.payload.get("mode")) or "compaction",
+            agent=event.agent or None,
+            time=event.time,
+            tokens_before=count_or_none(event.payload.get("before_tokens")),
+            tokens_after=tokens_after,
             details=details,
         )
-        self._log.compact(edit, kept)
+        self._builder.compact(edit, kept_ids)
 
-    def by_size(self, e: FuseraftEvent) -> None:
-        """Write one of a live session of this kit, which says only how large the rest is."""
-        after = count_or_none(e.told.get("tokens_after"))
-        counts = {f"messages_{k}": count_or_none(e.told.get(k)) for k in ("before", "after")}
-        summary = self._summary(after, e)
+    def add_by_size(self, event: FuseraftEvent) -> None:
+        """Add a compaction of a live ctxkit session, whose event has only sizes."""
+        tokens_after = count_or_none(event.payload.get("tokens_after"))
+        counts = {
+            f"messages_{side}": count_or_none(event.payload.get(side))
+            for side in ("before", "after")
+        }
+        summary = self._make_summary(tokens_after, event)
         edit = Edit(
             kind="summarised",
-            id=self._log.new_id(),
+            id=self._builder.new_id(),
             inserted=(summary,),
             reason="what stayed is not in the log, only its size",
-            trigger=str_or_none(e.told.get("trigger")),
+            trigger=str_or_none(event.payload.get("trigger")),
             method="compaction",
-            agent=e.agent or None,
-            time=e.when,
-            tokens_before=count_or_none(e.told.get("tokens_before")),
-            tokens_after=after,
-            details={k: n for k, n in counts.items() if n is not None},
+            agent=event.agent or None,
+            time=event.time,
+            tokens_before=count_or_none(event.payload.get("tokens_before")),
+            tokens_after=tokens_after,
+            details={side: count for side, count in counts.items() if count is not None},
         )
-        self._log.compact(edit, ())
+        self._builder.compact(edit, ())
 
-    def _summary(self, size: int | None, e: FuseraftEvent) -> Message:
-        said, own = (SizeOnly("summary", tokens=size),), self._log.new_id()
-        return Message(role="summary", id=own, parts=said, time=e.when, turn=e.turn)
+    def _make_summary(self, size: int | None, event: FuseraftEvent) -> Message:
+        parts, message_id = (SizeOnly("summary", tokens=size),), self._builder.new_id()
+        return Message(role="summary", id=message_id, parts=parts, time=event.time, turn=event.turn)
 
-    def _last(self, n: int) -> set[str]:
-        """Return the ids of the last turns, and of what belongs to all of them."""
-        for e in self._log.entries[self._seen :]:
-            if isinstance(e, Message):
-                self._known[e.id] = e
-        self._seen = len(self._log.entries)
-        found = [m for i in self._log.shown if (m := self._known.get(i)) is not None]
-        turns = list(dict.fromkeys(m.turn for m in found if m.turn is not None))
-        last = set(turns[max(len(turns) - n, 0) :])
-        return {m.id for m in found if m.turn in last or m.role == "system"}
+    def _ids_of_last_turns(self, n_turns: int) -> set[str]:
+        """Return the ids of the visible messages of the last turns, and of system messages."""
+        for entry in self._builder.entries[self._n_seen :]:
+            if isinstance(entry, Message):
+                self._message_by_id[entry.id] = entry
+        self._n_seen = len(self._builder.entries)
+        visible = [
+            message
+            for i in self._builder.shown
+            if (message := self._message_by_id.get(i)) is not None
+        ]
+        turns = list(dict.fromkeys(message.turn for message in visible if message.turn is not None))
+        last_turns = set(turns[max(len(turns) - n_turns, 0) :])
+        return {
+            message.id
+            for message in visible
+            if message.turn in last_turns or message.role == "system"
+        }

@@ -1,6 +1,4 @@
-"""fuseraft's post-mortem of a session: `turns.jsonl`, one line a message, with the manifest beside
-it.
-"""
+"""Reader of fuseraft post-mortems: `turns.jsonl`, one message per line, and its manifest."""
 
 from __future__ import annotations
 
@@ -38,34 +36,37 @@ CANNOT = (
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the first line is a message of a post-mortem."""
-    first = source.head[0] if source.head else {}
+    """Return True if the first line is a message of a post-mortem."""
+    first_record = source.head[0] if source.head else {}
     return (
-        {"session", "turn", "role", "content"} <= first.keys()
-        and "agent" in first
-        and "ts" in first
+        {"session", "turn", "role", "content"} <= first_record.keys()
+        and "agent" in first_record
+        and "ts" in first_record
     )
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session for each id in the file; `details` tell of the files beside it."""
-    groups: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    """Read one session per id; companion files are summarized in `details`."""
+    records_by_session: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     faults = list(source.faults)
     for line, record in source.records:
         if "role" in record:
-            groups.setdefault(as_str(record.get("session")) or source.path.stem, []).append(
-                (line, record)
-            )
+            records_by_session.setdefault(
+                as_str(record.get("session")) or source.path.stem, []
+            ).append((line, record))
         else:
             faults.append(Fault(line, "expected a message with a 'role'"))
-    out = [_session(id_, records, source) for id_, records in groups.items()]
-    if out:
-        out[0] = replace(out[0], faults=(*faults, *out[0].faults))
-    return out
+    sessions = [
+        _build_session(session_id, records, source)
+        for session_id, records in records_by_session.items()
+    ]
+    if sessions:
+        sessions[0] = replace(sessions[0], faults=(*faults, *sessions[0].faults))
+    return sessions
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is a post-mortem: it has `turns.jsonl` and `manifest.json`."""
+    """Return True if a folder is a post-mortem, with `turns.jsonl` and `manifest.json`."""
     file = path / "turns.jsonl"
     try:
         return file.is_file() and (path / "manifest.json").is_file() and sniff(Source(file))
@@ -74,32 +75,39 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the sessions of the folder's `turns.jsonl`."""
+    """Read the sessions of the folder's `turns.jsonl`."""
     return read(Source(path / "turns.jsonl"))
 
 
-def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], source: Source) -> Session:
-    log = SessionBuilder()
-    read_each_line(records, lambda record: add_turn(log, record), log.faults)
+def _build_session(
+    session_id: str, records: Sequence[tuple[int, dict[str, Any]]], source: Source
+) -> Session:
+    builder = SessionBuilder()
+    read_each_line(records, lambda record: add_turn(builder, record), builder.faults)
     manifest = read_companion_file(source, "manifest.json")
-    told: dict[str, Any] = {}
-    if as_str(manifest.get("session")) == id_:
-        told = {
+    manifest_details: dict[str, Any] = {}
+    if as_str(manifest.get("session")) == session_id:
+        manifest_details = {
             "error": str_or_none(manifest.get("error_message")),
             "seconds": float_or_none(manifest.get("elapsed_seconds")),
         }
         if type(manifest.get("succeeded")) is bool:
-            told["succeeded"] = manifest["succeeded"]
-    return log.session(
-        id=id_,
+            manifest_details["succeeded"] = manifest["succeeded"]
+    return builder.session(
+        id=session_id,
         format=NAME,
         product="fuseraft",
-        title=str_or_none(manifest.get("task")) if told else None,
+        title=str_or_none(manifest.get("task")) if manifest_details else None,
         started=next(
-            (t for _, r in records if (t := parse_timestamp(r.get("ts"))) is not None), None
+            (
+                time
+                for _, turn_record in records
+                if (time := parse_timestamp(turn_record.get("ts"))) is not None
+            ),
+            None,
         ),
         details={
-            **{k: v for k, v in told.items() if v is not None},
-            **read_companion_files(source, id_),
+            **{name: value for name, value in manifest_details.items() if value is not None},
+            **read_companion_files(source, session_id),
         },
     )

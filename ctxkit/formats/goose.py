@@ -1,6 +1,4 @@
-"""Goose: its database of sessions, an exported session, and the older logs of one
-message a line.
-"""
+"""Reader of Goose's database, its exported sessions, and its older logs of one message per line."""
 
 from __future__ import annotations
 
@@ -37,7 +35,10 @@ CAN = (
 CANNOT = "usage per call, system prompt, tool schemas, money"
 TRAITS = (("all", "a compaction is told by who still sees a message: the agent, the user"),)
 TABLES = ("sessions", "messages")
-_SESSION = (
+# Compactions are not recorded as such. Each message has two flags, whether the agent and whether
+# the user sees it: a compaction hides the old messages from the agent and adds messages that only
+# the agent sees. The first of those becomes a summary whose targets are the messages hidden so far.
+_SESSION_COLUMNS = (
     "id",
     "name",
     "description",
@@ -53,46 +54,55 @@ _SESSION = (
     "accumulated_input_tokens",
     "accumulated_output_tokens",
 )
-_ROW = ("id", "message_id", "role", "content_json", "created_timestamp", "metadata_json")
+_MESSAGE_COLUMNS = (
+    "id",
+    "message_id",
+    "role",
+    "content_json",
+    "created_timestamp",
+    "metadata_json",
+)
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is Goose's database, an export with its conversation, or an older log."""
+    """Return True for Goose's database, an export with its conversation, or an older log."""
     if source.is_database:
         with open_database(source) as database:
-            return {"session_id", "content_json"} <= database.columns("messages")
-    first = as_dict(next(iter(source.head), None))
-    if type(first.get("conversation")) is list and "working_dir" in first:
+            return {"session_id", "content_json"} <= database.column_names("messages")
+    first_record = as_dict(next(iter(source.head), None))
+    if type(first_record.get("conversation")) is list and "working_dir" in first_record:
         return True
     return (
         len(source.head) > 1
-        and {"working_dir", "message_count"} <= first.keys()
+        and {"working_dir", "message_count"} <= first_record.keys()
         and "content" in source.head[1]
     )
 
 
 def read(source: Source) -> list[Session]:
-    """Return all sessions of a database, or the one of a file."""
+    """Read all sessions of a database, or the one of a file."""
     if source.is_database:
         with open_database(source) as database:
             return [
-                _of(row, _messages(database, row))
-                for row in database.rows("sessions", _SESSION, "created_at, id")
+                _build_session(row, _read_messages(database, row))
+                for row in database.iter_rows("sessions", _SESSION_COLUMNS, "created_at, id")
             ]
     records = [r for _, r in source.records]
-    about = as_dict(next(iter(records), None))
-    told = about.get("conversation")
+    metadata = as_dict(next(iter(records), None))
+    conversation = metadata.get("conversation")
     return [
-        _of(
-            {"id": source.path.stem, **about},
-            as_list(told) if told is not None else records[1:],
+        _build_session(
+            {"id": source.path.stem, **metadata},
+            as_list(conversation) if conversation is not None else records[1:],
             source.faults,
         )
     ]
 
 
-def _messages(database: Database, row: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = database.rows("messages", _ROW, "created_timestamp, id", session_id=row.get("id"))
+def _read_messages(database: Database, row: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = database.iter_rows(
+        "messages", _MESSAGE_COLUMNS, "created_timestamp, id", session_id=row.get("id")
+    )
     return [
         {
             "id": r.get("message_id"),
@@ -105,155 +115,173 @@ def _messages(database: Database, row: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _of(about: dict[str, Any], talk: list[Any], faults: Iterable[Fault] = ()) -> Session:
-    teller = _Teller(talk)
-    teller.log.faults += faults
-    for n, raw in enumerate(talk):
-        with catch_damage(teller.log.faults, 0, f"message {n}: "):
-            teller.take(n, as_dict(raw))
-    model = as_dict(decode_json_cell(about.get("model_config_json")) or about.get("model_config"))
-    counts = {k: count_or_none(about.get(k)) for k in _SESSION if k.endswith("_tokens")}
-    totals = {k: v for k, v in counts.items() if v is not None}
-    return teller.log.session(
-        id=as_str(about.get("id")) or "goose",
+def _build_session(
+    metadata: dict[str, Any], messages: list[Any], faults: Iterable[Fault] = ()
+) -> Session:
+    reader = _ConversationReader(messages)
+    reader.builder.faults += faults
+    for number, raw_message in enumerate(messages):
+        with catch_damage(reader.builder.faults, 0, f"message {number}: "):
+            reader.read_message(number, as_dict(raw_message))
+    model = as_dict(
+        decode_json_cell(metadata.get("model_config_json")) or metadata.get("model_config")
+    )
+    counts = {
+        name: count_or_none(metadata.get(name))
+        for name in _SESSION_COLUMNS
+        if name.endswith("_tokens")
+    }
+    totals = {name: count for name, count in counts.items() if count is not None}
+    return reader.builder.session(
+        id=as_str(metadata.get("id")) or "goose",
         format=NAME,
         product=NAME,
-        agent="subagent" if about.get("session_type") == "sub_agent" else "main",
-        title=str_or_none(about.get("name")) or str_or_none(about.get("description")),
-        cwd=str_or_none(about.get("working_dir")),
-        started=parse_timestamp(about.get("created_at"))
-        or next((e.time for e in teller.log.entries if e.time), None),
+        agent="subagent" if metadata.get("session_type") == "sub_agent" else "main",
+        title=str_or_none(metadata.get("name")) or str_or_none(metadata.get("description")),
+        cwd=str_or_none(metadata.get("working_dir")),
+        started=parse_timestamp(metadata.get("created_at"))
+        or next((e.time for e in reader.builder.entries if e.time), None),
         model=str_or_none(model.get("model_name")),
         details={"totals": totals} if totals else {},
     )
 
 
-class _Teller:
-    """A conversation while its messages go by; each says who may still see it."""
+class _ConversationReader:
+    """Reader of one conversation, message by message."""
 
-    def __init__(self, talk: list[Any]) -> None:
-        self.log, self.asked = SessionBuilder(), dict[str, str]()
-        kept = [n for n, m in enumerate(talk) if _sees(m, "userVisible") is False]
-        self._last = kept[-1] if kept else -1
-        """Index of the last message for the agent only: it replaced what is hidden before it."""
-        self._summed = False
-        self._hidden: list[str] = []
+    def __init__(self, messages: list[Any]) -> None:
+        self.builder, self.tool_by_call = SessionBuilder(), dict[str, str]()
+        agent_only = [
+            n for n, m in enumerate(messages) if _get_visibility(m, "userVisible") is False
+        ]
+        self._last_agent_only = agent_only[-1] if agent_only else -1
+        """Index of the last message for the agent only; hidden ones before it were visible once."""
+        self._was_agent_only = False
+        self._hidden_ids: list[str] = []
 
-    def take(self, n: int, raw: dict[str, Any]) -> None:
-        """Take one message: its results first, as messages of their own."""
-        hidden = _sees(raw, "agentVisible") is False
-        own = _sees(raw, "userVisible") is False
-        made = self._told(raw, visible=not hidden or n < self._last or own)
-        if own and not self._summed and (self._hidden or n == self._last):
-            self._compact(made)
+    def read_message(self, number: int, raw_message: dict[str, Any]) -> None:
+        """Read one message; its results become messages before it."""
+        is_hidden = _get_visibility(raw_message, "agentVisible") is False
+        is_agent_only = _get_visibility(raw_message, "userVisible") is False
+        messages = self._parse_message(
+            raw_message, is_visible=not is_hidden or number < self._last_agent_only or is_agent_only
+        )
+        if (
+            is_agent_only
+            and not self._was_agent_only
+            and (self._hidden_ids or number == self._last_agent_only)
+        ):
+            self._add_compaction(messages)
         else:
-            for m in made:
-                self.log.add(m)
-        self._summed = own
-        if hidden:
-            self._hidden += [m.id for m in made]
+            for m in messages:
+                self.builder.add(m)
+        self._was_agent_only = is_agent_only
+        if is_hidden:
+            self._hidden_ids += [m.id for m in messages]
 
-    def _compact(self, made: list[Message]) -> None:
-        shown = set(self.log.shown) if self.log.may_edit() else set[str]()
-        said = tuple(p for m in made for p in m.parts)
-        own = made[0].id if made else self.log.new_id()
-        when = made[0].time if made else None
-        summary = Message(role="summary", id=own, parts=said, time=when)
-        gone = tuple(i for i in self._hidden if i in shown)
+    def _add_compaction(self, messages: list[Message]) -> None:
+        visible_ids = set(self.builder.shown) if self.builder.may_edit() else set[str]()
+        parts = tuple(p for m in messages for p in m.parts)
+        summary_id = messages[0].id if messages else self.builder.new_id()
+        time = messages[0].time if messages else None
+        summary = Message(role="summary", id=summary_id, parts=parts, time=time)
+        hidden_ids = tuple(i for i in self._hidden_ids if i in visible_ids)
         edit = Edit(
             kind="summarised",
-            id=self.log.new_id(),
-            targets=gone,
+            id=self.builder.new_id(),
+            targets=hidden_ids,
             inserted=(summary,),
             method="compaction",
-            time=when,
+            time=time,
         )
-        self.log.add(edit)
-        self._hidden = []
+        self.builder.add(edit)
+        self._hidden_ids = []
 
-    def _told(self, raw: dict[str, Any], *, visible: bool) -> list[Message]:
-        role, when = raw.get("role"), parse_timestamp(raw.get("created"))
+    def _parse_message(self, raw_message: dict[str, Any], *, is_visible: bool) -> list[Message]:
+        role, time = raw_message.get("role"), parse_timestamp(raw_message.get("created"))
         parts: list[Part] = []
-        out: list[Message] = []
-        for block in map(as_dict, as_list(raw.get("content"))):
+        messages: list[Message] = []
+        for block in map(as_dict, as_list(raw_message.get("content"))):
             if block.get("type") == "toolResponse":
-                out.append(self._result(block, when, visible=visible))
+                messages.append(self._parse_result(block, time, is_visible=is_visible))
             else:
-                parts += self._part(block)
+                parts += self._parse_part(block)
         if role not in ("user", "assistant"):
-            count_skipped(self.log.skipped, "message: " + (as_str(role) or "no role"))
-            return out
-        if parts or not out:
-            own = self.log.new_id(raw.get("id"))
-            said = Message(
+            count_skipped(self.builder.skipped, "message: " + (as_str(role) or "no role"))
+            return messages
+        if parts or not messages:
+            message_id = self.builder.new_id(raw_message.get("id"))
+            message = Message(
                 role="assistant" if role == "assistant" else "user",
-                id=own,
+                id=message_id,
                 parts=tuple(parts),
-                time=when,
-                visible=visible,
+                time=time,
+                visible=is_visible,
             )
-            out.append(said)
-        return out
+            messages.append(message)
+        return messages
 
-    def _part(self, block: dict[str, Any]) -> list[Part]:
-        kind = as_str(block.get("type"))
-        if kind == "text":
+    def _parse_part(self, block: dict[str, Any]) -> list[Part]:
+        part_type = as_str(block.get("type"))
+        if part_type == "text":
             return [Text(as_str(block.get("text")))]
-        if kind == "thinking":
+        if part_type == "thinking":
             return [
                 Thinking(
                     as_str(block.get("thinking")), signature=str_or_none(block.get("signature"))
                 )
             ]
-        if kind == "redactedThinking":
+        if part_type == "redactedThinking":
             return [Thinking("", signature=str_or_none(block.get("data")), redacted=True)]
-        if kind == "image":
+        if part_type == "image":
             return [
                 Image(str_or_none(block.get("mimeType")) or "image/png", as_str(block.get("data")))
             ]
-        if kind in ("toolRequest", "frontendToolRequest"):
-            told = as_dict(block.get("toolCall"))
-            value = as_dict(told.get("value"))
-            called = ToolCall(
+        if part_type in ("toolRequest", "frontendToolRequest"):
+            tool_call = as_dict(block.get("toolCall"))
+            value = as_dict(tool_call.get("value"))
+            call = ToolCall(
                 as_str(block.get("id")),
                 as_str(value.get("name")),
                 *parse_arguments(value.get("arguments")),
             )
-            self.asked[called.id] = called.name
-            return [called]
-        count_skipped(self.log.skipped, "part: " + (kind or "no type"))
+            self.tool_by_call[call.id] = call.name
+            return [call]
+        count_skipped(self.builder.skipped, "part: " + (part_type or "no type"))
         return []
 
-    def _result(self, block: dict[str, Any], when: float | None, *, visible: bool) -> Message:
-        told = as_dict(block.get("toolResult"))
-        value = told.get("value")
+    def _parse_result(
+        self, block: dict[str, Any], time: float | None, *, is_visible: bool
+    ) -> Message:
+        tool_result = as_dict(block.get("toolResult"))
+        value = tool_result.get("value")
         content = as_list(as_dict(value).get("content")) or as_list(value)
         parts: list[Part] = []
         for part in map(as_dict, content):
-            inner = as_dict(part.get("resource"))
-            said = as_str(part.get("text")) or as_str(inner.get("text"))
+            resource = as_dict(part.get("resource"))
+            text = as_str(part.get("text")) or as_str(resource.get("text"))
             if part.get("type") == "image":
                 parts.append(
                     Image(
                         str_or_none(part.get("mimeType")) or "image/png", as_str(part.get("data"))
                     )
                 )
-            elif said:
-                parts.append(Text(said))
-        error = to_text(told.get("error")) if told.get("status") == "error" else ""
-        called = str_or_none(block.get("id"))
+            elif text:
+                parts.append(Text(text))
+        error = to_text(tool_result.get("error")) if tool_result.get("status") == "error" else ""
+        call_id = str_or_none(block.get("id"))
         return Message(
             role="tool",
-            id=self.log.new_id(),
+            id=self.builder.new_id(),
             parts=tuple(parts) or ((Text(error),) if error else ()),
-            time=when,
-            tool=self.asked.get(called or ""),
-            call_id=called,
+            time=time,
+            tool=self.tool_by_call.get(call_id or ""),
+            call_id=call_id,
             is_error=bool(error) or as_dict(value).get("isError") is True,
             error=error[:2000] or None,
-            visible=visible,
+            visible=is_visible,
         )
 
 
-def _sees(raw: Any, who: str) -> Any:
+def _get_visibility(raw: Any, who: str) -> Any:
     return as_dict(as_dict(raw).get("metadata")).get(who)

@@ -1,4 +1,4 @@
-"""Hermes agent: a session as one object, with its system prompt, tools and messages."""
+"""Reader of Hermes agent sessions: one object with system prompt, tools and messages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ NAME = "hermes"
 CAN = "text, thinking, system prompt, tools, calls and results, stop reasons"
 CANNOT = "usage, times of messages, money, compactions, failed tools"
 BLIND = ("compactions", "tool errors")
-_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "reasoning", "reasoning_content")
+_CHAT_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "reasoning", "reasoning_content")
 
 
+# The system prompt is a field of the session; it becomes the first message unless the messages have
+# one. The other messages are Chat Completions with reasoning and the tool's name beside them.
 def sniff(source: Source) -> bool:
-    """Say whether this is a session with its own id, start and messages."""
+    """Return True for an object with a session id, a start and messages."""
     document = as_dict(source.document)
     return (
         "session_id" in document
@@ -42,34 +44,37 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of a file."""
-    about = as_dict(source.document)
-    log, asked = SessionBuilder(), dict[str, str]()
-    log.faults += source.faults
-    said = str_or_none(about.get("system_prompt"))
-    talk = as_list(about.get("messages"))
-    if said and as_dict(next(iter(talk), None)).get("role") != "system":
-        talk = [{"role": "system", "content": said}, *talk]
-    for n, raw in enumerate(talk):
-        told = as_dict(raw)
-        with catch_damage(log.faults, 0, f"message {n}: "):
-            plain = {k: told[k] for k in _FIELDS if told.get(k) is not None}
-            more = (
-                {"stop": parse_stop_reason(told.get("finish_reason"))}
-                if told.get("role") == "assistant"
+    """Read the session of a file."""
+    document = as_dict(source.document)
+    builder, tool_by_call = SessionBuilder(), dict[str, str]()
+    builder.faults += source.faults
+    system_prompt = str_or_none(document.get("system_prompt"))
+    raw_messages = as_list(document.get("messages"))
+    if system_prompt and as_dict(next(iter(raw_messages), None)).get("role") != "system":
+        raw_messages = [{"role": "system", "content": system_prompt}, *raw_messages]
+    for number, raw_message in enumerate(raw_messages):
+        fields = as_dict(raw_message)
+        with catch_damage(builder.faults, 0, f"message {number}: "):
+            chat_message = {k: fields[k] for k in _CHAT_FIELDS if fields.get(k) is not None}
+            reply_fields = (
+                {"stop": parse_stop_reason(fields.get("finish_reason"))}
+                if fields.get("role") == "assistant"
                 else {}
             )
-            plain |= {"name": told["tool_name"]} if told.get("tool_name") else {}
-            for m in fill_tool_names(parse_chat_message(plain, log, log.skipped, **more), asked):
-                log.add(m)
+            chat_message |= {"name": fields["tool_name"]} if fields.get("tool_name") else {}
+            for message in fill_tool_names(
+                parse_chat_message(chat_message, builder, builder.skipped, **reply_fields),
+                tool_by_call,
+            ):
+                builder.add(message)
     return [
-        log.session(
-            id=as_str(about.get("session_id")) or source.path.stem,
+        builder.session(
+            id=as_str(document.get("session_id")) or source.path.stem,
             format=NAME,
             product=NAME,
-            cwd=str_or_none(as_dict(about.get("model_config")).get("cwd")),
-            started=parse_timestamp(about.get("session_start")),
-            model=str_or_none(about.get("model")),
-            tools=parse_tool_schemas(about.get("tools")),
+            cwd=str_or_none(as_dict(document.get("model_config")).get("cwd")),
+            started=parse_timestamp(document.get("session_start")),
+            model=str_or_none(document.get("model")),
+            tools=parse_tool_schemas(document.get("tools")),
         )
     ]

@@ -1,4 +1,4 @@
-"""Sessions from a session, a path or messages: as_session, as_sessions, accepts_session."""
+"""Conversion of arguments to sessions: from sessions, paths, lists of messages, live sessions."""
 
 from __future__ import annotations
 
@@ -19,86 +19,103 @@ if TYPE_CHECKING:
 SessionLike: TypeAlias = (
     Session | str | PathLike[str] | Sequence[Message | Edit | Mapping[str, Any]]
 )
-"""What is taken for a session."""
+"""Whatever a function that takes one session accepts."""
 SessionsLike: TypeAlias = SessionLike | Iterable[SessionLike]
-"""What is taken for any number of them: also a folder."""
+"""Whatever a function that takes several sessions accepts; a path may be a folder."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def as_session(given: Any) -> Session:
-    """Return the session that is meant by a session, a path, a list of messages, or what holds one.
+def as_session(value: Any) -> Session:
+    """Return the session that an argument stands for.
+
+    Args:
+        value: a session, the path of a log, a list of messages, or an object with a `session` (a
+            live session, a recording, a context).
 
     Raises:
         BadArguments: it is none of these.
-        ReadError: the file cannot be read, or holds no session or several.
+        ReadError: the file cannot be read, or does not hold exactly one session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> as_session(ck.samples.path("chat")).format
+        'native'
     """
-    if isinstance(given, Session):
-        return given
-    if isinstance(given, (str, PathLike)) or _is_message_list(given):
+    if isinstance(value, Session):
+        return value
+    if isinstance(value, (str, PathLike)) or _is_message_list(value):
         from ctxkit.formats.reading import read
 
-        return read(given)
-    held = getattr(given, "session", None)  # a live session, a recording, a Context
-    if isinstance(held, Session):
-        return held
+        return read(value)
+    session = getattr(value, "session", None)
+    if isinstance(session, Session):
+        return session
     raise BadArguments(
-        f"Give a session, the path of a log or a list of messages, not {type(given).__name__}."
+        f"Give a session, the path of a log or a list of messages, not {type(value).__name__}."
     )
 
 
-def as_sessions(given: Any) -> list[Session]:
-    """Return the sessions meant by one or by several of what `as_session` takes, or by a folder.
+def as_sessions(value: Any) -> list[Session]:
+    """Return the sessions that an argument stands for.
+
+    Args:
+        value: one of the values that `as_session` takes, an iterable of them, or a folder.
 
     Raises:
-        BadArguments: something given is none of these.
+        BadArguments: an item is none of these.
         ReadError: a file cannot be read, or holds no session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> len(as_sessions([ck.samples.path("chat"), ck.samples.path("inbox")]))
+        2
     """
-    if isinstance(given, (str, PathLike)):
-        return _read_all_of(given)
-    keyed = hasattr(given, "keys")  # a dictionary, a frame: what it yields are no sessions
-    if not isinstance(given, Iterable) or keyed or _is_message_list(given):
-        return [as_session(given)]
-    return [as_session(each) for each in given]
+    if isinstance(value, (str, PathLike)):
+        return _read_all_of(value)
+    has_keys = hasattr(value, "keys")  # a dictionary, a frame: what it yields are no sessions
+    if not isinstance(value, Iterable) or has_keys or _is_message_list(value):
+        return [as_session(value)]
+    return [as_session(item) for item in value]
 
 
 def accepts_session(
     function: Callable[Concatenate[Session, _P], _R],
 ) -> Callable[Concatenate[SessionLike, _P], _R]:
-    """Let a function of a session take whatever `as_session` does as its first argument."""
-    first = next(iter(signature(function).parameters))
+    """Decorate a function so that its first argument may be whatever `as_session` takes."""
+    first_name = next(iter(signature(function).parameters))
 
     @wraps(function)
-    def taken(*args: Any, **more: Any) -> Any:
+    def wrapper(*args: Any, **more: Any) -> Any:
         if args:
             args = (as_session(args[0]), *args[1:])
-        elif first in more:
-            more[first] = as_session(more[first])
+        elif first_name in more:
+            more[first_name] = as_session(more[first_name])
         return function(*args, **more)
 
-    return cast("Callable[Concatenate[SessionLike, _P], _R]", taken)
+    return cast("Callable[Concatenate[SessionLike, _P], _R]", wrapper)
 
 
-def _read_all_of(place: str | PathLike[str]) -> list[Session]:
+def _read_all_of(path: str | PathLike[str]) -> list[Session]:
     from ctxkit.formats.reading import read, read_all
 
-    found: Sessions = read_all(place)
-    if not found:
-        return [read(place)]  # says why
-    n = len(found.failures)
-    if n:
+    sessions: Sessions = read_all(path)
+    if not sessions:
+        return [read(path)]  # raises the reason
+    failures = len(sessions.failures)
+    if failures:
         warnings.warn(
-            f"{n} file{'s' * (n != 1)} of {str(place)!r} could not be read: "
+            f"{failures} file{'s' * (failures != 1)} of {str(path)!r} could not be read: "
             "ctxkit.read_all(...).failed says which and why.",
             stacklevel=4,
         )
-    return list(found)
+    return list(sessions)
 
 
-def _is_message_list(given: Any) -> bool:
-    """Say whether it is a list of messages rather than a list of sessions."""
-    return isinstance(given, (list, tuple)) and bool(given) and _is_message(given[0])
+def _is_message_list(value: Any) -> bool:
+    """Return True for a list of messages, as against a list of sessions."""
+    return isinstance(value, (list, tuple)) and bool(value) and _is_message(value[0])
 
 
-def _is_message(one: Any) -> bool:
-    return isinstance(one, (Message, Edit, dict)) or hasattr(one, "model_dump")
+def _is_message(value: Any) -> bool:
+    return isinstance(value, (Message, Edit, dict)) or hasattr(value, "model_dump")

@@ -1,7 +1,7 @@
-"""Kimi Code wire logs, and the older wire and context files of Kimi CLI.
+"""Reader of Kimi Code wire logs, and of the wire and context files of older Kimi CLI versions.
 
-Source of the shapes: `wire/types.py` and `soul/context.py` of kimi-cli. The wire tells of a
-compaction only that there was one: neither its summary nor what it kept.
+The records are defined in `wire/types.py` and `soul/context.py` of kimi-cli. An older wire has
+neither the summary of a compaction nor what it kept.
 """
 
 from __future__ import annotations
@@ -57,57 +57,65 @@ TRAITS = (
 )
 
 
+# Three layouts:
+#   wire         a step (one API call) is a sequence of events: begin, parts, calls, results, end.
+#                The reply is added when the step ends, or before its first result, and completed
+#                later. A compaction keeps the system prompt and the last N user messages
+#   older wire   like it, but arguments of calls come in pieces, and events of subagents are wrapped
+#   context      the stored messages of an older version, without usage
 _MAX_CONTEXT_FILES = 100
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a wire log (first line `metadata` with a protocol version), or older."""
-    first = source.head[0] if source.head else {}
-    if first.get("type") == "metadata" and "protocol_version" in first:
+    """Return True for a wire log, an older wire log, or a stored context."""
+    first_record = source.head[0] if source.head else {}
+    if first_record.get("type") == "metadata" and "protocol_version" in first_record:
         return True
-    return is_legacy_wire_line(first) or any(is_context_mark(r) for r in source.head[:4])
+    return is_legacy_wire_line(first_record) or any(is_context_mark(r) for r in source.head[:4])
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of the file; subagents told of in an older wire are its children."""
+    """Read the session of the file; subagents in an older wire are its children."""
     if any(map(is_legacy_wire_line, source.head)):
-        steps = LegacyWire()
-        steps.log.faults += source.faults
-        read_each_line(source.records, steps.take, steps.log.faults)
-        return [_legacy_session(steps, _session_name(source))]
+        legacy = LegacyWire()
+        legacy.builder.faults += source.faults
+        read_each_line(source.records, legacy.read_record, legacy.builder.faults)
+        return [_legacy_session(legacy, _session_name(source))]
     if any(is_context_mark(r) for r in source.head[:4]):
-        log, asked = SessionBuilder(), dict[str, str]()
-        log.faults += source.faults
+        builder, tool_by_call = SessionBuilder(), dict[str, str]()
+        builder.faults += source.faults
         read_each_line(
-            source.records, lambda record: add_context_line(record, log, asked), log.faults
+            source.records,
+            lambda record: add_context_line(record, builder, tool_by_call),
+            builder.faults,
         )
-        return [log.session(id=_session_name(source), format=NAME, product="kimi-cli")]
-    wire = WireReader()
-    wire.log.faults += source.faults
-    read_each_line(source.records, wire.take, wire.log.faults)
-    wire.end({}, None)
-    return [_wire_session(wire, _session_name(source))]
+        return [builder.session(id=_session_name(source), format=NAME, product="kimi-cli")]
+    reader = WireReader()
+    reader.builder.faults += source.faults
+    read_each_line(source.records, reader.read_record, reader.builder.faults)
+    reader.end_step({}, None)
+    return [_wire_session(reader, _session_name(source))]
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is one session of the older Kimi CLI: a talk as wire and as context."""
+    """Return True if a folder is a session of older Kimi CLI, with a wire and a context file."""
     try:
-        both = (path / "wire.jsonl").is_file() and (path / "context.jsonl").is_file()
-        return both and sniff(Source(path / "wire.jsonl"))
+        has_both = (path / "wire.jsonl").is_file() and (path / "context.jsonl").is_file()
+        return has_both and sniff(Source(path / "wire.jsonl"))
     except (OSError, ReadError):
         return False
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return a folder's session: its wire, which tells usage; contexts beside count as skipped."""
-    wire = path / "wire.jsonl"
-    (session,) = read(Source(wire))
-    beside = {f.name: 1 for f in sorted(path.glob("context*.jsonl"))[:_MAX_CONTEXT_FILES]}
-    return [replace(session, skipped={**session.skipped, **beside}, path_=str(wire))]
+    """Read the wire file of a folder, which has the usage; context files count as skipped."""
+    wire_file = path / "wire.jsonl"
+    (session,) = read(Source(wire_file))
+    context_files = {f.name: 1 for f in sorted(path.glob("context*.jsonl"))[:_MAX_CONTEXT_FILES]}
+    return [replace(session, skipped={**session.skipped, **context_files}, path_=str(wire_file))]
 
 
 def _session_name(source: Source) -> str:
-    """The file's name, or the folder's where the file bears the same name in every session."""
+    """Return the file's name, or the folder's if all sessions have the same file name."""
     path = source.path
     return (
         path.parent.name
@@ -116,39 +124,41 @@ def _session_name(source: Source) -> str:
     )
 
 
-def _wire_session(wire: WireReader, name: str) -> Session:
-    return wire.log.session(
-        id=as_str(wire.config.get("sessionId")) or name,
+def _wire_session(reader: WireReader, name: str) -> Session:
+    return reader.builder.session(
+        id=as_str(reader.config.get("sessionId")) or name,
         format=NAME,
         product="kimi-cli",
-        version=str_or_none(wire.config.get("protocol_version")),
-        agent=wire.agent,
-        cwd=str_or_none(wire.config.get("cwd")),
-        model=str_or_none(wire.config.get("modelAlias")),
-        started=parse_timestamp(wire.config.get("created_at")),
+        version=str_or_none(reader.config.get("protocol_version")),
+        agent=reader.agent,
+        cwd=str_or_none(reader.config.get("cwd")),
+        model=str_or_none(reader.config.get("modelAlias")),
+        started=parse_timestamp(reader.config.get("created_at")),
         tools=tuple(
-            ToolSchema(name=n) for n in as_list(wire.config.get("tools")) if str_or_none(n)
+            ToolSchema(name=tool_name)
+            for tool_name in as_list(reader.config.get("tools"))
+            if str_or_none(tool_name)
         ),
     )
 
 
 def _legacy_session(
-    steps: LegacyWire, name: str, parent: str | None = None, call: str = ""
+    reader: LegacyWire, name: str, parent: str | None = None, call_id: str = ""
 ) -> Session:
-    steps.close()
-    return steps.log.session(
+    reader.finish_reply()
+    return reader.builder.session(
         id=name,
         format=NAME,
         product="kimi-cli",
-        agent=steps.name,
-        started=next((e.time for e in steps.log.entries if e.time), None),
-        context_window=steps.window,
+        agent=reader.name,
+        started=next((e.time for e in reader.builder.entries if e.time), None),
+        context_window=reader.context_window,
         parent=parent,
         children=tuple(
-            _legacy_session(c, f"{name}/{i}", name, own)
-            for i, (own, c) in enumerate(steps.children.items())
+            _legacy_session(c, f"{name}/{i}", name, child_call)
+            for i, (child_call, c) in enumerate(reader.children.items())
         ),
-        details={"call_id": call} if call else {},
+        details={"call_id": call_id} if call_id else {},
     )
 
 
@@ -161,174 +171,189 @@ _IGNORED_RECORDS = {
     "full_compaction.complete",
     "metadata",
 }
-"""Records that repeat what another says, or that were taken on the way."""
+"""Records whose content is in other records, or is read before they are counted."""
 
 
 class WireReader:
-    """A wire log's state between records: the step being written, request, configuration."""
+    """Reader of one wire log, record by record."""
 
     def __init__(self) -> None:
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self.config: dict[str, Any] = {}
         self.agent = "main"
-        self._open: str | None = None
-        """Id of the step that has begun."""
-        self._at: int | None = None
-        """Index of its message in the log, once there is one."""
+        self._step_id: str | None = None
+        """Id of the open step."""
+        self._reply_index: int | None = None
+        """Index of the open step's reply, once it was added."""
         self._parts: list[Part] = []
         self._model: str | None = None
-        self._system: Message | None = None
-        self._names: dict[str, str] = {}
-        self._users: set[str] = set()
-        self._side: Usage | None = None
-        self._source: str | None = None
+        self._system_message: Message | None = None
+        self._tool_by_call: dict[str, str] = {}
+        self._user_ids: set[str] = set()
+        self._compaction_usage: Usage | None = None
+        self._compaction_trigger: str | None = None
 
-    def take(self, record: dict[str, Any]) -> None:
-        """Take one record."""
-        kind, when = as_str(record.get("type")), parse_timestamp(record.get("time"))
-        if kind == "context.append_loop_event":
-            self._event(as_dict(record.get("event")), when)
-        elif kind == "context.append_message":
-            self._message(as_dict(record.get("message")), when)
-        elif kind == "context.apply_compaction":
-            self._compact(record, when)
-        elif kind in ("config.update", "metadata"):
+    def read_record(self, record: dict[str, Any]) -> None:
+        """Read one record."""
+        record_type, time = as_str(record.get("type")), parse_timestamp(record.get("time"))
+        if record_type == "context.append_loop_event":
+            self._read_event(as_dict(record.get("event")), time)
+        elif record_type == "context.append_message":
+            self._read_message(as_dict(record.get("message")), time)
+        elif record_type == "context.apply_compaction":
+            self._read_compaction(record, time)
+        elif record_type in ("config.update", "metadata"):
             self.config.update(record)
-            self._prompt(as_str(record.get("systemPrompt")), when)
-        elif kind == "tools.set_active_tools":
+            self._read_system_prompt(as_str(record.get("systemPrompt")), time)
+        elif record_type == "tools.set_active_tools":
             self.config["tools"] = record.get("names")
-        elif kind == "llm.request":
+        elif record_type == "llm.request":
             self._model = str_or_none(record.get("model")) or self._model
         else:
-            if kind == "usage.record":
+            if record_type == "usage.record":
                 self.agent = as_str(record.get("agentId")) or self.agent
                 if record.get("usageScope") == "session":
-                    self._side = _usage(record.get("usage"))
-            elif kind == "full_compaction.begin":
-                self._source, self._side = str_or_none(record.get("source")), None
-            if kind not in _IGNORED_RECORDS:
-                count_skipped(self.log.skipped, kind or "record without a type")
+                    self._compaction_usage = _parse_usage(record.get("usage"))
+            elif record_type == "full_compaction.begin":
+                self._compaction_trigger, self._compaction_usage = (
+                    str_or_none(record.get("source")),
+                    None,
+                )
+            if record_type not in _IGNORED_RECORDS:
+                count_skipped(self.builder.skipped, record_type or "record without a type")
 
-    def _event(self, event: dict[str, Any], when: float | None) -> None:
-        kind = event.get("type")
-        if kind == "step.begin":
-            self.end({}, None)
-            self._open = as_str(event.get("uuid"))
-        elif kind == "content.part":
-            parts, _ = parse_parts([normalize_part(event.get("part"))], self.log.skipped)
+    def _read_event(self, event: dict[str, Any], time: float | None) -> None:
+        event_type = event.get("type")
+        if event_type == "step.begin":
+            self.end_step({}, None)
+            self._step_id = as_str(event.get("uuid"))
+        elif event_type == "content.part":
+            parts, _ = parse_parts([normalize_part(event.get("part"))], self.builder.skipped)
             self._parts += parts
-        elif kind == "tool.call":
-            args, written = parse_arguments(event.get("args"))
+        elif event_type == "tool.call":
+            arguments, raw_arguments = parse_arguments(event.get("args"))
             call = ToolCall(
-                as_str(event.get("toolCallId")), as_str(event.get("name")), args, written
+                as_str(event.get("toolCallId")), as_str(event.get("name")), arguments, raw_arguments
             )
-            self._names[call.id] = call.name
+            self._tool_by_call[call.id] = call.name
             self._parts.append(call)
-            if self._at is None:  # its place is before its results
-                self._write(when, {})
-        elif kind == "tool.result":
-            self._result(event, when)
-        elif kind == "step.end":
-            self.end(event, when)
+            if self._reply_index is None:  # the reply must come before its results
+                self._write_reply(time, {})
+        elif event_type == "tool.result":
+            self._read_result(event, time)
+        elif event_type == "step.end":
+            self.end_step(event, time)
         else:
-            count_skipped(self.log.skipped, "event: " + (as_str(kind) or "no type"))
+            count_skipped(self.builder.skipped, "event: " + (as_str(event_type) or "no type"))
 
-    def end(self, event: dict[str, Any], when: float | None) -> None:
-        """Close the step that is being written; one that never got a reply is counted."""
+    def end_step(self, event: dict[str, Any], time: float | None) -> None:
+        """End the open step; one without a reply is counted."""
         if self._parts or event:
-            self._write(when, event)
-        elif self._open is not None:
-            count_skipped(self.log.skipped, "step without a reply")
-        self._open, self._at, self._parts = None, None, []
+            self._write_reply(time, event)
+        elif self._step_id is not None:
+            count_skipped(self.builder.skipped, "step without a reply")
+        self._step_id, self._reply_index, self._parts = None, None, []
 
-    def _write(self, when: float | None, event: dict[str, Any]) -> None:
-        known = None if self._at is None else self.log.entries[self._at]
-        took = [
+    def _write_reply(self, time: float | None, event: dict[str, Any]) -> None:
+        previous = None if self._reply_index is None else self.builder.entries[self._reply_index]
+        latencies = [
             n
             for k in ("llmFirstTokenLatencyMs", "llmStreamDurationMs")
             if (n := count_or_none(event.get(k))) is not None
         ]
         reply = Message(
             role="assistant",
-            id=known.id if known else self.log.new_id(self._open),
+            id=previous.id if previous else self.builder.new_id(self._step_id),
             parts=tuple(self._parts),
-            time=known.time if known and when is None else when,
-            usage=_usage(event.get("usage")),
+            time=previous.time if previous and time is None else time,
+            usage=_parse_usage(event.get("usage")),
             model=self._model,
             stop=parse_stop_reason(event.get("finishReason")),
-            latency=sum(took) / 1000 if took else None,
+            latency=sum(latencies) / 1000 if latencies else None,
         )
-        if self._at is None:
-            self._at = self.log.add(reply)
+        if self._reply_index is None:
+            self._reply_index = self.builder.add(reply)
         else:
-            self.log.replace(self._at, reply)
+            self.builder.replace(self._reply_index, reply)
 
-    def _result(self, event: dict[str, Any], when: float | None) -> None:
-        told, asked = as_dict(event.get("result")), as_str(event.get("toolCallId"))
-        about = {
-            "tool": self._names.get(asked),
-            "call_id": asked or None,
-            "is_error": told.get("isError") is True,
+    def _read_result(self, event: dict[str, Any], time: float | None) -> None:
+        result, call_id = as_dict(event.get("result")), as_str(event.get("toolCallId"))
+        fields = {
+            "tool": self._tool_by_call.get(call_id),
+            "call_id": call_id or None,
+            "is_error": result.get("isError") is True,
         }
-        self.log.add(
+        self.builder.add(
             make_tool_result(
-                told.get("output"), self.log.skipped, id=self.log.new_id(), time=when, **about
+                result.get("output"),
+                self.builder.skipped,
+                id=self.builder.new_id(),
+                time=time,
+                **fields,
             )
         )
 
-    def _message(self, raw: dict[str, Any], when: float | None) -> None:
+    def _read_message(self, raw: dict[str, Any], time: float | None) -> None:
         origin = as_str(as_dict(raw.get("origin")).get("kind"))
-        more = {"kind": "injected"} if origin not in ("", "user") else {}
-        for m in parse_chat_message(raw, self.log, self.log.skipped, time=when, **more):
-            self.log.add(m)
-            if m.role == "user" and not m.kind:
-                self._users.add(m.id)
+        fields = {"kind": "injected"} if origin not in ("", "user") else {}
+        for message in parse_chat_message(
+            raw, self.builder, self.builder.skipped, time=time, **fields
+        ):
+            self.builder.add(message)
+            if message.role == "user" and not message.kind:
+                self._user_ids.add(message.id)
 
-    def _prompt(self, said: str, when: float | None) -> None:
-        if not said or (self._system is not None and self._system.text == said):
+    def _read_system_prompt(self, text: str, time: float | None) -> None:
+        if not text or (self._system_message is not None and self._system_message.text == text):
             return
-        new = Message(role="system", id=self.log.new_id(), parts=(Text(said),), time=when)
-        if self._system is None:
-            self.log.add(new)
+        prompt = Message(role="system", id=self.builder.new_id(), parts=(Text(text),), time=time)
+        if self._system_message is None:
+            self.builder.add(prompt)
         else:
-            self.log.add(
+            self.builder.add(
                 Edit(
                     kind="replaced",
-                    id=self.log.new_id(),
-                    targets=(self._system.id,),
-                    inserted=(new,),
-                    time=when,
+                    id=self.builder.new_id(),
+                    targets=(self._system_message.id,),
+                    inserted=(prompt,),
+                    time=time,
                 )
             )
-        self._system = new
+        self._system_message = prompt
 
-    def _compact(self, record: dict[str, Any], when: float | None) -> None:
-        """The context becomes the summary and the last user messages; the system prompt stays."""
-        self.end({}, None)
-        said = as_str(record.get("contextSummary")) or as_str(record.get("summary"))
-        users = [i for i in self.log.shown if i in self._users] if self.log.may_edit() else []
-        kept = count_or_none(record.get("keptUserMessageCount")) or 0
-        stays = set(users[len(users) - kept :] if kept else ())
-        if self._system is not None:
-            stays.add(self._system.id)
-        summary = Message(role="summary", id=self.log.new_id(), parts=(Text(said),), time=when)
+    def _read_compaction(self, record: dict[str, Any], time: float | None) -> None:
+        """Read a compaction, which keeps the system prompt and the last user messages."""
+        self.end_step({}, None)
+        summary_text = as_str(record.get("contextSummary")) or as_str(record.get("summary"))
+        user_ids = (
+            [i for i in self.builder.shown if i in self._user_ids]
+            if self.builder.may_edit()
+            else []
+        )
+        n_users_kept = count_or_none(record.get("keptUserMessageCount")) or 0
+        kept_ids = set(user_ids[len(user_ids) - n_users_kept :] if n_users_kept else ())
+        if self._system_message is not None:
+            kept_ids.add(self._system_message.id)
+        summary = Message(
+            role="summary", id=self.builder.new_id(), parts=(Text(summary_text),), time=time
+        )
         edit = Edit(
             kind="summarised",
-            id=self.log.new_id(),
+            id=self.builder.new_id(),
             inserted=(summary,),
-            trigger=self._source,
+            trigger=self._compaction_trigger,
             method="full_compaction",
-            time=when,
+            time=time,
             tokens_before=count_or_none(record.get("tokensBefore")),
             tokens_after=count_or_none(record.get("tokensAfter")),
-            usage=self._side,
-            model=self._model if self._side else None,
+            usage=self._compaction_usage,
+            model=self._model if self._compaction_usage else None,
         )
-        self.log.compact(edit, stays)
-        self._side = self._source = None
+        self.builder.compact(edit, kept_ids)
+        self._compaction_usage = self._compaction_trigger = None
 
 
-def _usage(raw: Any) -> Usage | None:
+def _parse_usage(raw: Any) -> Usage | None:
     raw = as_dict(raw)
     if not raw:
         return None
@@ -340,168 +365,186 @@ def _usage(raw: Any) -> Usage | None:
     )
 
 
-_INPUTS = {"TurnBegin": "", "SteerInput": "steer"}
-_PARTS = {"ContentPart": None, "TextPart": "text", "ThinkPart": "think"}
+_INPUT_KINDS = {"TurnBegin": "", "SteerInput": "steer"}
+_PART_TYPES = {"ContentPart": None, "TextPart": "text", "ThinkPart": "think"}
 _IGNORED_STEPS = {"TurnEnd", "CompactionBegin", "metadata"}
 _CONTEXT_MARKS = {"_system_prompt", "_usage", "_checkpoint"}
 
 
-def make_tool_result(said: object, skipped: dict[str, int], **about: Any) -> Message:
-    """Return a tool result: what the tool said, as text or parts, and what the log tells of it."""
-    parts = parse_parts(said, skipped)[0] if type(said) in (str, list) else [Text(to_text(said))]
-    return Message(role="tool", parts=tuple(parts), **about)
+def make_tool_result(output: object, skipped: dict[str, int], **fields: Any) -> Message:
+    """Return a tool result from its output (text or parts) and its other fields."""
+    parts = (
+        parse_parts(output, skipped)[0] if type(output) in (str, list) else [Text(to_text(output))]
+    )
+    return Message(role="tool", parts=tuple(parts), **fields)
 
 
 def is_legacy_wire_line(record: dict[str, Any]) -> bool:
-    """Say whether a line is of the older wire: a time, and a message of a type and a payload."""
+    """Return True for a line of the older wire: a timestamp, and a message with a payload."""
     return type(as_dict(record.get("message")).get("payload")) is dict and "timestamp" in record
 
 
 def is_context_mark(record: dict[str, Any]) -> bool:
-    """Say whether a line is one that only a stored context has."""
+    """Return True for a line that only a stored context has."""
     return as_str(record.get("role")) in _CONTEXT_MARKS
 
 
 class LegacyWire:
-    """One agent's wire while its lines go by; a subagent's events are wrapped, and make a child."""
+    """Reader of one agent's older wire; wrapped events of a subagent go to a child reader."""
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self.children: dict[str, LegacyWire] = {}
-        """By the call that started them."""
-        self.window: int | None = None
-        self._at: int | None = None
-        """Index of the reply that is being written."""
+        """Readers of subagents by the id of the call that started them."""
+        self.context_window: int | None = None
+        self._reply_index: int | None = None
+        """Index of the open reply."""
         self._parts: list[Part] = []
-        self._written: dict[str, list[str]] = {}
-        """Pieces of the arguments of the reply's calls."""
-        self._last = ""
-        self._names: dict[str, str] = {}
+        self._argument_pieces: dict[str, list[str]] = {}
+        """Pieces of the arguments of the open reply's calls, by call id."""
+        self._last_call = ""
+        self._tool_by_call: dict[str, str] = {}
 
-    def take(self, record: dict[str, Any]) -> None:
+    def read_record(self, record: dict[str, Any]) -> None:
         """Take one line."""
         message = as_dict(record.get("message"))
-        self._event(
+        self._read_event(
             as_str(message.get("type")) or as_str(record.get("type")),
             as_dict(message.get("payload")),
             record,
         )
 
-    def _event(self, kind: str, p: dict[str, Any], record: dict[str, Any]) -> None:
-        when = parse_timestamp(record.get("timestamp"))
-        if kind in _INPUTS:
-            self.close()
-            parts, _ = parse_parts(p.get("user_input"), self.log.skipped)
-            self.log.say("user", parts, time=when, kind=_INPUTS[kind])
-        elif kind in _PARTS:
-            self._say([{**p, "type": _PARTS[kind] or p.get("type")}], when)
-        elif kind == "ToolCall":
-            self._call(p, when)
-        elif kind == "ToolCallPart":
-            self._written.get(self._last, []).append(as_str(p.get("arguments_part")))
-        elif kind == "ToolResult":
-            self._result(p, when)
-        elif kind == "StatusUpdate":
-            self._status(p, when)
-        elif kind in ("StepBegin", "StepInterrupted"):
-            self.close("aborted" if kind == "StepInterrupted" else None)
-        elif kind == "CompactionEnd":
-            self._compact(when)
-        elif kind == "SubagentEvent":
-            self._child(p, record)
-        elif kind not in _IGNORED_STEPS:
-            count_skipped(self.log.skipped, kind or "record without a type")
+    def _read_event(self, event_type: str, payload: dict[str, Any], record: dict[str, Any]) -> None:
+        time = parse_timestamp(record.get("timestamp"))
+        if event_type in _INPUT_KINDS:
+            self.finish_reply()
+            parts, _ = parse_parts(payload.get("user_input"), self.builder.skipped)
+            self.builder.say("user", parts, time=time, kind=_INPUT_KINDS[event_type])
+        elif event_type in _PART_TYPES:
+            self._add_parts(
+                [{**payload, "type": _PART_TYPES[event_type] or payload.get("type")}], time
+            )
+        elif event_type == "ToolCall":
+            self._read_call(payload, time)
+        elif event_type == "ToolCallPart":
+            self._argument_pieces.get(self._last_call, []).append(
+                as_str(payload.get("arguments_part"))
+            )
+        elif event_type == "ToolResult":
+            self._read_result(payload, time)
+        elif event_type == "StatusUpdate":
+            self._read_status(payload, time)
+        elif event_type in ("StepBegin", "StepInterrupted"):
+            self.finish_reply("aborted" if event_type == "StepInterrupted" else None)
+        elif event_type == "CompactionEnd":
+            self._add_compaction(time)
+        elif event_type == "SubagentEvent":
+            self._read_subagent_event(payload, record)
+        elif event_type not in _IGNORED_STEPS:
+            count_skipped(self.builder.skipped, event_type or "record without a type")
 
-    def _open(self, when: float | None) -> None:
-        if self._at is None:
-            self._at = self.log.say("assistant", time=when)
+    def _begin_reply(self, time: float | None) -> None:
+        if self._reply_index is None:
+            self._reply_index = self.builder.say("assistant", time=time)
 
-    def _say(self, raws: list[Any], when: float | None) -> None:
-        self._open(when)
-        self._parts += parse_parts([normalize_part(r) for r in raws], self.log.skipped)[0]
+    def _add_parts(self, raw_parts: list[Any], time: float | None) -> None:
+        self._begin_reply(time)
+        self._parts += parse_parts([normalize_part(r) for r in raw_parts], self.builder.skipped)[0]
 
-    def _call(self, p: dict[str, Any], when: float | None) -> None:
-        self._open(when)
-        asked = as_dict(p.get("function")) or p
-        call = ToolCall(as_str(p.get("id")), as_str(asked.get("name")))
-        self._names[call.id], self._last = call.name, call.id
-        self._written[call.id] = [to_text(asked.get("arguments"))]
+    def _read_call(self, payload: dict[str, Any], time: float | None) -> None:
+        self._begin_reply(time)
+        function = as_dict(payload.get("function")) or payload
+        call = ToolCall(as_str(payload.get("id")), as_str(function.get("name")))
+        self._tool_by_call[call.id], self._last_call = call.name, call.id
+        self._argument_pieces[call.id] = [to_text(function.get("arguments"))]
         self._parts.append(call)
 
-    def _result(self, p: dict[str, Any], when: float | None) -> None:
-        given = p.get("return_value", p.get("result"))
-        about, call = as_dict(given), str_or_none(p.get("tool_call_id")) or str_or_none(p.get("id"))
-        said = about.get("output") or about.get("message") if about else given
-        known = {
-            "tool": self._names.get(call or ""),
-            "call_id": call,
-            "is_error": about.get("is_error") is True,
+    def _read_result(self, payload: dict[str, Any], time: float | None) -> None:
+        output = payload.get("return_value", payload.get("result"))
+        fields, call_id = (
+            as_dict(output),
+            str_or_none(payload.get("tool_call_id")) or str_or_none(payload.get("id")),
+        )
+        content = fields.get("output") or fields.get("message") if fields else output
+        result_fields = {
+            "tool": self._tool_by_call.get(call_id or ""),
+            "call_id": call_id,
+            "is_error": fields.get("is_error") is True,
         }
-        self.log.add(
-            make_tool_result(said, self.log.skipped, id=self.log.new_id(), time=when, **known)
+        self.builder.add(
+            make_tool_result(
+                content, self.builder.skipped, id=self.builder.new_id(), time=time, **result_fields
+            )
         )
 
-    def _status(self, p: dict[str, Any], when: float | None) -> None:
-        self.window = count_or_none(p.get("max_context_tokens")) or self.window
-        told = as_dict(p.get("token_usage"))
-        if not told:
+    def _read_status(self, payload: dict[str, Any], time: float | None) -> None:
+        self.context_window = (
+            count_or_none(payload.get("max_context_tokens")) or self.context_window
+        )
+        token_usage = as_dict(payload.get("token_usage"))
+        if not token_usage:
             return
-        self._open(when)
-        reply = None if self._at is None else self.log.entries[self._at]
-        if type(reply) is Message and self._at is not None:
+        self._begin_reply(time)
+        reply = None if self._reply_index is None else self.builder.entries[self._reply_index]
+        if type(reply) is Message and self._reply_index is not None:
             usage = Usage(
-                input_tokens=count_or_none(told.get("input_other")),
-                cache_read_tokens=count_or_none(told.get("input_cache_read")),
-                cache_write_tokens=count_or_none(told.get("input_cache_creation")),
-                output_tokens=count_or_none(told.get("output")),
+                input_tokens=count_or_none(token_usage.get("input_other")),
+                cache_read_tokens=count_or_none(token_usage.get("input_cache_read")),
+                cache_write_tokens=count_or_none(token_usage.get("input_cache_creation")),
+                output_tokens=count_or_none(token_usage.get("output")),
             )
-            self.log.replace(
-                self._at, msgspec.structs.replace(reply, usage=usage, context_window=self.window)
+            self.builder.replace(
+                self._reply_index,
+                msgspec.structs.replace(reply, usage=usage, context_window=self.context_window),
             )
 
-    def close(self, stop: str | None = None) -> None:
-        """Write the reply that was being put together."""
-        reply = None if self._at is None else self.log.entries[self._at]
-        if type(reply) is Message and self._at is not None:
-            parts = tuple(self._whole(p) for p in self._parts)
-            called = any(type(p) is ToolCall for p in parts)
-            stop = stop or ("tool" if called else "stop")
-            self.log.replace(
-                self._at,
-                msgspec.structs.replace(reply, parts=parts, stop=stop, visible=bool(parts)),
+    def finish_reply(self, stop_reason: str | None = None) -> None:
+        """Complete the open reply."""
+        reply = None if self._reply_index is None else self.builder.entries[self._reply_index]
+        if type(reply) is Message and self._reply_index is not None:
+            parts = tuple(self._join_arguments(p) for p in self._parts)
+            has_calls = any(type(p) is ToolCall for p in parts)
+            stop_reason = stop_reason or ("tool" if has_calls else "stop")
+            self.builder.replace(
+                self._reply_index,
+                msgspec.structs.replace(reply, parts=parts, stop=stop_reason, visible=bool(parts)),
             )
-        self._at, self._parts, self._written, self._last = None, [], {}, ""
+        self._reply_index, self._parts, self._argument_pieces, self._last_call = None, [], {}, ""
 
-    def _whole(self, part: Part) -> Part:
+    def _join_arguments(self, part: Part) -> Part:
         if type(part) is not ToolCall:
             return part
-        given, raw = parse_arguments("".join(self._written.get(part.id, [])) or None)
-        return ToolCall(part.id, part.name, given, raw)
+        arguments, raw = parse_arguments("".join(self._argument_pieces.get(part.id, [])) or None)
+        return ToolCall(part.id, part.name, arguments, raw)
 
-    def _compact(self, when: float | None) -> None:
-        why = "the log does not say what was kept"
+    def _add_compaction(self, time: float | None) -> None:
+        reason = "the log does not say what was kept"
         edit = Edit(
-            kind="summarised", id=self.log.new_id(), method="compaction", time=when, reason=why
+            kind="summarised",
+            id=self.builder.new_id(),
+            method="compaction",
+            time=time,
+            reason=reason,
         )
-        self.log.compact(edit, ())
+        self.builder.compact(edit, ())
 
-    def _child(self, p: dict[str, Any], record: dict[str, Any]) -> None:
-        call = (
-            as_str(p.get("parent_tool_call_id"))
-            or as_str(p.get("task_tool_call_id"))
-            or as_str(p.get("agent_id"))
+    def _read_subagent_event(self, payload: dict[str, Any], record: dict[str, Any]) -> None:
+        call_id = (
+            as_str(payload.get("parent_tool_call_id"))
+            or as_str(payload.get("task_tool_call_id"))
+            or as_str(payload.get("agent_id"))
         )
         child = self.children.setdefault(
-            call, LegacyWire(as_str(p.get("subagent_type")) or "subagent")
+            call_id, LegacyWire(as_str(payload.get("subagent_type")) or "subagent")
         )
-        event = as_dict(p.get("event"))
+        event = as_dict(payload.get("event"))
         if event.get("type") != "SubagentEvent":
-            child.take({"timestamp": record.get("timestamp"), "message": event})
+            child.read_record({"timestamp": record.get("timestamp"), "message": event})
 
 
 def normalize_part(raw: Any) -> Any:
-    """Return a part with its thinking under the name that others give it."""
+    """Return a part with `think` renamed to the usual `thinking`."""
     raw = as_dict(raw)
     return (
         {**raw, "type": "thinking", "thinking": raw.get("think")}
@@ -510,20 +553,30 @@ def normalize_part(raw: Any) -> Any:
     )
 
 
-def add_context_line(record: dict[str, Any], log: SessionBuilder, asked: dict[str, str]) -> None:
-    """Take a line of a stored context: a message, the system prompt, or a mark."""
+def add_context_line(
+    record: dict[str, Any], builder: SessionBuilder, tool_by_call: dict[str, str]
+) -> None:
+    """Read a line of a stored context: a message, the system prompt, or a mark."""
     role, content = record.get("role"), record.get("content")
     if role in ("_usage", "_checkpoint"):
-        count_skipped(log.skipped, str(role))
+        count_skipped(builder.skipped, str(role))
         return
-    parts = [normalize_part(p) for p in as_list(content)] if type(content) is list else content
-    said = {**record, "role": "system" if role == "_system_prompt" else role, "content": parts}
-    for m in parse_chat_message(said, log, log.skipped):
-        for p in m.parts:
-            if type(p) is ToolCall:
-                asked[p.id] = p.name
-        log.add(
-            msgspec.structs.replace(m, tool=m.tool or asked.get(m.call_id or ""))
-            if m.role == "tool"
-            else m
+    parts = (
+        [normalize_part(part) for part in as_list(content)] if type(content) is list else content
+    )
+    chat_message = {
+        **record,
+        "role": "system" if role == "_system_prompt" else role,
+        "content": parts,
+    }
+    for message in parse_chat_message(chat_message, builder, builder.skipped):
+        for part in message.parts:
+            if type(part) is ToolCall:
+                tool_by_call[part.id] = part.name
+        builder.add(
+            msgspec.structs.replace(
+                message, tool=message.tool or tool_by_call.get(message.call_id or "")
+            )
+            if message.role == "tool"
+            else message
         )

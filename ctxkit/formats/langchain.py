@@ -1,6 +1,4 @@
-"""LangChain and LangGraph dumps: messages of `messages_to_dict` or `dumps`, bare or in the state of
-a checkpoint.
-"""
+"""Reader of LangChain and LangGraph messages (`messages_to_dict`, `dumps`), bare or in a state."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ CAN = (
 )
 CANNOT = "times, money, tool schemas; removed messages of earlier checkpoints"
 BLIND = ("compactions",)
-_TYPES = {
+_MESSAGE_TYPES = {
     "human",
     "ai",
     "system",
@@ -38,11 +36,12 @@ _TYPES = {
     "AIMessageChunk",
     "HumanMessageChunk",
 }
-_DEPTH = 6
+_MAX_DEPTH = 6
+"""How deep a list of messages is searched for in a state or checkpoint."""
 
 
 def sniff(source: Source) -> bool:
-    """Say whether there are LangChain messages: a list, a state that holds one, or one a line."""
+    """Return True for LangChain messages: a list, a state with a list, or one per line."""
     if source.document is not None:
         return bool(_find_messages(source.document, 0))
     return bool(source.head) and all(_is_message(r) for r in source.head[:4])
@@ -53,7 +52,7 @@ def _is_message(raw: Any) -> bool:
         return False
     if raw.get("lc") == 1 and type(raw.get("id")) is list and type(raw.get("kwargs")) is dict:
         return as_str(raw["id"][-1] if raw["id"] else "").removesuffix("Chunk").endswith("Message")
-    if as_str(raw.get("type")) not in _TYPES:
+    if as_str(raw.get("type")) not in _MESSAGE_TYPES:
         return False
     return type(raw.get("data")) is dict or (
         "content" in raw and ("response_metadata" in raw or "role" not in raw)
@@ -61,10 +60,10 @@ def _is_message(raw: Any) -> bool:
 
 
 def _find_messages(value: Any, depth: int) -> list[Any]:
-    """Return a document's first list of messages: itself, or within a state or checkpoint."""
+    """Return the first list of messages in a document, at most six levels deep."""
     if type(value) is list:
         return value if value and _is_message(value[0]) else []
-    if type(value) is not dict or depth > _DEPTH:
+    if type(value) is not dict or depth > _MAX_DEPTH:
         return []
     for key in (
         "messages",
@@ -82,54 +81,64 @@ def _find_messages(value: Any, depth: int) -> list[Any]:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of the file."""
-    log, asked = SessionBuilder(), dict[str, str]()
-    raws = list(enumerate(_find_messages(source.document, 0)))
+    """Read the session of the file."""
+    builder, tool_by_call = SessionBuilder(), dict[str, str]()
+    raw_messages = list(enumerate(_find_messages(source.document, 0)))
     if source.document is None:
-        raws = source.records
-        log.faults += source.faults
-    for n, raw in raws:
-        with catch_damage(log.faults, n if source.document is None else 0, f"message {n}: "):
-            _write(raw, log, asked)
+        raw_messages = source.records
+        builder.faults += source.faults
+    for number, raw_message in raw_messages:
+        with catch_damage(
+            builder.faults, number if source.document is None else 0, f"message {number}: "
+        ):
+            _add_message(raw_message, builder, tool_by_call)
     state = as_dict(source.document)
     thread = as_dict(as_dict(state.get("config")).get("configurable")).get("thread_id")
     return [
-        log.session(
+        builder.session(
             id=as_str(thread) or source.path.stem,
             format=NAME,
             product="langchain",
-            model=next((e.model for e in log.entries if isinstance(e, Message) and e.model), None),
+            model=next(
+                (e.model for e in builder.entries if isinstance(e, Message) and e.model), None
+            ),
         )
     ]
 
 
-def _write(raw: Any, log: SessionBuilder, asked: dict[str, str]) -> None:
+def _add_message(raw_message: Any, builder: SessionBuilder, tool_by_call: dict[str, str]) -> None:
     fields = (
-        as_dict(as_dict(raw).get("kwargs")) or as_dict(as_dict(raw).get("data")) or as_dict(raw)
+        as_dict(as_dict(raw_message).get("kwargs"))
+        or as_dict(as_dict(raw_message).get("data"))
+        or as_dict(raw_message)
     )
-    named_ = as_dict(raw).get("id")
-    if as_dict(raw).get("type") == "remove" or (
-        type(named_) is list and named_[-1:] == ["RemoveMessage"]
+    raw_id = as_dict(raw_message).get("id")
+    if as_dict(raw_message).get("type") == "remove" or (
+        type(raw_id) is list and raw_id[-1:] == ["RemoveMessage"]
     ):
-        gone = (as_str(fields.get("id")),) if log.may_edit() else ()
-        reason = "" if gone else TOO_MANY_COMPACTIONS
-        log.add(
+        targets = (as_str(fields.get("id")),) if builder.may_edit() else ()
+        reason = "" if targets else TOO_MANY_COMPACTIONS
+        builder.add(
             Edit(
-                kind="dropped", id=log.new_id(), targets=gone, method="RemoveMessage", reason=reason
+                kind="dropped",
+                id=builder.new_id(),
+                targets=targets,
+                method="RemoveMessage",
+                reason=reason,
             )
         )
         return
-    about = as_dict(fields.get("response_metadata"))
+    metadata = as_dict(fields.get("response_metadata"))
     usage = parse_usage(fields.get("usage_metadata")) or parse_usage(
-        about.get("token_usage") or about.get("tokenUsage")
+        metadata.get("token_usage") or metadata.get("tokenUsage")
     )
-    made = parse_chat_message(
-        raw,
-        log,
-        log.skipped,
+    messages = parse_chat_message(
+        raw_message,
+        builder,
+        builder.skipped,
         usage=usage,
-        model=str_or_none(about.get("model_name")) or str_or_none(about.get("model")),
-        stop=parse_stop_reason(about.get("finish_reason") or about.get("stop_reason")),
+        model=str_or_none(metadata.get("model_name")) or str_or_none(metadata.get("model")),
+        stop=parse_stop_reason(metadata.get("finish_reason") or metadata.get("stop_reason")),
     )
-    for m in fill_tool_names(made, asked):
-        log.add(m)
+    for message in fill_tool_names(messages, tool_by_call):
+        builder.add(message)

@@ -1,4 +1,4 @@
-"""Langfuse trace exports: observations whose generations each hold the whole context of a call."""
+"""Reader of Langfuse trace exports, whose generations each have the whole prompt of a call."""
 
 from __future__ import annotations
 
@@ -52,14 +52,20 @@ TRAITS = (
 )
 
 
+# Generations in order of time are assigned to threads (`PromptThreads`), by prompt and by the AGENT
+# observation above them. Prompt and reply are taken from input and output, else from OpenTelemetry
+# attributes in the metadata. A generation without content and usage is an event of a framework.
 def sniff(source: Source) -> bool:
-    """Say whether this is an export: a trace beside observations (or a trace that holds them)."""
-    found = _observations(source)
-    first = as_dict(found[0]) if found else {}
-    return as_str(first.get("type")) in _KINDS and "startTime" in first
+    """Return True for an export: a trace beside its observations, or around them."""
+    observations = _get_observations(source)
+    first_observation = as_dict(observations[0]) if observations else {}
+    return (
+        as_str(first_observation.get("type")) in _OBSERVATION_TYPES
+        and "startTime" in first_observation
+    )
 
 
-_KINDS = {
+_OBSERVATION_TYPES = {
     "GENERATION",
     "SPAN",
     "EVENT",
@@ -73,8 +79,8 @@ _KINDS = {
 }
 
 
-def _observations(source: Source) -> list[Any]:
-    """Return the observations of an export, of a trace or page of the API, or one a line."""
+def _get_observations(source: Source) -> list[Any]:
+    """Return the observations of an export, of a trace or page of the API, or of lines."""
     document = source.document
     if type(document) is dict and "traceId" not in document:
         return as_list(document.get("observations")) or as_list(document.get("data"))
@@ -82,172 +88,216 @@ def _observations(source: Source) -> list[Any]:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the main thread of each trace, with the others as its children."""
-    document, found = as_dict(source.document), _observations(source)
+    """Read one session per trace: its main thread, with the others as children."""
+    document, observations = as_dict(source.document), _get_observations(source)
     if "observations" in document:
-        return [_session(as_dict(document.get("trace")) or document, found, source.path.stem)]
+        return [
+            _read_trace(as_dict(document.get("trace")) or document, observations, source.path.stem)
+        ]
     traces: dict[str, list[Any]] = {}
-    for o in found:
-        traces.setdefault(as_str(as_dict(o).get("traceId")), []).append(o)
-    made = [_session({"id": id_}, told, source.path.stem) for id_, told in traces.items()]
+    for observation in observations:
+        traces.setdefault(as_str(as_dict(observation).get("traceId")), []).append(observation)
+    sessions = [_read_trace({"id": id_}, group, source.path.stem) for id_, group in traces.items()]
     faults = source.faults if source.document is None else []
-    return [replace(made[0], faults=(*faults, *made[0].faults)), *made[1:]] if made else []
+    return (
+        [replace(sessions[0], faults=(*faults, *sessions[0].faults)), *sessions[1:]]
+        if sessions
+        else []
+    )
 
 
-def _session(trace: dict[str, Any], observations: list[Any], name: str) -> Session:
-    reading = _Trace(observations)
-    reading.take()
-    threads = reading.threads.all
-    made = threads_to_session(
+def _read_trace(trace: dict[str, Any], observations: list[Any], name: str) -> Session:
+    reader = _TraceReader(observations)
+    reader.read_observations()
+    threads = reader.threads.all
+    session = threads_to_session(
         threads,
         as_str(trace.get("id")) or name,
-        reading.tools,
+        reader.tools,
         format=NAME,
         product="langfuse",
         title=str_or_none(trace.get("name")),
         started=parse_timestamp(trace.get("timestamp")) if threads else None,
     )
-    return replace(made, skipped=reading.skipped, faults=tuple(reading.faults))
+    return replace(session, skipped=reader.skipped, faults=tuple(reader.faults))
 
 
-class _Trace:
-    """The generations of a trace in order of time, as threads."""
+class _TraceReader:
+    """Reader of one trace: its generations, in order of time, as threads."""
 
     def __init__(self, observations: list[Any]) -> None:
-        found = [o for o in observations if type(o) is dict]
-        self._by_id = {as_str(o.get("id")): o for o in found}
-        self._sorted = sorted(found, key=lambda o: parse_timestamp(o.get("startTime")) or 0.0)
+        valid = [observation for observation in observations if type(observation) is dict]
+        self._by_id = {as_str(observation.get("id")): observation for observation in valid}
+        self._sorted_observations = sorted(
+            valid, key=lambda observation: parse_timestamp(observation.get("startTime")) or 0.0
+        )
         self.skipped, self.faults = dict[str, int](), list[Fault]()
-        if len(found) < len(observations):
+        if len(valid) < len(observations):
             self.faults.append(
-                Fault(0, f"{len(observations) - len(found)} observations are no objects")
+                Fault(0, f"{len(observations) - len(valid)} observations are no objects")
             )
         self.threads = PromptThreads()
         self.tools: tuple[ToolSchema, ...] = ()
-        self._asked: dict[str, str] = {}
+        self._tool_by_call: dict[str, str] = {}
 
-    def take(self) -> None:
-        for o in self._sorted:
-            if o.get("type") != "GENERATION":
-                count_skipped(self.skipped, "observation: " + (as_str(o.get("type")) or "no type"))
+    def read_observations(self) -> None:
+        for observation in self._sorted_observations:
+            if observation.get("type") != "GENERATION":
+                count_skipped(
+                    self.skipped, "observation: " + (as_str(observation.get("type")) or "no type")
+                )
                 continue
-            with catch_damage(self.faults, 0, f"observation {as_str(o.get('id'))[:40]}: "):
-                self._generation(o)
+            with catch_damage(
+                self.faults, 0, f"observation {as_str(observation.get('id'))[:40]}: "
+            ):
+                self._read_generation(observation)
 
-    def _generation(self, o: dict[str, Any]) -> None:
-        given, told = parse_embedded_json(o.get("input")), parse_embedded_json(o.get("output"))
-        prompt, reply = extract_raw_messages(given), extract_raw_messages(told)
+    def _read_generation(self, observation: dict[str, Any]) -> None:
+        prompt_value, output = (
+            parse_embedded_json(observation.get("input")),
+            parse_embedded_json(observation.get("output")),
+        )
+        prompt, reply = extract_raw_messages(prompt_value), extract_raw_messages(output)
         if not prompt and not reply:
-            attributes = as_dict(as_dict(parse_embedded_json(o.get("metadata"))).get("attributes"))
+            attributes = as_dict(
+                as_dict(parse_embedded_json(observation.get("metadata"))).get("attributes")
+            )
             if (
                 "gen_ai.input.messages" in attributes
                 or "llm.input_messages.0.message.role" in attributes
             ):
                 prompt, reply = extract_prompt_and_reply(attributes, [])
-        usage = _usage(o)
+        usage = _parse_usage(observation)
         if not prompt and not reply and usage is None:
             count_skipped(self.skipped, "generation without content")
             return
-        system = as_str(as_dict(told).get("instructions"))  # Responses: they stand on the reply
+        system = as_str(as_dict(output).get("instructions"))  # the Responses API repeats them there
         if system:
             prompt = [{"role": "system", "content": system}, *prompt]
         self.tools = self.tools or parse_tool_schemas(
-            as_dict(told).get("tools") or as_dict(given).get("tools")
+            as_dict(output).get("tools") or as_dict(prompt_value).get("tools")
         )
-        heard = self._heard(prompt)
-        self.threads.call(heard, self._reply(o, reply, usage), self._agent(o))
+        prompt_messages = self._parse_messages(prompt)
+        self.threads.call(
+            prompt_messages,
+            self._parse_reply(observation, reply, usage),
+            self._find_agent(observation),
+        )
 
-    def _reply(self, o: dict[str, Any], reply: list[Any], usage: Usage | None) -> Message:
-        begun, ended = parse_timestamp(o.get("startTime")), parse_timestamp(o.get("endTime"))
-        failed = o.get("level") == "ERROR"
+    def _parse_reply(
+        self, observation: dict[str, Any], reply: list[Any], usage: Usage | None
+    ) -> Message:
+        started, ended_at = (
+            parse_timestamp(observation.get("startTime")),
+            parse_timestamp(observation.get("endTime")),
+        )
+        is_error = observation.get("level") == "ERROR"
         parts = [
             p
-            for _, m in self._heard(
+            for _, m in self._parse_messages(
                 [{"role": "assistant", **r} if "type" not in r else r for r in reply]
             )
             for p in m.parts
         ]
         return Message(
             role="assistant",
-            id=as_str(o.get("id")),
+            id=as_str(observation.get("id")),
             parts=tuple(parts),
-            time=ended or begun,
+            time=ended_at or started,
             usage=usage,
-            model=str_or_none(o.get("model")),
-            latency=ended - begun if begun and ended and ended >= begun else None,
-            is_error=failed,
-            error=as_str(o.get("statusMessage"))[:2000] or None,
-            stop="error" if failed else None,
+            model=str_or_none(observation.get("model")),
+            latency=ended_at - started if started and ended_at and ended_at >= started else None,
+            is_error=is_error,
+            error=as_str(observation.get("statusMessage"))[:2000] or None,
+            stop="error" if is_error else None,
         )
 
-    def _heard(self, raw: list[Any]) -> list[KeyedMessage]:
-        out = [
-            m
-            for r in raw
-            for m in fill_tool_names(
-                parse_chat_message(r, SessionBuilder(), self.skipped), self._asked
+    def _parse_messages(self, raw: list[Any]) -> list[KeyedMessage]:
+        messages = [
+            message
+            for item in raw
+            for message in fill_tool_names(
+                parse_chat_message(item, SessionBuilder(), self.skipped), self._tool_by_call
             )
         ]
         calls: dict[str, str] = {}
-        for i, m in enumerate(out):
-            calls |= {c.name: c.id for c in m.tool_calls}
-            if (
-                m.role == "user" and m.kind in calls
-            ):  # LangGraph's handler gives a result the tool's name as role
-                out[i] = replace(m, role="tool", tool=m.kind, kind="", call_id=calls[m.kind])
-        return [key_message(m) for m in out]
+        for i, message in enumerate(messages):
+            calls |= {c.name: c.id for c in message.tool_calls}
+            # LangGraph's handler writes the tool's name as the role of a result.
+            if message.role == "user" and message.kind in calls:
+                messages[i] = replace(
+                    message, role="tool", tool=message.kind, kind="", call_id=calls[message.kind]
+                )
+        return [key_message(message) for message in messages]
 
-    def _agent(self, o: dict[str, Any]) -> str | None:
+    def _find_agent(self, observation: dict[str, Any]) -> str | None:
         for _ in range(64):
-            o = self._by_id.get(as_str(o.get("parentObservationId")), {})
-            if o.get("type") == "AGENT":
-                return str_or_none(o.get("name"))
+            observation = self._by_id.get(as_str(observation.get("parentObservationId")), {})
+            if observation.get("type") == "AGENT":
+                return str_or_none(observation.get("name"))
         return None
 
 
-def _usage(o: dict[str, Any]) -> Usage | None:
-    """Usage of a generation: `input` holds the cache, unless the classes add up to the total."""
-    told, money = as_dict(o.get("usageDetails")), as_dict(o.get("costDetails"))
-    if not told:
-        return _older_usage(o)
+def _parse_usage(observation: dict[str, Any]) -> Usage | None:
+    """Return the usage of a generation.
 
-    def found(*words: str) -> int | None:
-        keys = [k for k in told if all(w in k for w in words)]
-        known = [n for k in keys if (n := count_or_none(told[k])) is not None]
+    `input` includes cached tokens, unless all classes together add up to the total.
+    """
+    details, costs = (
+        as_dict(observation.get("usageDetails")),
+        as_dict(observation.get("costDetails")),
+    )
+    if not details:
+        return _parse_older_usage(observation)
+
+    def sum_matching(*words: str) -> int | None:
+        keys = [k for k in details if all(w in k for w in words)]
+        known = [n for k in keys if (n := count_or_none(details[k])) is not None]
         return sum(known) if known else None
 
-    read, write = found("cache", "read"), found("cache", "creation")
-    if read is None:
-        read = found("cached")
-    reasoning = found("reasoning")
-    whole, output, total = (count_or_none(told.get(k)) for k in ("input", "output", "total"))
-    apart = (
+    cache_read, cache_write = sum_matching("cache", "read"), sum_matching("cache", "creation")
+    if cache_read is None:
+        cache_read = sum_matching("cached")
+    reasoning = sum_matching("reasoning")
+    input_tokens, output_tokens, total = (
+        count_or_none(details.get(k)) for k in ("input", "output", "total")
+    )
+    is_disjoint = (
         total is not None
-        and (whole or 0) + (output or 0) + (read or 0) + (write or 0) + (reasoning or 0) == total
+        and (input_tokens or 0)
+        + (output_tokens or 0)
+        + (cache_read or 0)
+        + (cache_write or 0)
+        + (reasoning or 0)
+        == total
     )
-    if apart and output is not None:
-        output += reasoning or 0
+    if is_disjoint and output_tokens is not None:
+        output_tokens += reasoning or 0
     return Usage(
-        input_tokens=whole if apart else subtract_cached(whole, read, write),
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-        output_tokens=output,
+        input_tokens=input_tokens
+        if is_disjoint
+        else subtract_cached(input_tokens, cache_read, cache_write),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        output_tokens=output_tokens,
         reasoning_tokens=reasoning,
-        cost_usd=float_or_none(money.get("total")),
+        cost_usd=float_or_none(costs.get("total")),
     )
 
 
-def _older_usage(o: dict[str, Any]) -> Usage | None:
-    """Usage as older versions wrote it: `usage` of `input` and `output`, or flat `promptTokens`."""
-    told = as_dict(o.get("usage"))
-    whole = count_or_none(told.get("input", told.get("promptTokens", o.get("promptTokens"))))
-    output = count_or_none(
-        told.get("output", told.get("completionTokens", o.get("completionTokens")))
+def _parse_older_usage(observation: dict[str, Any]) -> Usage | None:
+    """Return the usage as older versions wrote it: in `usage`, or as flat `promptTokens`."""
+    usage = as_dict(observation.get("usage"))
+    input_tokens = count_or_none(
+        usage.get("input", usage.get("promptTokens", observation.get("promptTokens")))
     )
-    if not whole and not output:  # zeros: not counted
+    output_tokens = count_or_none(
+        usage.get("output", usage.get("completionTokens", observation.get("completionTokens")))
+    )
+    if not input_tokens and not output_tokens:  # zeros mean that tokens were not counted
         return None
     return Usage(
-        input_tokens=whole,
-        output_tokens=output,
-        cost_usd=float_or_none(o.get("calculatedTotalCost")) or None,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cost_usd=float_or_none(observation.get("calculatedTotalCost")) or None,
     )

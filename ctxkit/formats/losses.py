@@ -1,4 +1,4 @@
-"""Count what a format cannot hold."""
+"""Counts of the parts of a session that an output format cannot hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ctxkit.session.session import Session
 
-_FIELDS = {
+_LOSS_NAMES_BY_FIELD = {
     "usage": "usages",
     "time": "times",
     "model": "models of calls",
@@ -30,58 +30,65 @@ _FIELDS = {
 }
 
 
-def count_losses(session: Session, holds: Collection[str] = ()) -> Counter[str]:
-    """Count what a session has beside the plain conversation, but for the names in `holds`."""
-    lost: Counter[str] = Counter()
+def count_losses(session: Session, supported: Collection[str] = ()) -> Counter[str]:
+    """Count what a session has beyond plain messages, by name.
+
+    Args:
+        session: the session to be written.
+        supported: names that the output format does hold; they are not counted.
+    """
+    losses: Counter[str] = Counter()
     for entry in session.log:
         if isinstance(entry, Edit):
-            lost["compactions" if entry.kind == "summarised" else f"edits ({entry.kind})"] += 1
+            losses["compactions" if entry.kind == "summarised" else f"edits ({entry.kind})"] += 1
         else:
-            _count_message_losses(entry, lost)
-    lost["entries of other branches"] = len(session.log) - len(session.path)
-    lost["subagent sessions"] = count_descendants(session)
-    lost["tool schemas"] = len(session.tools)
-    lost["counts of what the reader skipped"] = len(session.skipped)
-    lost["faults of the file read"] = len(session.faults)
-    lost["details of the session"] = len(session.details)
-    return Counter({name: n for name, n in lost.items() if n and name not in holds})
+            _count_message_losses(entry, losses)
+    losses["entries of other branches"] = len(session.log) - len(session.path)
+    losses["subagent sessions"] = count_descendants(session)
+    losses["tool schemas"] = len(session.tools)
+    losses["counts of what the reader skipped"] = len(session.skipped)
+    losses["faults of the file read"] = len(session.faults)
+    losses["details of the session"] = len(session.details)
+    return Counter(
+        {name: count for name, count in losses.items() if count and name not in supported}
+    )
 
 
 def count_descendants(session: Session) -> int:
-    """Return how many sessions there are below one, at any depth."""
+    """Count the subagent sessions of a session, at any depth."""
     return sum(1 + count_descendants(child) for child in session.children)
 
 
-def _count_message_losses(m: Message, lost: Counter[str]) -> None:
-    for field, name in _FIELDS.items():
-        if getattr(m, field) not in (None, "", False, {}):
-            lost[name] += 1
-    if not m.visible:
-        lost["hidden messages"] += 1
-    if m.role == "system":
-        lost["system prompts"] += 1
-    if m.role == "summary":
-        lost["summary marks"] += 1
-    for p in m.parts:
-        name = _part_loss(p)
+def _count_message_losses(message: Message, losses: Counter[str]) -> None:
+    for field, name in _LOSS_NAMES_BY_FIELD.items():
+        if getattr(message, field) not in (None, "", False, {}):
+            losses[name] += 1
+    if not message.visible:
+        losses["hidden messages"] += 1
+    if message.role == "system":
+        losses["system prompts"] += 1
+    if message.role == "summary":
+        losses["summary marks"] += 1
+    for part in message.parts:
+        name = _name_part_loss(part)
         if name:
-            lost[name] += 1
+            losses[name] += 1
 
 
-def _part_loss(p: object) -> str:
-    if isinstance(p, SizeOnly):
+def _name_part_loss(part: object) -> str:
+    if isinstance(part, SizeOnly):
         return "contents known by size only"
-    if isinstance(p, Thinking):
+    if isinstance(part, Thinking):
         return "thoughts"
-    if isinstance(p, Image):
-        return "images" if p.kind == "image" else "documents and audio"
+    if isinstance(part, Image):
+        return "images" if part.kind == "image" else "documents and audio"
     return (
         "tool arguments that are no JSON object"
-        if isinstance(p, ToolCall) and p.raw is not None
+        if isinstance(part, ToolCall) and part.raw is not None
         else ""
     )
 
 
 def visible_messages(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages sent to a model; what only stands for a lost beginning has no words."""
-    return [m for m in messages if m.visible and m.kind != LOST_KIND]
+    """Return the messages sent to a model, without the placeholders of a lost beginning."""
+    return [message for message in messages if message.visible and message.kind != LOST_KIND]

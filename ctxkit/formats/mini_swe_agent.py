@@ -1,6 +1,4 @@
-"""mini-SWE-agent trajectories: chat messages, with the whole completion of each call beside its
-reply.
-"""
+"""Reader of mini-SWE-agent trajectories: chat messages, with each call's completion in `extra`."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ TRAITS = (
 
 
 def sniff(source: Source) -> bool:
-    """Say whether it has the mark, or is a list whose system prompt asks for one bash block."""
+    """Return True for a marked trajectory, or a list whose system prompt asks for bash blocks."""
     document = source.document
     if type(document) is dict:
         mark = as_str(document.get("trajectory_format"))
@@ -61,21 +59,26 @@ def sniff(source: Source) -> bool:
         return mark.startswith("mini-swe-agent") or (
             "mini_version" in info and "messages" in document
         )
-    found = as_list(document)
-    if len(found) < 3 or [as_dict(m).get("role") for m in found[:2]] != ["system", "user"]:
+    messages = as_list(document)
+    if len(messages) < 3 or [as_dict(m).get("role") for m in messages[:2]] != ["system", "user"]:
         return False
-    asked = as_str(as_dict(found[0]).get("content"))
-    return "bash code block" in asked and as_dict(found[2]).get("role") == "assistant"
+    system_prompt = as_str(as_dict(messages[0]).get("content"))
+    return "bash code block" in system_prompt and as_dict(messages[2]).get("role") == "assistant"
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of the file."""
+    """Read the session of the file."""
     document = source.document
     fields = as_dict(document)
     info = as_dict(fields.get("info"))
-    log, asked = SessionBuilder(), dict[str, str]()
-    talk = as_list(fields.get("messages")) or as_list(document)
-    read_each_object(talk, "message", lambda raw: _write(raw, log, asked), log.faults)
+    builder, tool_by_call = SessionBuilder(), dict[str, str]()
+    raw_messages = as_list(fields.get("messages")) or as_list(document)
+    read_each_object(
+        raw_messages,
+        "message",
+        lambda raw: _add_message(raw, builder, tool_by_call),
+        builder.faults,
+    )
     config, stats = as_dict(info.get("config")), as_dict(info.get("model_stats"))
     details = {
         "exit_status": str_or_none(info.get("exit_status")),
@@ -83,27 +86,31 @@ def read(source: Source) -> list[Session]:
         "api_calls": count_or_none(stats.get("api_calls")),
     }
     return [
-        log.session(
+        builder.session(
             id=as_str(fields.get("instance_id")) or source.path.name.split(".")[0],
             format=NAME,
             product="mini-swe-agent",
             version=str_or_none(info.get("mini_version")),
             model=str_or_none(as_dict(config.get("model")).get("model_name")),
             cwd=str_or_none(as_dict(config.get("environment")).get("cwd")),
-            started=next((e.time for e in log.entries if isinstance(e, Message) and e.time), None),
+            started=next(
+                (e.time for e in builder.entries if isinstance(e, Message) and e.time), None
+            ),
             details={k: v for k, v in details.items() if v is not None},
         )
     ]
 
 
-def _write(raw: dict[str, Any], log: SessionBuilder, asked: dict[str, str]) -> None:
-    if raw.get("role") == "exit":  # the submission, for the harness: no model sees it
-        count_skipped(log.skipped, "exit")
+def _add_message(
+    raw: dict[str, Any], builder: SessionBuilder, tool_by_call: dict[str, str]
+) -> None:
+    if raw.get("role") == "exit":  # the submission, which is not sent to a model
+        count_skipped(builder.skipped, "exit")
         return
     extra = as_dict(raw.get("extra"))
     fields: dict[str, Any] = {"time": parse_timestamp(extra.get("timestamp"))}
-    if raw.get("object") == "response":  # its second version keeps what the Responses API gave
-        _respond(raw, log, asked)
+    if raw.get("object") == "response":  # version 2 stores responses of the Responses API
+        _add_response(raw, builder, tool_by_call)
         return
     if raw.get("role") == "assistant":
         response = as_dict(extra.get("response"))
@@ -111,39 +118,47 @@ def _write(raw: dict[str, Any], log: SessionBuilder, asked: dict[str, str]) -> N
         fields["usage"] = parse_usage(response.get("usage"), float_or_none(extra.get("cost")))
         fields["model"] = str_or_none(response.get("model"))
         fields["stop"] = parse_stop_reason(choice.get("finish_reason"))
-    code = extra.get("returncode")
-    for m in fill_tool_names(parse_chat_message(raw, log, log.skipped, **fields), asked):
-        log.add(_answer(m, code, str_or_none(extra.get("exception_info"))))
+    exit_code = extra.get("returncode")
+    for message in fill_tool_names(
+        parse_chat_message(raw, builder, builder.skipped, **fields), tool_by_call
+    ):
+        builder.add(_add_exit_code(message, exit_code, str_or_none(extra.get("exception_info"))))
 
 
-def _answer(m: Message, code: Any, error: str | None) -> Message:
-    """Return what a command gave with its return code; older files give it as the user's words."""
-    if m.role not in ("tool", "user"):
-        return m
-    if type(code) is not int or abs(code) >= 1 << 32:
-        code = parse_exit_code(m.parts[0].text) if m.parts and type(m.parts[0]) is Text else None
-    if code is None:
-        return m
-    kind = m.kind if m.role == "tool" else "observation"
-    details = {**m.details, "returncode": code}
+def _add_exit_code(message: Message, exit_code: Any, error: str | None) -> Message:
+    """Return a result with its exit code; in older files it is a user message."""
+    if message.role not in ("tool", "user"):
+        return message
+    if type(exit_code) is not int or abs(exit_code) >= 1 << 32:
+        exit_code = (
+            parse_exit_code(message.parts[0].text)
+            if message.parts and type(message.parts[0]) is Text
+            else None
+        )
+    if exit_code is None:
+        return message
+    kind = message.kind if message.role == "tool" else "observation"
+    details = {**message.details, "returncode": exit_code}
     return msgspec.structs.replace(
-        m, kind=kind, details=details, error=error, is_error=is_failed_exit(code)
+        message, kind=kind, details=details, error=error, is_error=is_failed_exit(exit_code)
     )
 
 
-def _respond(raw: dict[str, Any], log: SessionBuilder, asked: dict[str, str]) -> None:
+def _add_response(
+    raw: dict[str, Any], builder: SessionBuilder, tool_by_call: dict[str, str]
+) -> None:
     extra = as_dict(raw.get("extra"))
-    made = merge_reply_items(
+    messages = merge_reply_items(
         [
-            m
+            message
             for item in as_list(raw.get("output"))
-            for m in parse_chat_message(item, log, log.skipped)
+            for message in parse_chat_message(item, builder, builder.skipped)
         ]
     )
-    for m in fill_tool_names(made, asked):
-        log.add(
+    for message in fill_tool_names(messages, tool_by_call):
+        builder.add(
             msgspec.structs.replace(
-                m,
+                message,
                 time=parse_timestamp(extra.get("timestamp"))
                 or parse_timestamp(raw.get("created_at")),
                 usage=parse_usage(raw.get("usage"), float_or_none(extra.get("cost"))),

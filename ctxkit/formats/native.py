@@ -1,4 +1,4 @@
-"""Our own lossless format: Pi entries with custom entries; read and written."""
+"""Reader and writer of the native lossless format: Pi entries with custom entries."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, TypeVa
 
 import msgspec
 
-from ctxkit.formats.bounded_numbers import bounded, bounded_each
+from ctxkit.formats.bounded_numbers import drop_invalid_numbers, drop_invalid_numbers_each
 from ctxkit.formats.fields import (
     MOST_COUNT,
     as_dict,
     as_list,
     count_or_none,
     format_timestamp,
+    parse_unix_seconds,
     require_field,
-    seconds_since_1970,
 )
 from ctxkit.formats.pi import EntryReader
 from ctxkit.formats.pi_messages import (
@@ -51,8 +51,18 @@ ALIASES = ("ctxkit",)
 CAN = "all that a session holds"
 CANNOT = "nothing is left out"
 VERSION = 1
+# A native file is a valid Pi session (version 3), which any Pi reader can open. What Pi cannot hold
+# stands in `custom` entries, the marks:
+#   ctxkit.session  fields of the session
+#   ctxkit.entry    fields of one message or edit. If Pi has a form of it, that entry follows with
+#                   the mark as parent and has the parts; otherwise the mark has everything
+#   ctxkit.child    a subagent session, whole
+#   ctxkit.origin   the session that this one was replayed from
+#   ctxkit.end      number of entries, leaf and parents; valid only if the file ends with it
+# Entries that other programs appended are read as plain Pi entries. Values of a wrong type become
+# faults.
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNT)]
-_TYPES: dict[str, Any] = {
+_FIELD_TYPES: dict[str, Any] = {
     "tools": tuple[ToolSchema, ...],
     "notes": tuple[str, ...],
     "faults": tuple[Fault, ...],
@@ -61,7 +71,7 @@ _TYPES: dict[str, Any] = {
     "started": float | None,
     "context_window": _Count | None,
 }
-_FIELDS = {
+_SESSION_FIELDS = {
     "id",
     "format",
     "agent",
@@ -72,10 +82,10 @@ _FIELDS = {
     "model",
     "parent",
     "path_",
-    *_TYPES,
+    *_FIELD_TYPES,
 }
-_DEPTH = 16
-E = TypeVar("E", Message, Edit)
+_MAX_DEPTH = 16
+_Entry = TypeVar("_Entry", Message, Edit)
 
 
 class _NotRun(TypedDict):
@@ -89,7 +99,7 @@ class _Processor(TypedDict):
     n: NotRequired[int]
 
 
-_DETAILS: dict[str, Any] = {
+_DETAIL_TYPES: dict[str, Any] = {
     "calls_not_run": list[_NotRun],
     "cannot_tell": tuple[str, ...],
     "history_processor": _Processor,
@@ -98,11 +108,11 @@ _DETAILS: dict[str, Any] = {
     "source_tokens": _Count,
     "tools_digest": str,
 }
-"""Details on which figures rest; in a file that is not of their kind they are left out."""
+"""Types of the details that metrics use; a detail of another type is dropped."""
 
 
 def sniff(source: sources.Source) -> bool:
-    """Say whether one of the first entries is our mark."""
+    """Return True if one of the first entries is a `ctxkit.session` mark."""
     return any(
         r.get("type") == "custom" and r.get("customType") == "ctxkit.session"
         for r in source.head[:4]
@@ -110,98 +120,99 @@ def sniff(source: sources.Source) -> bool:
 
 
 def read(source: sources.Source) -> list[Session]:
-    """Read a session as it was written; what other programs added is read as Pi's entries."""
-    return [_NativeEntryReader(source).whole()]
+    """Read the session as it was written, with entries that other programs added."""
+    return [_NativeEntryReader(source).build_native_session()]
 
 
 class _NativeEntryReader(EntryReader):
-    """Entries of which most come after a mark of ours."""
+    """Reader of Pi entries and of the marks before them."""
 
     def __init__(self, source: sources.Source) -> None:
-        self.facts: dict[str, Any] = {}
-        self.stands: dict[str, Any] = {}
+        self.session_fields: dict[str, Any] = {}
+        self.end_state: dict[str, Any] = {}
         self.children: list[Session] = []
         self.origin: Session | None = None
-        self.marks: dict[str, dict[str, Any]] = {}
+        self.pending_marks: dict[str, dict[str, Any]] = {}
         super().__init__(source)
 
-    def take(self, line: int, kind: Any, record: dict[str, Any]) -> None:
-        """Take our marks, what they belong to, and anything else as Pi would."""
+    def read_record(self, line: int, kind: Any, record: dict[str, Any]) -> None:
+        """Read a mark, the entry that belongs to one, or a plain Pi entry."""
         marked = str(record.get("customType"))
         if kind == "custom" and marked.startswith("ctxkit."):
-            self._mark(marked, require_field(record, "data", dict), record)
+            self._read_mark(marked, require_field(record, "data", dict), record)
             return
         parent = record.get("parentId")
-        mark = self.marks.pop(parent, None) if type(parent) is str else None
+        mark = self.pending_marks.pop(parent, None) if type(parent) is str else None
         if mark is None:
-            super().take(line, kind, record)
+            super().read_record(line, kind, record)
         elif kind == "compaction":
-            self._edit(require_field(mark, "edit", dict))
+            self._add_edit(require_field(mark, "edit", dict))
         else:
             content = require_field(record, "message", dict).get("content")
-            self._message(require_field(mark, "message", dict), parse_pi_parts(content))
+            self._add_message(require_field(mark, "message", dict), parse_pi_parts(content))
 
-    def _mark(self, kind: str, data: dict[str, Any], record: dict[str, Any]) -> None:
-        if kind == "ctxkit.session":
+    def _read_mark(self, mark_type: str, data: dict[str, Any], record: dict[str, Any]) -> None:
+        if mark_type == "ctxkit.session":
             if (count_or_none(data.get("format_version")) or 0) > VERSION:
                 raise ValueError("expected a file of this version of ctxkit or an older one")
-            self.facts = data
-        elif kind == "ctxkit.child":
+            self.session_fields = data
+        elif mark_type == "ctxkit.child":
             self.children.append(_parse_session(data, 0))
-        elif kind == "ctxkit.origin":
+        elif mark_type == "ctxkit.origin":
             self.origin = _parse_session(data, 0)
-        elif kind == "ctxkit.end":
-            self.stands = data
+        elif mark_type == "ctxkit.end":
+            self.end_state = data
         elif type(data.get("edit")) is dict and not _has_pi_entry(data["edit"]):
-            self._edit(data["edit"])
+            self._add_edit(data["edit"])
         elif "parts" in as_dict(data.get("message")):
-            self._message(data["message"], None)
+            self._add_message(data["message"], None)
         else:
-            self.marks[require_field(record, "id", str)] = data
+            self.pending_marks[require_field(record, "id", str)] = data
 
-    def _edit(self, data: dict[str, Any]) -> None:
-        edit = _drop_odd_details(msgspec.convert(data, Edit))
-        self.log.take_id(edit.id)
-        for m in edit.inserted:
-            self.log.take_id(m.id)
-        self.log.add(edit)
-        self.floor = len(self.log.entries)
+    def _add_edit(self, data: dict[str, Any]) -> None:
+        edit = _drop_invalid_details(msgspec.convert(data, Edit))
+        self.builder.take_id(edit.id)
+        for message in edit.inserted:
+            self.builder.take_id(message.id)
+        self.builder.add(edit)
+        self.compacted_before = len(self.builder.entries)
 
-    def _message(self, data: dict[str, Any], parts: tuple[Part, ...] | None) -> None:
+    def _add_message(self, data: dict[str, Any], parts: tuple[Part, ...] | None) -> None:
         if parts is not None:
             data = {**data}
-            more = as_dict(data.pop("more", None))
-            m = msgspec.convert(data, Message)
-            m = msgspec.structs.replace(
-                m, parts=tuple(_restore_part(p, more.get(str(i))) for i, p in enumerate(parts))
+            part_extras = as_dict(data.pop("more", None))
+            message = msgspec.convert(data, Message)
+            message = msgspec.structs.replace(
+                message,
+                parts=tuple(_restore_part(p, part_extras.get(str(i))) for i, p in enumerate(parts)),
             )
         else:
-            m = msgspec.convert(data, Message)
-        self.log.take_id(m.id)
-        self.log.add(_drop_odd_details(m))
+            message = msgspec.convert(data, Message)
+        self.builder.take_id(message.id)
+        self.builder.add(_drop_invalid_details(message))
 
-    def whole(self) -> Session:
-        """Return the session: as written if the file ends so, else with what came after."""
-        read = self.session(NAME)
-        facts, wrong = _parse_facts(self.facts)
-        stands, n = self.stands, len(read.log)
-        parents, leaf = read.parents, read.leaf
-        if stands.get("entries") == n and not read.faults:
-            parents = _indices(stands.get("parents"), n)
+    def build_native_session(self) -> Session:
+        """Return the session; its leaf and parents are those of the end mark if that is valid."""
+        plain = self.build_session(NAME)
+        fields, field_faults = _parse_session_fields(self.session_fields)
+        end_state, n_entries = self.end_state, len(plain.log)
+        parents, leaf = plain.parents, plain.leaf
+        if end_state.get("entries") == n_entries and not plain.faults:
+            parents = _parse_parents(end_state.get("parents"), n_entries)
             leaf = (
-                stands["leaf"]
-                if type(stands.get("leaf")) is int and -1 <= stands["leaf"] < n
+                end_state["leaf"]
+                if type(end_state.get("leaf")) is int and -1 <= end_state["leaf"] < n_entries
                 else -1
             )
-        if not facts:
-            return msgspec.structs.replace(read, children=tuple(self.children))
-        skipped = {**facts.pop("skipped", {})}
-        for name, count in read.skipped.items():
+        if not fields:
+            return msgspec.structs.replace(plain, children=tuple(self.children))
+        skipped = {**fields.pop("skipped", {})}
+        for name, count in plain.skipped.items():
             skipped[name] = skipped.get(name, 0) + count
-        faults = (*facts.pop("faults", ()), *read.faults, *wrong)
+        faults = (*fields.pop("faults", ()), *plain.faults, *field_faults)
         return Session(
-            **{"id": read.id, **facts},
-            log=read.log,
+            **{"id": plain.id, **fields},
+            log=plain.log,
             parents=parents,
             leaf=leaf,
             children=tuple(self.children),
@@ -212,34 +223,42 @@ class _NativeEntryReader(EntryReader):
 
 
 def _has_pi_entry(edit: dict[str, Any]) -> bool:
-    """Say whether Pi holds an edit too, as a compaction entry that follows the mark."""
+    """Return True if an edit also has a Pi form, a compaction entry that follows its mark."""
     return edit.get("kind") == "summarised" and bool(edit.get("inserted"))
 
 
-def _restore_part(part: Part, more: Any) -> Part:
-    if type(more) is dict:
-        whole: Part = msgspec.convert(more, Part)
-        return whole
+def _restore_part(part: Part, extras: Any) -> Part:
+    if type(extras) is dict:
+        restored: Part = msgspec.convert(extras, Part)
+        return restored
     if isinstance(part, Thinking):
-        return Thinking(part.text, part.signature, more if type(more) is int else 0, part.redacted)
+        return Thinking(
+            part.text, part.signature, extras if type(extras) is int else 0, part.redacted
+        )
     return part
 
 
-def _drop_odd_details(entry: E) -> E:
-    """Return an entry without details of another kind, and without numbers that none can be."""
-    odd = _odd_details(entry.details)
-    if odd:
-        details = {k: v for k, v in entry.details.items() if k not in odd}
+def _drop_invalid_details(entry: _Entry) -> _Entry:
+    """Return an entry without details of a wrong type and without invalid numbers."""
+    invalid_names = _find_invalid_details(entry.details)
+    if invalid_names:
+        details = {
+            name: value for name, value in entry.details.items() if name not in invalid_names
+        }
         entry = msgspec.structs.replace(entry, details=details)
-    return bounded(entry)
+    return drop_invalid_numbers(entry)
 
 
-def _odd_details(details: dict[str, Any]) -> list[str]:
-    """Return the names of details that are of another kind than figures take them for."""
-    return [k for k in _DETAILS.keys() & details.keys() if not _is_kind(details[k], _DETAILS[k])]
+def _find_invalid_details(details: dict[str, Any]) -> list[str]:
+    """Return the names of the details that have a wrong type."""
+    return [
+        name
+        for name in _DETAIL_TYPES.keys() & details.keys()
+        if not _is_of_type(details[name], _DETAIL_TYPES[name])
+    ]
 
 
-def _is_kind(value: Any, kind: Any) -> bool:
+def _is_of_type(value: Any, kind: Any) -> bool:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -247,118 +266,118 @@ def _is_kind(value: Any, kind: Any) -> bool:
     return True
 
 
-def _parse_facts(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
-    """Return what is told of the session, and what of it is of another kind."""
-    out, wrong = dict[str, Any](), list[Fault]()
-    for name in sorted(_FIELDS & data.keys()):
+def _parse_session_fields(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the valid fields of a session, and faults for those of a wrong type."""
+    fields, faults = dict[str, Any](), list[Fault]()
+    for name in sorted(_SESSION_FIELDS & data.keys()):
         try:
-            out[name] = msgspec.convert(data[name], _TYPES.get(name, str))
+            fields[name] = msgspec.convert(data[name], _FIELD_TYPES.get(name, str))
         except msgspec.ValidationError:
-            wrong.append(Fault(0, f"its {name} is of another kind"))
-    for name in _odd_details(out.get("details", {})):
-        del out["details"][name]
-        wrong.append(Fault(0, f"its {name} is of another kind"))
-    out["tools"] = bounded_each(out.get("tools", ()))
-    out["started"] = seconds_since_1970(out.get("started"))
-    return out, wrong
+            faults.append(Fault(0, f"its {name} is of another kind"))
+    for name in _find_invalid_details(fields.get("details", {})):
+        del fields["details"][name]
+        faults.append(Fault(0, f"its {name} is of another kind"))
+    fields["tools"] = drop_invalid_numbers_each(fields.get("tools", ()))
+    fields["started"] = parse_unix_seconds(fields.get("started"))
+    return fields, faults
 
 
-def _indices(value: Any, n: int) -> tuple[int, ...]:
-    out = tuple(i for i in as_list(value) if type(i) is int and -1 <= i < n)
-    return out if len(out) == n else ()
+def _parse_parents(value: Any, n_entries: int) -> tuple[int, ...]:
+    indices = tuple(i for i in as_list(value) if type(i) is int and -1 <= i < n_entries)
+    return indices if len(indices) == n_entries else ()
 
 
 def _parse_session(data: dict[str, Any], depth: int) -> Session:
-    if depth > _DEPTH:
+    if depth > _MAX_DEPTH:
         raise ValueError("expected fewer levels of subagents")
     log: list[Message | Edit] = []
     for raw in as_list(data.get("log")):
         fields = as_dict(raw)
         log.append(
-            _drop_odd_details(msgspec.convert(fields["edit"], Edit))
+            _drop_invalid_details(msgspec.convert(fields["edit"], Edit))
             if "edit" in fields
-            else _drop_odd_details(msgspec.convert(fields["message"], Message))
+            else _drop_invalid_details(msgspec.convert(fields["message"], Message))
         )
     leaf = data.get("leaf")
-    facts, wrong = _parse_facts(as_dict(data.get("session")))
+    session_fields, field_faults = _parse_session_fields(as_dict(data.get("session")))
     return Session(
-        **{**facts, "faults": (*facts.get("faults", ()), *wrong)},
+        **{**session_fields, "faults": (*session_fields.get("faults", ()), *field_faults)},
         log=tuple(log),
-        parents=_indices(data.get("parents"), len(log)),
+        parents=_parse_parents(data.get("parents"), len(log)),
         leaf=leaf if type(leaf) is int and -1 <= leaf < len(log) else -1,
         children=tuple(
-            _parse_session(as_dict(c), depth + 1) for c in as_list(data.get("children"))
+            _parse_session(as_dict(child), depth + 1) for child in as_list(data.get("children"))
         ),
     )
 
 
 WRITTEN_VERSION = 1
-_ROOT = "00000000"
+_ROOT_ID = "00000000"
 _STRUCTURAL_FIELDS = {"log", "children", "parents", "leaf", "origin"}
 
 
 def encode_session_lines(session: Session) -> Iterator[bytes]:
-    """Yield the lines: header, session, entries after their marks, children, the tree's state."""
-    when = format_timestamp(session.started)
+    """Yield the lines of a file: header, session, marks and entries, children, end."""
+    timestamp = format_timestamp(session.started)
     yield encode_line(encode_header(session))
     yield encode_session_facts(session)
     tree = EntryTree(session)
     for i, entry in enumerate(session.log):
         yield from encode_entry_lines(tree, i, entry)
-    last = tree.id(len(session.log) - 1) if session.log else _ROOT
+    last_id = tree.id(len(session.log) - 1) if session.log else _ROOT_ID
     for i, child in enumerate(session.children):
         yield _encode_custom_entry(
-            f"{0xC0000000 + i:08x}", last, when, "ctxkit.child", session_to_dict(child)
+            f"{0xC0000000 + i:08x}", last_id, timestamp, "ctxkit.child", session_to_dict(child)
         )
     if session.origin is not None:
         yield _encode_custom_entry(
-            "e0000000", last, when, "ctxkit.origin", session_to_dict(session.origin)
+            "e0000000", last_id, timestamp, "ctxkit.origin", session_to_dict(session.origin)
         )
     yield encode_tree_state(session)
 
 
 def encode_session_facts(session: Session) -> bytes:
-    """Return the line that holds what a session is, beside its entries."""
-    facts = {"format_version": WRITTEN_VERSION, **_session_facts(session)}
+    """Return the `ctxkit.session` line, with the fields of a session."""
+    fields = {"format_version": WRITTEN_VERSION, **_encode_session_fields(session)}
     return _encode_custom_entry(
-        _ROOT, None, format_timestamp(session.started), "ctxkit.session", facts
+        _ROOT_ID, None, format_timestamp(session.started), "ctxkit.session", fields
     )
 
 
 def encode_tree_state(session: Session) -> bytes:
-    """Return the line of how the tree stands: its leaf and, where it branches, its parents."""
-    last = len(session.log) - 1
-    stands: dict[str, Any] = {"entries": len(session.log), "leaf": session.leaf}
+    """Return the `ctxkit.end` line: number of entries, leaf and, if it branches, parents."""
+    last_index = len(session.log) - 1
+    state: dict[str, Any] = {"entries": len(session.log), "leaf": session.leaf}
     if session.parents:
-        stands["parents"] = session.parents
-    at = session.leaf if 0 <= session.leaf <= last else last
-    parent = EntryTree.id(at) if at >= 0 else _ROOT
+        state["parents"] = session.parents
+    leaf = session.leaf if 0 <= session.leaf <= last_index else last_index
+    parent = EntryTree.id(leaf) if leaf >= 0 else _ROOT_ID
     return _encode_custom_entry(
-        "ffffffff", parent, format_timestamp(session.started), "ctxkit.end", stands
+        "ffffffff", parent, format_timestamp(session.started), "ctxkit.end", state
     )
 
 
 def encode_entry_lines(tree: EntryTree, i: int, entry: Message | Edit) -> Iterator[bytes]:
-    """Yield an entry's mark, which holds what Pi cannot, and its form in Pi where there is one."""
-    when, before = format_timestamp(entry.time), tree.before(i)
-    parent = _ROOT if before < 0 else tree.id(before)
+    """Yield the mark of an entry, and its Pi form if it has one."""
+    timestamp, parent_index = format_timestamp(entry.time), tree.before(i)
+    parent = _ROOT_ID if parent_index < 0 else tree.id(parent_index)
     if isinstance(entry, Edit):
-        told = encode_compaction(entry, tree.first_kept(i, entry))
+        pi_entry = encode_compaction(entry, tree.first_kept(i, entry))
         mark: dict[str, Any] = {"edit": msgspec.to_builtins(entry)}
     else:
-        said = encode_message(entry)
-        told = None if said is None else {"type": "message", "message": said}
-        mark = {"message": _message_fields(entry, alone=said is None)}
-    own = tree.id(i) if told is None else tree.mark(i)
-    yield _encode_custom_entry(own, parent, when, "ctxkit.entry", mark)
-    if told is not None:
-        yield encode_entry(told, tree.id(i), own, when)
+        pi_message = encode_message(entry)
+        pi_entry = None if pi_message is None else {"type": "message", "message": pi_message}
+        mark = {"message": _encode_message_fields(entry, has_no_pi_form=pi_message is None)}
+    mark_id = tree.id(i) if pi_entry is None else tree.mark(i)
+    yield _encode_custom_entry(mark_id, parent, timestamp, "ctxkit.entry", mark)
+    if pi_entry is not None:
+        yield encode_entry(pi_entry, tree.id(i), mark_id, timestamp)
 
 
 def session_to_dict(session: Session) -> dict[str, Any]:
-    """Return a session as plain values, with its log and its children."""
+    """Return a session with its log and children as plain values."""
     return {
-        "session": _session_facts(session),
+        "session": _encode_session_fields(session),
         "log": [
             {"edit" if isinstance(e, Edit) else "message": msgspec.to_builtins(e)}
             for e in session.log
@@ -369,34 +388,44 @@ def session_to_dict(session: Session) -> dict[str, Any]:
     }
 
 
-def _session_facts(session: Session) -> dict[str, Any]:
+def _encode_session_fields(session: Session) -> dict[str, Any]:
     fields = {
-        f: getattr(session, f) for f in session.__struct_fields__ if f not in _STRUCTURAL_FIELDS
+        field: getattr(session, field)
+        for field in session.__struct_fields__
+        if field not in _STRUCTURAL_FIELDS
     }
     return {k: msgspec.to_builtins(v) for k, v in fields.items() if v is not None}
 
 
-def _message_fields(m: Message, *, alone: bool) -> dict[str, Any]:
-    if alone:
-        return {**msgspec.to_builtins(m), "parts": msgspec.to_builtins(m.parts)}
-    rest: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(m, parts=()))
-    more = {str(i): x for i, p in enumerate(m.parts) if (x := _part_extras(p)) is not None}
-    return {**rest, "more": more} if more else rest
+def _encode_message_fields(message: Message, *, has_no_pi_form: bool) -> dict[str, Any]:
+    if has_no_pi_form:
+        return {**msgspec.to_builtins(message), "parts": msgspec.to_builtins(message.parts)}
+    fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(message, parts=()))
+    part_extras = {
+        str(i): x for i, p in enumerate(message.parts) if (x := _encode_part_extras(p)) is not None
+    }
+    return {**fields, "more": part_extras} if part_extras else fields
 
 
-def _part_extras(p: Any) -> Any:
-    """Return what Pi's form of a part lacks (a thought's hidden size, the whole part), or None."""
-    if isinstance(p, Thinking):
-        if p.signature == "":
-            return msgspec.to_builtins(p)
-        return p.hidden or None
-    strange = isinstance(p, SizeOnly) or (isinstance(p, ToolCall) and p.raw is not None)
-    strange = strange or (
-        isinstance(p, Image)
-        and (p.kind != "image" or not p.data or not p.media_type or p.url is not None)
+def _encode_part_extras(part: Any) -> Any:
+    """Return what Pi's form of a part lacks: a hidden size, the whole part, or None."""
+    if isinstance(part, Thinking):
+        if part.signature == "":
+            return msgspec.to_builtins(part)
+        return part.hidden or None
+    needs_whole = isinstance(part, SizeOnly) or (
+        isinstance(part, ToolCall) and part.raw is not None
     )
-    return msgspec.to_builtins(p) if strange else None
+    needs_whole = needs_whole or (
+        isinstance(part, Image)
+        and (part.kind != "image" or not part.data or not part.media_type or part.url is not None)
+    )
+    return msgspec.to_builtins(part) if needs_whole else None
 
 
-def _encode_custom_entry(own: str, parent: str | None, when: str, kind: str, data: Any) -> bytes:
-    return encode_entry({"type": "custom", "customType": kind, "data": data}, own, parent, when)
+def _encode_custom_entry(
+    entry_id: str, parent: str | None, timestamp: str, mark_type: str, data: Any
+) -> bytes:
+    return encode_entry(
+        {"type": "custom", "customType": mark_type, "data": data}, entry_id, parent, timestamp
+    )

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions, read (also LiteLLM logs) and written."""
+"""Reader of OpenAI Chat Completions and LiteLLM logs, and writer of Chat Completions messages."""
 
 from __future__ import annotations
 
@@ -37,8 +37,14 @@ CANNOT = "times of messages, compactions"
 BLIND = ("compactions", "tool errors")
 
 
+# Three shapes are read: a list of messages, one message per line, and records of requests with
+# their completions (one per line or in a list; LiteLLM nests them in `request` and `response`, the
+# batch API in `body`). Each request repeats the conversation so far. A request continues the
+# current conversation if its first two messages that are not replies are those of the
+# conversation's opening; otherwise it begins a new one. `ChatConversation` finds what is new in
+# each request.
 def sniff(source: Source) -> bool:
-    """Say whether there are messages of OpenAI's roles (alone or in a request) or a completion."""
+    """Return True for messages with OpenAI's roles, requests with such messages, or completions."""
     document = source.document
     if type(document) is list:
         return is_chat_list(document) or (
@@ -51,22 +57,22 @@ def sniff(source: Source) -> bool:
 
 
 def _is_record(record: Any) -> bool:
-    request, response = _halves(as_dict(record))
+    request, response = _split_request_response(as_dict(record))
     if is_chat_list(request.get("messages")):
         return True
     choices = as_list(response.get("choices"))
     return bool(choices) and is_chat_message(as_dict(choices[0]).get("message"))
 
 
-def _halves(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return request and response: beside each other, in one object, or in a batch's `body`."""
-    answer = as_dict(record.get("response"))
+def _split_request_response(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the request and the response of a record, which may be nested or merged in one."""
+    response = as_dict(record.get("response"))
     request = as_dict(record.get("request")) or as_dict(record.get("body")) or record
-    return request, as_dict(answer.get("body")) or answer or record
+    return request, as_dict(response.get("body")) or response or record
 
 
 def read(source: Source) -> list[Session]:
-    """Read a conversation, or several where lines hold ones that have nothing in common."""
+    """Read one conversation, or several if requests have different openings."""
     document = source.document
     name = source.path.stem
     if type(document) is list:
@@ -78,99 +84,115 @@ def read(source: Source) -> list[Session]:
     else:
         records = source.records
         if records and is_chat_message(records[0][1]):
-            return [_lines(source, name)]
-    talks = _talks(records, list(source.faults) if type(document) is not list else [])
-    if not talks:
+            return [_read_message_lines(source, name)]
+    conversations = _read_conversations(
+        records, list(source.faults) if type(document) is not list else []
+    )
+    if not conversations:
         raise ReadError(
             "expected messages with a role, or requests with messages; found none.", source.path
         )
-    return [t.session(name if len(talks) == 1 else f"{name}/{i}") for i, t in enumerate(talks)]
+    return [
+        conversation.session(name if len(conversations) == 1 else f"{name}/{number}")
+        for number, conversation in enumerate(conversations)
+    ]
 
 
 def read_conversation(calls: Iterable[dict[str, Any]], name: str) -> Session:
-    """Read requests and their completions that are known to be one conversation, however shortened.
+    """Read requests and completions that are known to be one conversation.
+
+    Args:
+        calls: records of requests with their completions, in order.
+        name: the session's id.
 
     Raises:
-        ReadError: none of them is one.
+        ReadError: none of the records is a request or completion.
     """
-    talks = _talks(list(enumerate(calls)), [], together=True)
-    if not talks:
+    conversations = _read_conversations(list(enumerate(calls)), [], is_one_conversation=True)
+    if not conversations:
         raise ReadError("expected a request with messages, or a completion; found none.", name)
-    return talks[0].session(name)
+    return conversations[0].session(name)
 
 
-def _lines(source: Source, name: str) -> Session:
-    talk = ChatConversation(NAME)
-    talk.faults += source.faults
+def _read_message_lines(source: Source, name: str) -> Session:
+    conversation = ChatConversation(NAME)
+    conversation.faults += source.faults
     for line, record in source.records:
-        made = talk.make(
+        parsed = conversation.make(
             record, time=parse_timestamp(record.get("timestamp") or record.get("created_at"))
         )
-        if not made and not is_chat_message(record):
-            talk.faults.append(Fault(line, "expected a message with a role and content"))
-        talk.add(made)
-    return talk.session(name)
+        if not parsed and not is_chat_message(record):
+            conversation.faults.append(Fault(line, "expected a message with a role and content"))
+        conversation.add(parsed)
+    return conversation.session(name)
 
 
-def _talks(
-    records: list[tuple[int, Any]], faults: list[Fault], *, together: bool = False
+def _read_conversations(
+    records: list[tuple[int, Any]], faults: list[Fault], *, is_one_conversation: bool = False
 ) -> list[ChatConversation]:
-    talks: list[ChatConversation] = []
-    first: list[Any] = []
+    conversations: list[ChatConversation] = []
+    opening_so_far: list[Any] = []
     for line, record in records:
         with catch_damage(faults, line):
             fields = as_dict(record)
-            request, response = _halves(fields)
-            raws = as_list(request.get("messages"))
-            if not raws and not _is_record(record):
+            request, response = _split_request_response(fields)
+            raw_messages = as_list(request.get("messages"))
+            if not raw_messages and not _is_record(record):
                 faults.append(
                     Fault(line, "expected a request with messages, or a completion with choices")
                 )
                 continue
-            opening = [r for r in raws[:3] if as_dict(r).get("role") != "assistant"][:2]
-            n = min(len(opening), len(first))
-            if not talks or (not together and (not raws or opening[:n] != first[:n])):
-                talks.append(ChatConversation(NAME))
-                first = []
-            first = max(first, opening, key=len)
-            talks[-1].settings(request)
-            if raws:
-                talks[-1].request(raws)
-            _reply(talks[-1], fields, response)
-    if talks:
-        talks[0].faults += faults
-    return talks
+            opening = [r for r in raw_messages[:3] if as_dict(r).get("role") != "assistant"][:2]
+            n_common = min(len(opening), len(opening_so_far))
+            if not conversations or (
+                not is_one_conversation
+                and (not raw_messages or opening[:n_common] != opening_so_far[:n_common])
+            ):
+                conversations.append(ChatConversation(NAME))
+                opening_so_far = []
+            opening_so_far = max(opening_so_far, opening, key=len)
+            conversations[-1].settings(request)
+            if raw_messages:
+                conversations[-1].request(raw_messages)
+            _read_completion(conversations[-1], fields, response)
+    if conversations:
+        conversations[0].faults += faults
+    return conversations
 
 
-def _reply(talk: ChatConversation, record: dict[str, Any], response: dict[str, Any]) -> None:
-    """Take the completion of a request, where there is one."""
+def _read_completion(
+    conversation: ChatConversation, record: dict[str, Any], response: dict[str, Any]
+) -> None:
+    """Read the completion of a record, if it has one."""
     choices = as_list(response.get("choices"))
     if not choices:
         return
     choice = as_dict(choices[0])
-    began = parse_timestamp(record.get("startTime"))
-    ended = parse_timestamp(record.get("endTime")) or parse_timestamp(response.get("created"))
+    began_at = parse_timestamp(record.get("startTime"))
+    ended_at = parse_timestamp(record.get("endTime")) or parse_timestamp(response.get("created"))
     usage = parse_usage(
         response.get("usage"), float_or_none(record.get("response_cost", record.get("cost")))
     )
-    talk.reply(
+    conversation.reply(
         choice.get("message"),
         usage=usage,
-        model=str_or_none(response.get("model")) or talk.model,
+        model=str_or_none(response.get("model")) or conversation.model,
         stop=parse_stop_reason(choice.get("finish_reason")),
-        time=ended,
-        latency=None if began is None or ended is None or ended < began else ended - began,
+        time=ended_at,
+        latency=None
+        if began_at is None or ended_at is None or ended_at < began_at
+        else ended_at - began_at,
     )
 
 
 def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
-    """Return the file (all that stands, also what a compaction took), and what it cannot hold."""
-    lost = count_losses(
+    """Return the file's content (compacted messages included), and counts of what it lacks."""
+    losses = count_losses(
         session,
         {"tool schemas", "system prompts", "images", "tool arguments that are no JSON object"},
     )
     messages = visible_messages(session.messages)
-    lost["images in tool results or replies"] += sum(
+    losses["images in tool results or replies"] += sum(
         isinstance(p, Image) for m in messages if m.role in ("tool", "assistant") for p in m.parts
     )
     document: dict[str, Any] = {"messages": [encode_chat_message(m) for m in messages]}
@@ -178,24 +200,26 @@ def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
         document["model"] = session.model
     if session.tools:
         document["tools"] = encode_tool_schemas(session.tools)
-    return [msgspec.json.format(msgspec.json.encode(document), indent=1), b"\n"], lost
+    return [msgspec.json.format(msgspec.json.encode(document), indent=1), b"\n"], losses
 
 
-def encode_chat_message(m: Message) -> dict[str, Any]:
-    """Return one message as Chat Completions has it."""
-    out: dict[str, Any] = {"role": m.sent_as}
-    said = plain_text(m)
-    pictures = [p for p in m.parts if isinstance(p, Image) and p.kind == "image"]
-    if m.role in ("user", "summary") and pictures:
-        out["content"] = [_encode_content_part(p) for p in m.parts if isinstance(p, (Text, Image))]
+def encode_chat_message(message: Message) -> dict[str, Any]:
+    """Return a message in the form of Chat Completions."""
+    encoded: dict[str, Any] = {"role": message.sent_as}
+    text = plain_text(message)
+    images = [p for p in message.parts if isinstance(p, Image) and p.kind == "image"]
+    if message.role in ("user", "summary") and images:
+        encoded["content"] = [
+            _encode_content_part(p) for p in message.parts if isinstance(p, (Text, Image))
+        ]
     else:
-        out["content"] = said or (None if m.tool_calls else "")
-    if m.role == "tool":
-        out["tool_call_id"] = m.call_id or ""
-        if m.tool:
-            out["name"] = m.tool
-    if m.tool_calls:
-        out["tool_calls"] = [
+        encoded["content"] = text or (None if message.tool_calls else "")
+    if message.role == "tool":
+        encoded["tool_call_id"] = message.call_id or ""
+        if message.tool:
+            encoded["name"] = message.tool
+    if message.tool_calls:
+        encoded["tool_calls"] = [
             {
                 "id": c.id,
                 "type": "function",
@@ -206,15 +230,15 @@ def encode_chat_message(m: Message) -> dict[str, Any]:
                     else msgspec.json.encode(c.arguments).decode(),
                 },
             }
-            for c in m.tool_calls
+            for c in message.tool_calls
         ]
-    return out
+    return encoded
 
 
-def _encode_content_part(p: Text | Image) -> dict[str, Any]:
-    if isinstance(p, Text):
-        return {"type": "text", "text": p.text}
+def _encode_content_part(part: Text | Image) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
     return {
         "type": "image_url",
-        "image_url": {"url": p.url or f"data:{p.media_type};base64,{p.data}"},
+        "image_url": {"url": part.url or f"data:{part.media_type};base64,{part.data}"},
     }

@@ -1,6 +1,4 @@
-"""OpenAI's Responses: a list of items, a response, a request with its input, or lines of requests
-and responses.
-"""
+"""Reader of OpenAI Responses API items, responses, and lines of requests and responses."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ CAN = "text, calls and results, tools and usage where the response is there"
 CANNOT = "times of calls, encrypted reasoning (its size only), money"
 BLIND = ("tool errors",)
 
-_ITEMS = {
+_ITEM_TYPES = {
     "reasoning",
     "function_call",
     "function_call_output",
@@ -50,142 +48,166 @@ _ITEMS = {
     "mcp_list_tools",
     "compaction",
 }
-_KNOWN = {
+_PAIRED_ITEM_TYPES = {
     "reasoning",
     "function_call",
     "function_call_output",
     "custom_tool_call",
     "custom_tool_call_output",
 }
-_CONTENT = {"input_text", "output_text", "input_image", "input_file"}
+_CONTENT_TYPES = {"input_text", "output_text", "input_image", "input_file"}
 
 
+# Items are compared by count, not by content: the input of a request repeats all earlier items, and
+# those beyond the number seen are new. A shorter input is an edit that drops the whole prompt. With
+# `previous_response_id` the provider keeps the earlier items, so that all input is new.
+# Neighbouring items of the model (reasoning, text, calls) become one reply.
 def sniff(source: Source) -> bool:
-    """Say whether there are Responses API items: alone, in a list, in a response or a request."""
+    """Return True for Responses API items: alone, in a list, in a response or in a request."""
     document = source.document
     values = document if type(document) is list else source.head
-    first = as_dict(values[0]) if values else {}
-    if type(document) is list or _is_bare(first):
+    first_record = as_dict(values[0]) if values else {}
+    if type(document) is list or _is_item_record(first_record):
         return any(_is_item(v) for v in values[:16])
-    inner = as_dict(first.get("response")) or as_dict(first.get("request")) or first
+    record = (
+        as_dict(first_record.get("response"))
+        or as_dict(first_record.get("request"))
+        or first_record
+    )
     return any(
-        _is_item(i) for key in ("data", "output", "input") for i in as_list(inner.get(key))[:16]
+        _is_item(i) for key in ("data", "output", "input") for i in as_list(record.get(key))[:16]
     )
 
 
 def _is_item(value: Any) -> bool:
     item = as_dict(value)
-    kind = item.get("type")
-    if type(kind) is not str:
+    item_type = item.get("type")
+    if type(item_type) is not str:
         return False
     content = {as_str(as_dict(c).get("type")) for c in as_list(item.get("content"))[:4]}
-    return kind in _ITEMS or (
-        kind == "message" and is_chat_message(value) and bool(content & _CONTENT)
+    return item_type in _ITEM_TYPES or (
+        item_type == "message" and is_chat_message(value) and bool(content & _CONTENT_TYPES)
     )
 
 
-def _is_bare(record: dict[str, Any]) -> bool:
-    return "role" in record or as_str(record.get("type")) in _ITEMS
+def _is_item_record(record: dict[str, Any]) -> bool:
+    return "role" in record or as_str(record.get("type")) in _ITEM_TYPES
 
 
 def read(source: Source) -> list[Session]:
-    """Read the one conversation of a file."""
-    talk, document = ChatConversation(NAME), source.document
-    own: str | None = None
+    """Read the conversation of a file."""
+    conversation, document = ChatConversation(NAME), source.document
+    session_id: str | None = None
     if type(document) is list:
-        _items(talk, document)
+        _read_items(conversation, document)
     else:
-        talk.faults += source.faults
+        conversation.faults += source.faults
         records = source.records
-        if records and _is_bare(records[0][1]):
+        if records and _is_item_record(records[0][1]):
             records = [(records[0][0], {"data": [r for _, r in records]})]
         for line, record in records:
-            with catch_damage(talk.faults, line):
-                own = own or str_or_none(
+            with catch_damage(conversation.faults, line):
+                session_id = session_id or str_or_none(
                     record.get("id") if record.get("object") == "response" else None
                 )
-                _record(talk, record)
-    if not talk.log.entries:
+                _read_record(conversation, record)
+    if not conversation.log.entries:
         raise ReadError(
             "expected items of type message, reasoning or function_call; found none.", source.path
         )
-    return [talk.session(own or source.path.stem)]
+    return [conversation.session(session_id or source.path.stem)]
 
 
-def _record(talk: ChatConversation, record: dict[str, Any]) -> None:
-    """Take a line: a list of items, a request, a response, or both."""
+def _read_record(conversation: ChatConversation, record: dict[str, Any]) -> None:
+    """Read a record: a list of items, a request, a response, or both."""
     request, response = (
         as_dict(record.get("request")) or record,
         as_dict(record.get("response")) or record,
     )
-    talk.settings(request)
-    said = str_or_none(request.get("instructions")) or str_or_none(response.get("instructions"))
-    if said and not talk.log.entries:
-        talk.add([Message(role="system", id=talk.log.new_id(), parts=(Text(said),))])
-    given = request.get("input")
-    raws = [{"role": "user", "content": given}] if type(given) is str else as_list(given)
-    if raws and str_or_none(request.get("previous_response_id")):
-        _items(talk, raws)  # the provider keeps what came before
-    elif raws:
-        _grown(talk, raws)
-    _items(talk, as_list(record.get("data")))
+    conversation.settings(request)
+    instructions = str_or_none(request.get("instructions")) or str_or_none(
+        response.get("instructions")
+    )
+    if instructions and not conversation.log.entries:
+        conversation.add(
+            [Message(role="system", id=conversation.log.new_id(), parts=(Text(instructions),))]
+        )
+    request_input = request.get("input")
+    raw_items = (
+        [{"role": "user", "content": request_input}]
+        if type(request_input) is str
+        else as_list(request_input)
+    )
+    if raw_items and str_or_none(request.get("previous_response_id")):
+        _read_items(conversation, raw_items)  # the provider keeps what came before
+    elif raw_items:
+        _read_new_input(conversation, raw_items)
+    _read_items(conversation, as_list(record.get("data")))
     if as_list(response.get("output")):
-        _items(talk, as_list(response["output"]), response)
-        talk.inputs += len(response["output"])
+        _read_items(conversation, as_list(response["output"]), response)
+        conversation.inputs += len(response["output"])
 
 
-def _grown(talk: ChatConversation, raws: list[Any]) -> None:
-    """Take the input of a request: what an earlier one held already is passed over."""
-    seen = talk.inputs
-    if len(raws) < seen:  # no continuation: the caller sends something else in its place
-        shown = tuple(talk.log.shown)
-        talk.log.add(
+def _read_new_input(conversation: ChatConversation, raw_items: list[Any]) -> None:
+    """Read the items of a request's input that no earlier request had."""
+    n_seen = conversation.inputs
+    if len(raw_items) < n_seen:  # no continuation: the caller replaced the prompt
+        visible_ids = tuple(conversation.log.shown)
+        conversation.log.add(
             Edit(
                 kind="dropped",
-                id=talk.log.new_id(),
-                targets=shown,
+                id=conversation.log.new_id(),
+                targets=visible_ids,
                 method="request",
                 source="derived",
             )
         )
-        seen = 0
-    _items(talk, raws[seen:])
-    talk.inputs = len(raws)
+        n_seen = 0
+    _read_items(conversation, raw_items[n_seen:])
+    conversation.inputs = len(raw_items)
 
 
-def _items(talk: ChatConversation, raws: list[Any], response: dict[str, Any] | None = None) -> None:
-    made: list[Message] = []
-    for raw in raws:
+def _read_items(
+    conversation: ChatConversation, raw_items: list[Any], response: dict[str, Any] | None = None
+) -> None:
+    messages: list[Message] = []
+    for raw in raw_items:
         item = as_dict(raw)
         if item.get("type") == "compaction":
-            _flush(talk, made, None)
-            made = []
-            _compaction(talk, item)
+            _add_messages(conversation, messages, None)
+            messages = []
+            _read_compaction(conversation, item)
         else:
-            made += _item(talk, raw, item)
-    _flush(talk, made, response)
+            messages += _parse_item(conversation, raw, item)
+    _add_messages(conversation, messages, response)
 
 
-def _item(talk: ChatConversation, raw: Any, item: dict[str, Any]) -> list[Message]:
-    kind = as_str(item.get("type"))
+def _parse_item(
+    conversation: ChatConversation, raw_item: Any, item: dict[str, Any]
+) -> list[Message]:
+    item_type = as_str(item.get("type"))
     if (
-        kind in _ITEMS and kind not in _KNOWN
-    ):  # tools that the provider runs: no result to be paired with
-        part = SizeOnly(kind, chars=len(to_text(raw)))
-        return [Message(role="assistant", id=talk.log.new_id(item.get("id")), parts=(part,))]
-    when = parse_timestamp(item.get("created_at"))
-    return talk.make(raw) if when is None else talk.make(raw, time=when)
+        item_type in _ITEM_TYPES and item_type not in _PAIRED_ITEM_TYPES
+    ):  # server tools have no result item
+        part = SizeOnly(item_type, chars=len(to_text(raw_item)))
+        return [
+            Message(role="assistant", id=conversation.log.new_id(item.get("id")), parts=(part,))
+        ]
+    time = parse_timestamp(item.get("created_at"))
+    return conversation.make(raw_item) if time is None else conversation.make(raw_item, time=time)
 
 
-def _flush(talk: ChatConversation, made: list[Message], response: dict[str, Any] | None) -> None:
-    """Write messages, a reply's items as one; the last reply of a response bears its usage."""
-    whole = merge_reply_items(made)
-    if response is not None and whole and whole[-1].role == "assistant":
+def _add_messages(
+    conversation: ChatConversation, messages: list[Message], response: dict[str, Any] | None
+) -> None:
+    """Add messages, with a reply's items merged; the last reply of a response gets its usage."""
+    merged = merge_reply_items(messages)
+    if response is not None and merged and merged[-1].role == "assistant":
         status = str_or_none(response.get("status"))
-        whole[-1] = replace(
-            whole[-1],
+        merged[-1] = replace(
+            merged[-1],
             usage=parse_usage(response.get("usage")),
-            model=str_or_none(response.get("model")) or talk.model,
+            model=str_or_none(response.get("model")) or conversation.model,
             time=parse_timestamp(response.get("completed_at"))
             or parse_timestamp(response.get("created_at")),
             stop={"completed": "stop", "incomplete": "length", "failed": "error"}.get(
@@ -193,13 +215,20 @@ def _flush(talk: ChatConversation, made: list[Message], response: dict[str, Any]
             ),
             is_error=status == "failed",
         )
-    talk.add(whole)
+    conversation.add(merged)
 
 
-def _compaction(talk: ChatConversation, item: dict[str, Any]) -> None:
-    """Let what the provider made of the conversation stand for all that came before."""
-    said, blob = str_or_none(item.get("summary")), as_str(item.get("encrypted_content"))
-    parts: tuple[Part, ...] = (Text(said),) if said else (SizeOnly("compaction", chars=len(blob)),)
-    own = talk.log.new_id(item.get("id"))
-    summary = Message(role="summary", id=talk.log.new_id(f"{own}-summary"), parts=parts)
-    talk.log.compact(Edit(kind="summarised", id=own, inserted=(summary,), method="compaction"), ())
+def _read_compaction(conversation: ChatConversation, item: dict[str, Any]) -> None:
+    """Add the provider's compaction, which replaces all messages before it."""
+    summary_text, encrypted = (
+        str_or_none(item.get("summary")),
+        as_str(item.get("encrypted_content")),
+    )
+    parts: tuple[Part, ...] = (
+        (Text(summary_text),) if summary_text else (SizeOnly("compaction", chars=len(encrypted)),)
+    )
+    edit_id = conversation.log.new_id(item.get("id"))
+    summary = Message(role="summary", id=conversation.log.new_id(f"{edit_id}-summary"), parts=parts)
+    conversation.log.compact(
+        Edit(kind="summarised", id=edit_id, inserted=(summary,), method="compaction"), ()
+    )

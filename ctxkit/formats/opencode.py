@@ -1,7 +1,7 @@
-"""OpenCode exports, databases (1.2, 2.x), storage folders and run output.
+"""Reader of OpenCode exports, databases (1.2 and 2.x), storage folders and run output.
 
-The columns are those of `session/session.sql.ts` (1.2), the messages of 2.x those of
-`session-message.ts` in its schema package; what a compaction of 2.x shows to the model is in
+OpenCode defines the columns in `session/session.sql.ts` (1.2), the messages of 2.x in
+`session-message.ts`, and what the model is sent after a compaction in
 `session/runner/to-llm-message.ts`.
 """
 
@@ -36,8 +36,16 @@ TABLES = ("session", "message", "part", "session_v2", "session_message")
 TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, $0 is missing"),)
 
 
+# OpenCode stores a session in four layouts, all of which are converted to one form, {info, parts}
+# per message, which `opencode_messages.build_session` reads:
+#   export      one document: info and messages
+#   database    tables session/message/part (1.2) or session_v2/session_message (2.x); where both
+#               have a session, that of the newer table is read, with the other's messages as
+#               fallback
+#   storage     folders session/PROJECT/, message/SESSION/ and part/MESSAGE/ of JSON files
+#   run output  JSON lines, one part each
 def sniff(source: Source) -> bool:
-    """Say whether this is an export, a database, a stored session or message, or `run` output."""
+    """Return True for an export, a database, a stored session or message, or `run` output."""
     if source.is_database:
         return is_opencode_database(source)
     document = source.document
@@ -53,7 +61,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return a database's sessions, or the one of a file; a message reads as a session of one."""
+    """Read the sessions of a database, or the one of a file (a single message is a session)."""
     if source.is_database:
         return nest_subagents(read_database(source))
     document = as_dict(source.document)
@@ -61,7 +69,7 @@ def read(source: Source) -> list[Session]:
         return [read_run_output(source)]
     if as_str(document.get("id")).startswith("ses_"):
         return (
-            [_stored(source.path.parents[2], source.path)]
+            [_read_stored_session(source.path.parents[2], source.path)]
             if source.on_disk and len(source.path.parents) > 2
             else [build_session(document, [])]
         )
@@ -77,7 +85,7 @@ def read(source: Source) -> list[Session]:
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is a storage: it has the folders `session` and `message`."""
+    """Return True if a folder is a storage, with the folders `session` and `message`."""
     try:
         return (
             (path / "session").is_dir()
@@ -88,42 +96,44 @@ def sniff_folder(path: Path) -> bool:
         return False
 
 
-def read_folder(path: Path) -> list[Session]:
-    """Return the main sessions of a storage; those of subagents are their children."""
+def read_folder(storage: Path) -> list[Session]:
+    """Read the main sessions of a storage; those of subagents are their children."""
     sessions = {
-        file.stem: _stored(path, file) for file in sorted((path / "session").glob("*/ses_*.json"))
+        file.stem: _read_stored_session(storage, file)
+        for file in sorted((storage / "session").glob("*/ses_*.json"))
     }
     if not sessions:
         raise ReadError(
-            "expected sessions in the folder 'session' of an OpenCode storage, found none.", path
+            "expected sessions in the folder 'session' of an OpenCode storage, found none.", storage
         )
     return nest_subagents(sessions)
 
 
-def _stored(path: Path, file: Path) -> Session:
+def _read_stored_session(storage: Path, file: Path) -> Session:
     faults: list[Fault] = []
     info = read_json_object(file, faults)
-    files = sorted((path / "message" / file.stem).glob("msg_*.json"))
-    found = [read_json_object(f, faults) for f in files]
-    found.sort(key=lambda m: parse_timestamp(as_dict(m.get("time")).get("created")) or 0)
+    files = sorted((storage / "message" / file.stem).glob("msg_*.json"))
+    infos = [read_json_object(f, faults) for f in files]
+    infos.sort(key=lambda m: parse_timestamp(as_dict(m.get("time")).get("created")) or 0)
     messages = [
-        {"info": m, "parts": _stored_parts(path, as_str(m.get("id")), faults)} for m in found
+        {"info": m, "parts": _read_stored_parts(storage, as_str(m.get("id")), faults)}
+        for m in infos
     ]
-    made = build_session({"id": file.stem, **info}, messages)
-    return replace(made, path_=str(file), faults=(*made.faults, *faults))
+    session = build_session({"id": file.stem, **info}, messages)
+    return replace(session, path_=str(file), faults=(*session.faults, *faults))
 
 
-def _stored_parts(path: Path, message: str, faults: list[Fault]) -> list[Any]:
-    if (
-        not message.startswith("msg_") or not message[4:].isalnum()
-    ):  # an id is never followed out of the folder
+def _read_stored_parts(storage: Path, message_id: str, faults: list[Fault]) -> list[Any]:
+    # The id becomes a folder name: anything that could lead out of the storage is refused.
+    if not message_id.startswith("msg_") or not message_id[4:].isalnum():
         return []
     return [
-        read_json_object(f, faults) for f in sorted((path / "part" / message).glob("prt_*.json"))
+        read_json_object(f, faults)
+        for f in sorted((storage / "part" / message_id).glob("prt_*.json"))
     ]
 
 
-_SESSION = (
+_SESSION_COLUMNS = (
     "id",
     "parent_id",
     "directory",
@@ -138,31 +148,35 @@ _IGNORED_TYPES = {"idle", "agent-switched", "model-switched", "location-switched
 
 
 def is_opencode_database(source: Source) -> bool:
-    """Say whether a database has OpenCode's tables, of either generation."""
+    """Return True if a database has the tables of OpenCode 1.2 or 2.x."""
     with open_database(source) as database:
-        first = {"session_id", "message_id", "data"} <= database.columns("part")
-        second = {"session_id", "type", "data"} <= database.columns("session_message")
-        return first or second
+        is_v1 = {"session_id", "message_id", "data"} <= database.column_names("part")
+        is_v2 = {"session_id", "type", "data"} <= database.column_names("session_message")
+        return is_v1 or is_v2
 
 
 def read_database(source: Source) -> dict[str, Session]:
-    """Return all sessions by id; one that both generations hold is read from the newer."""
+    """Read all sessions of a database, by id; the newer table has precedence."""
     with open_database(source) as database:
-        found: dict[str, tuple[str, dict[str, Any]]] = {}
+        session_rows: dict[str, tuple[str, dict[str, Any]]] = {}
         for table in ("session", "session_v2"):
-            rows = database.rows(table, _SESSION, "time_created, id")
-            found |= {str(row["id"]): (table, row) for row in rows if row.get("id")}
-        return {id_: _session(database, table, row) for id_, (table, row) in found.items()}
+            rows = database.iter_rows(table, _SESSION_COLUMNS, "time_created, id")
+            session_rows |= {str(row["id"]): (table, row) for row in rows if row.get("id")}
+        return {
+            id_: _read_session(database, table, row) for id_, (table, row) in session_rows.items()
+        }
 
 
-def _session(database: Database, table: str, row: dict[str, Any]) -> Session:
+def _read_session(database: Database, table: str, row: dict[str, Any]) -> Session:
     faults: list[Fault] = []
-    ways = (
+    read_functions = (
         (_read_v2_messages, _read_v1_messages)
         if table == "session_v2"
         else (_read_v1_messages, _read_v2_messages)
     )
-    messages = ways[0](database, row["id"], faults) or ways[1](database, row["id"], faults)
+    messages = read_functions[0](database, row["id"], faults) or read_functions[1](
+        database, row["id"], faults
+    )
     info = {
         "id": row["id"],
         "parentID": row.get("parent_id"),
@@ -178,83 +192,94 @@ def _session(database: Database, table: str, row: dict[str, Any]) -> Session:
 
 
 def _read_v1_messages(
-    database: Database, session: str, faults: list[Fault]
+    database: Database, session_id: str, faults: list[Fault]
 ) -> list[dict[str, Any]]:
-    """The messages of 1.2, each with its parts."""
+    """Read the messages of 1.2, each with its parts."""
     parts: dict[str, list[Any]] = {}
-    for row in database.rows(
-        "part", ("id", "message_id", "data"), "message_id, id", session_id=session
+    for row in database.iter_rows(
+        "part", ("id", "message_id", "data"), "message_id, id", session_id=session_id
     ):
-        data = _data(row, "part", faults)
+        data = _decode_data(row, "part", faults)
         parts.setdefault(str(row.get("message_id")), []).append({**data, "id": row.get("id")})
-    wanted = ("id", "time_created", "data")
-    found = database.rows("message", wanted, "time_created, id", session_id=session)
+    columns = ("id", "time_created", "data")
+    message_rows = database.iter_rows("message", columns, "time_created, id", session_id=session_id)
     return [
         {
-            "info": {**_data(row, "message", faults), "id": row.get("id")},
+            "info": {**_decode_data(row, "message", faults), "id": row.get("id")},
             "parts": parts.get(str(row.get("id")), []),
         }
-        for row in found
+        for row in message_rows
     ]
 
 
 def _read_v2_messages(
-    database: Database, session: str, faults: list[Fault]
+    database: Database, session_id: str, faults: list[Fault]
 ) -> list[dict[str, Any]]:
-    """The messages of 2.x in the words of the older."""
-    wanted = ("id", "type", "seq", "time_created", "data")
-    found = database.rows("session_message", wanted, "seq, time_created, id", session_id=session)
-    out = []
-    for row in found:
-        data = {"time": {"created": row.get("time_created")}, **_data(row, "message", faults)}
-        told = _convert_v2_message(as_str(row.get("type")), data)
-        if told:
-            out.append({**told, "info": {**told["info"], "id": row.get("id")}})
-    return out
+    """Read the messages of 2.x, converted to the form of 1.2."""
+    columns = ("id", "type", "seq", "time_created", "data")
+    message_rows = database.iter_rows(
+        "session_message", columns, "seq, time_created, id", session_id=session_id
+    )
+    messages = []
+    for row in message_rows:
+        data = {
+            "time": {"created": row.get("time_created")},
+            **_decode_data(row, "message", faults),
+        }
+        converted = _convert_v2_message(as_str(row.get("type")), data)
+        if converted:
+            messages.append({**converted, "info": {**converted["info"], "id": row.get("id")}})
+    return messages
 
 
-def _data(row: dict[str, Any], kind: str, faults: list[Fault]) -> dict[str, Any]:
+def _decode_data(row: dict[str, Any], noun: str, faults: list[Fault]) -> dict[str, Any]:
     data = decode_json_cell(row.get("data"))
     if type(data) is not dict:
-        faults.append(Fault(0, f"{kind} {str(row.get('id'))[:80]}: expected a JSON object"))
+        faults.append(Fault(0, f"{noun} {str(row.get('id'))[:80]}: expected a JSON object"))
     return as_dict(data)
 
 
-def _convert_v2_message(kind: str, data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return one message of 2.x as those of 1.2 are; None for a mark that no model is shown."""
+def _convert_v2_message(message_type: str, data: dict[str, Any]) -> dict[str, Any] | None:
+    """Convert a message of 2.x to the form of 1.2; None for a mark that is not sent."""
     info: dict[str, Any] = {"time": as_dict(data.get("time"))}
-    said = [{"type": "text", "text": as_str(data.get("text"))}]
-    if kind in _IGNORED_TYPES:
+    text_parts = [{"type": "text", "text": as_str(data.get("text"))}]
+    if message_type in _IGNORED_TYPES:
         return None
-    if kind == "assistant":
+    if message_type == "assistant":
         return {
-            "info": _reply(data),
-            "parts": [_part(as_dict(p)) for p in as_list(data.get("content"))],
+            "info": _convert_reply(data),
+            "parts": [_convert_part(as_dict(p)) for p in as_list(data.get("content"))],
         }
-    if kind == "compaction":
+    if message_type == "compaction":
         if data.get("status") not in ("completed", None):
             return None
         texts = [t for key in ("summary", "recent") if (t := as_str(data.get(key)))]
-        about = {**_reply(data), "summary": True, "reason": data.get("reason")}
-        return {"info": about, "parts": [{"type": "text", "text": t} for t in texts]}
-    if kind == "shell":
-        given = data.get("output")
-        shown = as_str(as_dict(given).get("output")) or as_str(given)
-        said = [
-            {"type": "text", "text": f"Shell command: {as_str(data.get('command'))}\n\n{shown}"}
+        reply_info = {**_convert_reply(data), "summary": True, "reason": data.get("reason")}
+        return {"info": reply_info, "parts": [{"type": "text", "text": t} for t in texts]}
+    if message_type == "shell":
+        output = data.get("output")
+        output_text = as_str(as_dict(output).get("output")) or as_str(output)
+        text_parts = [
+            {
+                "type": "text",
+                "text": f"Shell command: {as_str(data.get('command'))}\n\n{output_text}",
+            }
         ]
-        return {"info": {**info, "role": "user", "kind": "bash"}, "parts": said}
-    if kind == "system":
-        return {"info": {**info, "role": "system"}, "parts": said}
-    if kind in ("synthetic", "skill"):
-        return {"info": {**info, "role": "user", "kind": "injected"}, "parts": said}
-    files = [_file(as_dict(f)) for f in as_list(data.get("files"))]
-    return {"info": {**info, "role": kind}, "parts": [*(said if said[0]["text"] else []), *files]}
+        return {"info": {**info, "role": "user", "kind": "bash"}, "parts": text_parts}
+    if message_type == "system":
+        return {"info": {**info, "role": "system"}, "parts": text_parts}
+    if message_type in ("synthetic", "skill"):
+        return {"info": {**info, "role": "user", "kind": "injected"}, "parts": text_parts}
+    files = [_convert_file(as_dict(f)) for f in as_list(data.get("files"))]
+    return {
+        "info": {**info, "role": message_type},
+        "parts": [*(text_parts if text_parts[0]["text"] else []), *files],
+    }
 
 
-def _reply(data: dict[str, Any]) -> dict[str, Any]:
+def _convert_reply(data: dict[str, Any]) -> dict[str, Any]:
     model, error = as_dict(data.get("model")), as_dict(data.get("error"))
-    told = {
+    info = {
         "role": "assistant",
         "agent": data.get("agent"),
         "modelID": model.get("id"),
@@ -265,28 +290,30 @@ def _reply(data: dict[str, Any]) -> dict[str, Any]:
         "time": as_dict(data.get("time")),
     }
     if error:
-        told["error"] = {
+        info["error"] = {
             "name": error.get("type") or "error",
             "data": {"message": error.get("message")},
         }
-    return told
+    return info
 
 
-def _part(raw: dict[str, Any]) -> dict[str, Any]:
+def _convert_part(raw: dict[str, Any]) -> dict[str, Any]:
     if raw.get("type") != "tool":
         return raw
     state = as_dict(raw.get("state"))
-    shown = as_list(state.get("content"))
-    said = "\n".join(
-        as_str(as_dict(c).get("text")) for c in shown if as_dict(c).get("type") == "text"
+    content = as_list(state.get("content"))
+    text = "\n".join(
+        as_str(as_dict(c).get("text")) for c in content if as_dict(c).get("type") == "text"
     )
-    wrong = as_dict(state.get("error"))
-    told = {
+    error = as_dict(state.get("error"))
+    converted_state = {
         "status": state.get("status"),
         "input": state.get("input"),
-        "output": said or to_text(state.get("output")) or to_text(state.get("structured")),
-        "error": str_or_none(wrong.get("message")) or said or to_text(state.get("error")),
-        "attachments": [_file(as_dict(c)) for c in shown if as_dict(c).get("type") != "text"],
+        "output": text or to_text(state.get("output")) or to_text(state.get("structured")),
+        "error": str_or_none(error.get("message")) or text or to_text(state.get("error")),
+        "attachments": [
+            _convert_file(as_dict(c)) for c in content if as_dict(c).get("type") != "text"
+        ],
         "time": {"end": as_dict(raw.get("time")).get("completed")},
     }
     return {
@@ -294,11 +321,11 @@ def _part(raw: dict[str, Any]) -> dict[str, Any]:
         "id": None,
         "tool": raw.get("name"),
         "callID": raw.get("id"),
-        "state": told,
+        "state": converted_state,
     }
 
 
-def _file(raw: dict[str, Any]) -> dict[str, Any]:
+def _convert_file(raw: dict[str, Any]) -> dict[str, Any]:
     data, mime = as_str(raw.get("data")), as_str(raw.get("mime")) or as_str(raw.get("mediaType"))
     url = (
         as_str(raw.get("uri"))
@@ -308,17 +335,25 @@ def _file(raw: dict[str, Any]) -> dict[str, Any]:
     return {"type": "file", "mime": mime, "url": f"data:{mime};base64,{data}" if data else url}
 
 
-_PARTS = {"step_start": "step-start", "text": "text", "reasoning": "reasoning", "tool_use": "tool",
-          "step_finish": "step-finish"}  # fmt: skip
+_PART_TYPES = {
+    "step_start": "step-start",
+    "text": "text",
+    "reasoning": "reasoning",
+    "tool_use": "tool",
+    "step_finish": "step-finish",
+}
+"""Part types by the event types of run output."""
 
 
 def is_run_output(source: Source) -> bool:
-    """Say whether the first lines are parts with a session and a time."""
+    """Return True if the first lines are parts with a session and a time."""
     head = source.head[:4]
     return (
         bool(head)
         and all(
-            as_str(r.get("type")) in {*_PARTS, "error"} and "sessionID" in r and "timestamp" in r
+            as_str(r.get("type")) in {*_PART_TYPES, "error"}
+            and "sessionID" in r
+            and "timestamp" in r
             for r in head
         )
         and any(type(r.get("part")) is dict for r in head)
@@ -326,38 +361,44 @@ def is_run_output(source: Source) -> bool:
 
 
 def read_run_output(source: Source) -> Session:
-    """Return the session: parts of one message id, or of one step, are a reply."""
+    """Read run output; the parts of one message id, or of one step, are a reply."""
     messages: list[dict[str, Any]] = []
-    at = None
+    current_id = None
     for _, record in source.records:
-        kind, part = as_str(record.get("type")), as_dict(record.get("part"))
-        when = record.get("timestamp")
-        if kind == "error":
-            told = {
+        event_type, part = as_str(record.get("type")), as_dict(record.get("part"))
+        timestamp = record.get("timestamp")
+        if event_type == "error":
+            error_info = {
                 "role": "assistant",
                 "error": as_dict(record.get("error")),
-                "time": {"created": when},
+                "time": {"created": timestamp},
             }
-            messages.append({"info": told, "parts": []})
+            messages.append({"info": error_info, "parts": []})
             continue
-        own = as_str(part.get("messageID")) or at
-        if kind == "step_start" or not messages or own != at:
-            at = own
+        message_id = as_str(part.get("messageID")) or current_id
+        if event_type == "step_start" or not messages or message_id != current_id:
+            current_id = message_id
             messages.append(
                 {
-                    "info": {"role": "assistant", "id": own or None, "time": {"created": when}},
+                    "info": {
+                        "role": "assistant",
+                        "id": message_id or None,
+                        "time": {"created": timestamp},
+                    },
                     "parts": [],
                 }
             )
-        _add_part(messages[-1], {**part, "type": _PARTS.get(kind, kind)}, when)
-    first = as_dict(next((r for _, r in source.records), None))
-    info = {"id": first.get("sessionID"), "time": {"created": first.get("timestamp")}}
+        _add_part(
+            messages[-1], {**part, "type": _PART_TYPES.get(event_type, event_type)}, timestamp
+        )
+    first_record = as_dict(next((r for _, r in source.records), None))
+    info = {"id": first_record.get("sessionID"), "time": {"created": first_record.get("timestamp")}}
     return build_session(info, messages, source.faults)
 
 
-def _add_part(message: dict[str, Any], part: dict[str, Any], when: Any) -> None:
+def _add_part(message: dict[str, Any], part: dict[str, Any], timestamp: Any) -> None:
     info = message["info"]
     as_list(message["parts"]).append(part)
     if part["type"] == "step-finish":
         info.update(tokens=part.get("tokens"), cost=part.get("cost"), finish=part.get("reason"))
-        info["time"]["completed"] = when
+        info["time"]["completed"] = timestamp

@@ -1,4 +1,4 @@
-"""Messages and parts of OpenCode as ours, with both kinds of compaction."""
+"""Conversion of OpenCode messages to sessions, with prunings and both kinds of compaction."""
 
 from __future__ import annotations
 
@@ -39,16 +39,30 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
+# OpenCode edits the context in three ways, none of which is an entry at the right position:
+#   pruning     a tool result has the time at which it was cleared. Results wait in a heap ordered
+#               by that time; before each message, those that are due become one edit
+#   compaction  an assistant message with `summary: true`; the context starts at it
+#   compress    a call of the compress plug-in: ranges of message numbers (m0001 is the first
+#               message) become summaries written by the model
+# A message has a call and its result in one part; it becomes a reply and a tool message. Older
+# versions wrote several steps (API calls) into one message, which is split at `step-finish`.
 def build_session(
     info: dict[str, Any], messages: list[Any], faults: Iterable[Fault] = ()
 ) -> Session:
-    """Return a session of its `info` and its messages, each with its parts."""
-    teller = _MessageReader()
-    teller.log.faults += faults
-    read_each_object(messages, "message", teller.take, teller.log.faults)
-    teller.close(info)
+    """Build a session.
+
+    Args:
+        info: the session's metadata.
+        messages: its messages, each {info, parts}.
+        faults: faults of the file so far.
+    """
+    reader = _MessageReader()
+    reader.builder.faults += faults
+    read_each_object(messages, "message", reader.read_message, reader.builder.faults)
+    reader.finish(info)
     model = as_dict(info.get("model"))
-    return teller.log.session(
+    return reader.builder.session(
         id=as_str(info.get("id")) or "opencode",
         format="opencode",
         product="opencode",
@@ -56,153 +70,180 @@ def build_session(
         agent=as_str(info.get("agent")) or "main",
         cwd=str_or_none(info.get("directory")),
         title=str_or_none(info.get("title")),
-        model=str_or_none(model.get("id")) or teller.model,
+        model=str_or_none(model.get("id")) or reader.model,
         started=parse_timestamp(as_dict(info.get("time")).get("created")),
         parent=str_or_none(info.get("parentID")),
     )
 
 
 class _MessageReader:
-    """Writes OpenCode's messages, in which a call and its result are one part, as ours."""
+    """Reader of one session, message by message."""
 
     def __init__(self) -> None:
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self.model: str | None = None
-        self._pruned: list[tuple[float, str]] = []
-        """A heap of results that will be cleared, and when."""
-        self._numbered: list[list[str]] = []
-        """Our ids by OpenCode's message, as the compress plug-in numbers them (m0001 is first)."""
+        self._pending_prunings: list[tuple[float, str]] = []
+        """Heap of (time of pruning, id of a tool result)."""
+        self._ids_by_message: list[list[str]] = []
+        """Message ids of each OpenCode message, in order, as the compress plug-in numbers them."""
 
-    def take(self, raw: dict[str, Any]) -> None:
+    def read_message(self, raw: dict[str, Any]) -> None:
         info, parts = (
             as_dict(raw.get("info")),
-            [p for p in as_list(raw.get("parts")) if type(p) is dict],
+            [part for part in as_list(raw.get("parts")) if type(part) is dict],
         )
-        self._prune(parse_timestamp(as_dict(info.get("time")).get("created")))
-        before = len(self.log.entries)
+        self._add_prunings(parse_timestamp(as_dict(info.get("time")).get("created")))
+        n_before = len(self.builder.entries)
         if info.get("role") == "user":
-            self._user(info, parts)
+            self._read_user_message(info, parts)
         elif info.get("role") == "assistant":
-            for told, some in split_steps(info, parts):
-                self._assistant(told, some)
+            for step_info, step_parts in split_steps(info, parts):
+                self._read_reply(step_info, step_parts)
         elif info.get("role") == "system":
-            self.log.say("system", parse_opencode_parts(parts, {}), info.get("id"))
+            self.builder.say("system", parse_opencode_parts(parts, {}), info.get("id"))
         else:
-            count_skipped(self.log.skipped, "message: " + (as_str(info.get("role")) or "no role"))
+            count_skipped(
+                self.builder.skipped, "message: " + (as_str(info.get("role")) or "no role")
+            )
             return
-        self._numbered.append([e.id for e in self.log.entries[before:] if isinstance(e, Message)])
-        for p in parts:
-            if p.get("tool") == "compress" and as_dict(p.get("state")).get("status") == "completed":
-                self._compress(as_dict(p["state"]))
+        self._ids_by_message.append(
+            [e.id for e in self.builder.entries[n_before:] if isinstance(e, Message)]
+        )
+        for part in parts:
+            if (
+                part.get("tool") == "compress"
+                and as_dict(part.get("state")).get("status") == "completed"
+            ):
+                self._read_compress_call(as_dict(part["state"]))
 
-    def _prune(self, until: float | None) -> None:
-        """Write which old results OpenCode cleared before a message; marks stand in their place."""
-        due = list[tuple[float, str]]()
-        while self._pruned and (until is None or self._pruned[0][0] <= until):
-            due.append(heappop(self._pruned))
-        if not due:
+    def _add_prunings(self, until: float | None) -> None:
+        """Add an edit for the results that were cleared up to a time (None: all)."""
+        due_results = list[tuple[float, str]]()
+        while self._pending_prunings and (until is None or self._pending_prunings[0][0] <= until):
+            due_results.append(heappop(self._pending_prunings))
+        if not due_results:
             return
-        due.sort(key=lambda each: self.log.where[each[1]])
-        shown = set(self.log.shown) if self.log.may_edit() else set[str]()
-        found = (self.log.entries[self.log.where[own]] for _, own in due if own in shown)
-        gone = [m for m in found if isinstance(m, Message)]
-        if not gone:
+        due_results.sort(key=lambda item: self.builder.where[item[1]])
+        visible_ids = set(self.builder.shown) if self.builder.may_edit() else set[str]()
+        results = (
+            self.builder.entries[self.builder.where[result_id]]
+            for _, result_id in due_results
+            if result_id in visible_ids
+        )
+        cleared = [m for m in results if isinstance(m, Message)]
+        if not cleared:
             return
-        self.log.add(
+        self.builder.add(
             Edit(
                 kind="replaced",
-                id=self.log.new_id(),
-                targets=tuple(m.id for m in gone),
-                inserted=tuple(replace(m, parts=(Text(_CLEARED_RESULT),)) for m in gone),
+                id=self.builder.new_id(),
+                targets=tuple(m.id for m in cleared),
+                inserted=tuple(replace(m, parts=(Text(_CLEARED_RESULT),)) for m in cleared),
                 method="prune",
-                time=max(t for t, _ in due),
+                time=max(t for t, _ in due_results),
             )
         )
 
-    def close(self, info: dict[str, Any]) -> None:
-        """Write what was cleared last, and stand where the user has gone back to."""
-        self._prune(None)
-        back = self.log.where.get(as_str(as_dict(info.get("revert")).get("messageID")), -1)
-        if back >= 0:
-            self.log.stand(self.log.parents[back])
-
-    def _user(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
-        said = [p for p in parts if p.get("ignored") is not True]
-        synthetic = bool(said) and all(
-            p.get("synthetic") is True for p in said if p.get("type") == "text"
+    def finish(self, info: dict[str, Any]) -> None:
+        """Add the last prunings, and move to the message that the user reverted to."""
+        self._add_prunings(None)
+        reverted_index = self.builder.where.get(
+            as_str(as_dict(info.get("revert")).get("messageID")), -1
         )
-        self.log.say(
+        if reverted_index >= 0:
+            self.builder.stand(self.builder.parents[reverted_index])
+
+    def _read_user_message(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+        sent_parts = [p for p in parts if p.get("ignored") is not True]
+        is_synthetic = bool(sent_parts) and all(
+            p.get("synthetic") is True for p in sent_parts if p.get("type") == "text"
+        )
+        self.builder.say(
             "user",
-            parse_opencode_parts(said or parts, self.log.skipped),
+            parse_opencode_parts(sent_parts or parts, self.builder.skipped),
             info.get("id"),
             time=parse_timestamp(as_dict(info.get("time")).get("created")),
             kind=as_str(info.get("kind"))
-            or ("injected" if synthetic and not any(p.get("type") == "file" for p in said) else ""),
-            visible=bool(said) or not parts,
+            or (
+                "injected"
+                if is_synthetic and not any(p.get("type") == "file" for p in sent_parts)
+                else ""
+            ),
+            visible=bool(sent_parts) or not parts,
         )
 
-    def _assistant(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
-        when = as_dict(info.get("time"))
-        begun, ended = parse_timestamp(when.get("created")), parse_timestamp(when.get("completed"))
-        tools = [p for p in parts if p.get("type") == "tool"]
+    def _read_reply(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+        times = as_dict(info.get("time"))
+        began_at, ended_at = (
+            parse_timestamp(times.get("created")),
+            parse_timestamp(times.get("completed")),
+        )
+        tool_parts = [tool_part for tool_part in parts if tool_part.get("type") == "tool"]
         error = as_dict(info.get("error"))
-        said = as_str(as_dict(error.get("data")).get("message")) or as_str(error.get("name"))
+        error_message = as_str(as_dict(error.get("data")).get("message")) or as_str(
+            error.get("name")
+        )
         self.model = self.model or str_or_none(info.get("modelID"))
         reply = Message(
             role="assistant",
-            id=self.log.new_id(info.get("id")),
-            parts=tuple(parse_opencode_parts(parts, self.log.skipped)),
+            id=self.builder.new_id(info.get("id")),
+            parts=tuple(parse_opencode_parts(parts, self.builder.skipped)),
             agent=str_or_none(info.get("agent")) or str_or_none(info.get("mode")),
-            time=ended or begun,
+            time=ended_at or began_at,
             usage=parse_opencode_usage(info),
             model=str_or_none(info.get("modelID")),
             stop="error"
             if error
-            else _STOPS.get(as_str(info.get("finish")), str_or_none(info.get("finish"))),
-            latency=ended - begun if begun and ended and ended >= begun else None,
+            else _STOP_REASONS.get(as_str(info.get("finish")), str_or_none(info.get("finish"))),
+            latency=ended_at - began_at if began_at and ended_at and ended_at >= began_at else None,
             is_error=bool(error),
-            error=said[:2000] or None,
+            error=error_message[:2000] or None,
         )
         if info.get("summary") is True:
-            self._summary(reply, str_or_none(info.get("reason")))
+            self._add_compaction(reply, str_or_none(info.get("reason")))
             return
-        self.log.add(reply)
-        for p in tools:
-            self._result(p)
+        self.builder.add(reply)
+        for tool_part in tool_parts:
+            self._read_result(tool_part)
 
-    def _result(self, raw: dict[str, Any]) -> None:
+    def _read_result(self, raw: dict[str, Any]) -> None:
         state = as_dict(raw.get("state"))
-        status, when = as_str(state.get("status")), as_dict(state.get("time"))
+        status, times = as_str(state.get("status")), as_dict(state.get("time"))
         if status not in ("completed", "error"):
-            count_skipped(self.log.skipped, "tool without a result: " + (status or "no status"))
+            count_skipped(self.builder.skipped, "tool without a result: " + (status or "no status"))
             return
-        wrong = status == "error"
-        said = to_text(state.get("error" if wrong else "output"))
+        is_error = status == "error"
+        output = to_text(state.get("error" if is_error else "output"))
         files = [
             f
             for a in as_list(state.get("attachments"))
-            for f in parse_file_part(as_dict(a), self.log.skipped)
+            for f in parse_file_part(as_dict(a), self.builder.skipped)
         ]
         child = str_or_none(as_dict(state.get("metadata")).get("sessionId"))
-        own, pruned = self.log.new_id(raw.get("id")), parse_timestamp(when.get("compacted"))
-        if pruned is not None:
-            heappush(self._pruned, (pruned, own))
-        self.log.add(
+        message_id, pruned_at = (
+            self.builder.new_id(raw.get("id")),
+            parse_timestamp(times.get("compacted")),
+        )
+        if pruned_at is not None:
+            heappush(self._pending_prunings, (pruned_at, message_id))
+        self.builder.add(
             Message(
                 role="tool",
-                id=own,
-                parts=(*([Text(said)] if said else []), *files),
-                time=parse_timestamp(when.get("end")),
+                id=message_id,
+                parts=(*([Text(output)] if output else []), *files),
+                time=parse_timestamp(times.get("end")),
                 tool=str_or_none(raw.get("tool")),
                 call_id=str_or_none(raw.get("callID")),
-                is_error=wrong,
+                is_error=is_error,
                 details={"session": child} if child else {},
             )
         )
 
-    def _summary(self, reply: Message, trigger: str | None) -> None:
-        """The built-in compaction: a reply that is a summary; the context starts at it."""
-        summary = Message(role="summary", id=self.log.new_id(), parts=reply.parts, time=reply.time)
+    def _add_compaction(self, reply: Message, trigger: str | None) -> None:
+        """Add the built-in compaction; its reply is the summary of all messages before."""
+        summary = Message(
+            role="summary", id=self.builder.new_id(), parts=reply.parts, time=reply.time
+        )
         edit = Edit(
             kind="summarised",
             id=reply.id,
@@ -214,40 +255,49 @@ class _MessageReader:
             usage=reply.usage,
             model=reply.model,
         )
-        self.log.compact(edit, ())
+        self.builder.compact(edit, ())
 
-    def _compress(self, state: dict[str, Any]) -> None:
-        """Write the plug-in's edits: a range, ends included, becomes the model's own summary."""
-        given = as_dict(state.get("input"))
-        for part in as_list(given.get("content")):
-            may = self.log.may_edit()
-            shown = set(self.log.shown) if may else set[str]()
-            told = self._numbered if may else []
-            first, last = (parse_message_number(as_dict(part).get(k)) for k in ("startId", "endId"))
-            if first is None or last is None or not as_str(part.get("summary")):
-                count_skipped(self.log.skipped, "compress: a range that could not be read")
-                continue
-            when = parse_timestamp(as_dict(state.get("time")).get("end"))
-            summary = Message(
-                role="summary", id=self.log.new_id(), parts=(Text(part["summary"]),), time=when
+    def _read_compress_call(self, state: dict[str, Any]) -> None:
+        """Read a call of the compress plug-in: each range, ends included, becomes a summary."""
+        arguments = as_dict(state.get("input"))
+        for part in as_list(arguments.get("content")):
+            has_budget = self.builder.may_edit()
+            visible_ids = set(self.builder.shown) if has_budget else set[str]()
+            numbered = self._ids_by_message if has_budget else []
+            first_number, last_number = (
+                parse_message_number(as_dict(part).get(k)) for k in ("startId", "endId")
             )
-            self.log.add(
+            if first_number is None or last_number is None or not as_str(part.get("summary")):
+                count_skipped(self.builder.skipped, "compress: a range that could not be read")
+                continue
+            time = parse_timestamp(as_dict(state.get("time")).get("end"))
+            summary = Message(
+                role="summary", id=self.builder.new_id(), parts=(Text(part["summary"]),), time=time
+            )
+            self.builder.add(
                 Edit(
                     kind="summarised",
-                    id=self.log.new_id(),
-                    targets=tuple(i for ids in told[first - 1 : last] for i in ids if i in shown),
+                    id=self.builder.new_id(),
+                    targets=tuple(
+                        i
+                        for ids in numbered[first_number - 1 : last_number]
+                        for i in ids
+                        if i in visible_ids
+                    ),
                     inserted=(summary,),
-                    reason=as_str(given.get("topic"))[:200] if may else TOO_MANY_COMPACTIONS,
+                    reason=as_str(arguments.get("topic"))[:200]
+                    if has_budget
+                    else TOO_MANY_COMPACTIONS,
                     trigger="tool",
                     method="compress",
-                    time=when,
+                    time=time,
                 )
             )
 
 
 _CLEARED_RESULT = "[Old tool result content cleared]"
-"""What OpenCode sends in the place of a result that it has pruned (`session/message-v2.ts`)."""
-_STOPS = {"tool-calls": "tool", "stop": "stop", "length": "length"}
+"""The text that OpenCode sends instead of a pruned result (`session/message-v2.ts`)."""
+_STOP_REASONS = {"tool-calls": "tool", "stop": "stop", "length": "length"}
 
 _IGNORED_PARTS = {
     "step-start",
@@ -258,30 +308,34 @@ _IGNORED_PARTS = {
     "subtask",
     "compaction",
 }
-"""Parts that are no content: marks of a step, of the working tree, of what begins."""
+"""Parts without content: marks of steps, snapshots, and events."""
 
 
 def parse_opencode_parts(parts: list[dict[str, Any]], skipped: dict[str, int]) -> list[Part]:
-    """Return what a message says; marks are passed over, unknown parts counted."""
-    out: list[Part] = []
-    for p in parts:
-        kind = as_str(p.get("type"))
-        if kind == "text":
-            out.append(Text(as_str(p.get("text"))))
-        elif kind == "reasoning":
-            out.append(Thinking(as_str(p.get("text"))))
-        elif kind == "tool":
-            args, written = parse_arguments(as_dict(p.get("state")).get("input"))
-            out.append(ToolCall(as_str(p.get("callID")), as_str(p.get("tool")), args, written))
-        elif kind == "file":
-            out += parse_file_part(p, skipped)
-        elif kind not in _IGNORED_PARTS:
-            count_skipped(skipped, "part: " + (kind or "no type"))
-    return out
+    """Return the content of a message as parts; unknown part types are counted."""
+    parsed: list[Part] = []
+    for part in parts:
+        part_type = as_str(part.get("type"))
+        if part_type == "text":
+            parsed.append(Text(as_str(part.get("text"))))
+        elif part_type == "reasoning":
+            parsed.append(Thinking(as_str(part.get("text"))))
+        elif part_type == "tool":
+            arguments, raw_arguments = parse_arguments(as_dict(part.get("state")).get("input"))
+            parsed.append(
+                ToolCall(
+                    as_str(part.get("callID")), as_str(part.get("tool")), arguments, raw_arguments
+                )
+            )
+        elif part_type == "file":
+            parsed += parse_file_part(part, skipped)
+        elif part_type not in _IGNORED_PARTS:
+            count_skipped(skipped, "part: " + (part_type or "no type"))
+    return parsed
 
 
 def parse_file_part(raw: dict[str, Any], skipped: dict[str, int]) -> list[Part]:
-    """Return a file as a part; the text of one stands beside it already."""
+    """Return a file as a part; none for a text file, whose text is a part of its own."""
     mime, url = as_str(raw.get("mime")) or "application/octet-stream", as_str(raw.get("url"))
     if mime.startswith("text/") or mime == "application/x-directory":
         count_skipped(skipped, "part: file, whose text stands beside it")
@@ -300,7 +354,7 @@ def parse_file_part(raw: dict[str, Any], skipped: dict[str, int]) -> list[Part]:
 def split_steps(
     info: dict[str, Any], parts: list[dict[str, Any]]
 ) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """The calls of a message: one, but older versions wrote several steps into one message."""
+    """Split a message of an older version into its steps, as (info, parts) each."""
     ends = [
         i
         for i, p in enumerate(parts)
@@ -308,22 +362,22 @@ def split_steps(
     ]
     if len(ends) < 2:
         return [(info, parts)]
-    out = []
+    steps = []
     for begin, end in zip([0, *(e + 1 for e in ends)], [*ends, len(parts) - 1], strict=True):
-        some = parts[begin : end + 1]
-        last = parts[end] if end < len(parts) and parts[end].get("type") == "step-finish" else {}
-        told = {
-            "tokens": last.get("tokens"),
-            "cost": last.get("cost"),
-            "finish": last.get("reason"),
+        step_parts = parts[begin : end + 1]
+        finish = parts[end] if end < len(parts) and parts[end].get("type") == "step-finish" else {}
+        step_usage = {
+            "tokens": finish.get("tokens"),
+            "cost": finish.get("cost"),
+            "finish": finish.get("reason"),
         }
-        if any(p.get("type") not in _IGNORED_PARTS for p in some):
-            out.append(({**info, **told}, some))
-    return out or [(info, parts)]
+        if any(p.get("type") not in _IGNORED_PARTS for p in step_parts):
+            steps.append(({**info, **step_usage}, step_parts))
+    return steps or [(info, parts)]
 
 
 def parse_message_number(raw: Any) -> int | None:
-    """Return the number in an id of the compress plug-in (m0001), from 1."""
+    """Return the number, from 1, in an id of the compress plug-in (m0001), or None."""
     digits = as_str(raw).lstrip("m")
     return (
         int(digits)
@@ -333,17 +387,17 @@ def parse_message_number(raw: Any) -> int | None:
 
 
 def parse_opencode_usage(info: dict[str, Any]) -> Usage | None:
-    """Tokens of a message: the five classes stand apart; its cost is in dollars."""
+    """Return the usage of a message; its five token classes do not overlap, its cost is in USD."""
     tokens = as_dict(info.get("tokens"))
     cache, cost = as_dict(tokens.get("cache")), float_or_none(info.get("cost"))
     if not tokens:
         return None if cost is None else Usage(cost_usd=cost)
-    output, thought = count_or_none(tokens.get("output")), count_or_none(tokens.get("reasoning"))
+    output, reasoning = count_or_none(tokens.get("output")), count_or_none(tokens.get("reasoning"))
     return Usage(
         input_tokens=count_or_none(tokens.get("input")),
         cache_read_tokens=count_or_none(cache.get("read")),
         cache_write_tokens=count_or_none(cache.get("write")),
-        output_tokens=None if output is None else output + (thought or 0),
-        reasoning_tokens=thought,
+        output_tokens=None if output is None else output + (reasoning or 0),
+        reasoning_tokens=reasoning,
         cost_usd=cost,
     )

@@ -1,4 +1,4 @@
-"""OpenHands: evaluation outputs, V1 conversations, completion logs."""
+"""Reader of OpenHands evaluation outputs, V1 conversations and completion logs."""
 
 from __future__ import annotations
 
@@ -71,12 +71,22 @@ TRAITS = (
         ),
     ),
 )
-_LOGGED = re.compile(r".*-\d{9,}(\.\d+)?\.json$")
-_FILES = 20_000
+_COMPLETION_FILE_NAME = re.compile(r".*-\d{9,}(\.\d+)?\.json$")
+_MAX_LISTED_FILES = 20_000
 
 
+# Layouts:
+#   evaluation output   JSON lines, a run each, with the event history of V0 or V1
+#   trajectory          a list of events, V0 or V1; or lines of V1 events
+#   conversation        a folder with one file per event and (V1) base_state.json, which has the
+#                       usage of each response
+#   completion logs     a folder with one file per API call: prompt, completion, cost. The calls are
+#                       assigned to threads; the largest thread is the main session
+# V0 events are read in `openhands_v0`. A V1 action names the response that it came from; all
+# actions of one response become one reply, completed at the end. A condensation names the events
+# that it forgets.
 def sniff(source: Source) -> bool:
-    """Say whether this is an output, a trajectory, an event or a completion log."""
+    """Return True for an output, a trajectory, an event or a completion log."""
     document = source.document
     if type(document) is list:
         return is_v0_history(document) or bool(document and is_v1_event(document[0]))
@@ -92,7 +102,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a run; an event reads as one message, a completion as one call."""
+    """Read one session per run; a single event is a message, a single completion a call."""
     document = source.document
     if type(document) is list:
         if is_v0_history(document):
@@ -109,81 +119,85 @@ def read(source: Source) -> list[Session]:
             )
         ]
     if _is_completion(document):
-        return [_completions([(source.path.name, document)], source.path.stem, [])]
-    out, faults = list[Session](), list(source.faults)
+        return [_read_completions([(source.path.name, document)], source.path.stem, [])]
+    sessions, faults = list[Session](), list(source.faults)
     for line, record in source.records:
         if is_v0_run(record):
-            out.append(read_v0_run(record, f"{source.path.stem}/{line}"))
+            sessions.append(read_v0_run(record, f"{source.path.stem}/{line}"))
         elif _is_v1_run(record):
-            out.append(_read_v1_run(record, f"{source.path.stem}/{line}"))
+            sessions.append(_read_v1_run(record, f"{source.path.stem}/{line}"))
         else:
             faults.append(Fault(line, "expected a run with a 'history'"))
-    if out:
-        out[0] = replace(out[0], faults=(*faults, *out[0].faults))
-    return out
+    if sessions:
+        sessions[0] = replace(sessions[0], faults=(*faults, *sessions[0].faults))
+    return sessions
 
 
 def _is_v1_run(record: Any) -> bool:
-    """Say whether a record is a V1 evaluation's run: its history is of events with a kind."""
+    """Return True for a run of a V1 evaluation, whose history has events with a kind."""
     history = as_list(as_dict(record).get("history"))
     return "instance_id" in as_dict(record) and bool(history) and is_v1_event(history[0])
 
 
 def _read_v1_run(record: dict[str, Any], name: str) -> Session:
-    own = as_str(record.get("instance_id")) or name
-    return read_v1_events(as_list(record.get("history")), {}, own, [])
+    session_id = as_str(record.get("instance_id")) or name
+    return read_v1_events(as_list(record.get("history")), {}, session_id, [])
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is one conversation: events (or `events/`), or completion logs only."""
+    """Return True for a folder of events (or with `events/`), or of completion logs only."""
     try:
         if _numbered_event_files(path):
             return is_v0_history([Source(_numbered_event_files(path)[0]).document])
-        first = next(_events(path).glob("event-*.json"), None)
-        names = os.listdir(path)[:_FILES]  # noqa: PTH208  a folder may have many, paths take longer
-        if first is None and (len(names) < 2 or not all(map(_LOGGED.match, names))):
+        first_event = next(_get_events_folder(path).glob("event-*.json"), None)
+        names = os.listdir(path)[:_MAX_LISTED_FILES]  # noqa: PTH208  a folder may have many, paths take longer
+        if first_event is None and (
+            len(names) < 2 or not all(map(_COMPLETION_FILE_NAME.match, names))
+        ):
             return False
-        document = Source(first or path / names[0]).document
+        document = Source(first_event or path / names[0]).document
     except (OSError, ReadError):
         return False
-    return is_v1_event(document) if first else _is_completion(document)
+    return is_v1_event(document) if first_event else _is_completion(document)
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the one session of a conversation folder, or of completion logs in order of time."""
+    """Read the session of a conversation folder, or of completion logs in order of time."""
     faults: list[Fault] = []
     numbered = _numbered_event_files(path)
     name = path.parent.name if path.name == "events" else path.name
     if numbered:
-        made = read_v0_run({"history": [read_json_object(f, faults) for f in numbered]}, name)
-        return [replace(made, faults=(*made.faults, *faults))]
-    files = sorted(_events(path).glob("event-*.json"))
+        session = read_v0_run({"history": [read_json_object(f, faults) for f in numbered]}, name)
+        return [replace(session, faults=(*session.faults, *faults))]
+    files = sorted(_get_events_folder(path).glob("event-*.json"))
     if files:
         base = path if (path / "base_state.json").is_file() else path.parent
-        held = base / "base_state.json"
-        state = read_json_object(held, []) if held.is_file() else {}
+        state_file = base / "base_state.json"
+        state = read_json_object(state_file, []) if state_file.is_file() else {}
         events = [read_json_object(f, faults) for f in files]
         return [read_v1_events(events, state, as_str(state.get("id")) or name, faults)]
-    found = [(f.name, read_json_object(f, faults)) for f in path.iterdir()]
-    logs = [(n, d) for n, d in found if _is_completion(d)]
+    named_documents = [(f.name, read_json_object(f, faults)) for f in path.iterdir()]
+    logs = [(file_name, d) for file_name, d in named_documents if _is_completion(d)]
     if not logs:
         raise ReadError("expected completion logs or event files, found none.", path)
     logs.sort(key=lambda log: float_or_none(log[1].get("timestamp")) or 0)
-    return [_completions(logs, path.name, faults)]
+    return [_read_completions(logs, path.name, faults)]
 
 
-def _events(path: Path) -> Path:
+def _get_events_folder(path: Path) -> Path:
     return path / "events" if (path / "events").is_dir() else path
 
 
 def _numbered_event_files(path: Path) -> list[Path]:
-    """V0's store of a session: a file an event, named by its number (`events/0.json`)."""
+    """Return the event files of V0's store, named by number (`events/0.json`), in order."""
     if not (path / "events" / "0.json").is_file() and not (
         path.name == "events" and (path / "0.json").is_file()
     ):
         return []
-    found = [f for f in _events(path).glob("*.json") if f.stem.isascii() and f.stem.isdigit()]
-    return sorted(found, key=lambda f: int(f.stem[:18]))
+    files = [
+        f for f in _get_events_folder(path).glob("*.json") if f.stem.isascii() and f.stem.isdigit()
+    ]
+    return sorted(files, key=lambda f: int(f.stem[:18]))
 
 
 # -- completion logs ------------------------------------------------------------------------------
@@ -192,67 +206,72 @@ def _numbered_event_files(path: Path) -> list[Path]:
 def _is_completion(document: Any) -> bool:
     if type(document) is not dict or type(document.get("messages")) is not list:
         return False
-    answered = type(as_dict(document.get("response")).get("choices")) is list
-    return answered and ("latency_sec" in document or "kwargs" in document)
+    has_choices = type(as_dict(document.get("response")).get("choices")) is list
+    return has_choices and ("latency_sec" in document or "kwargs" in document)
 
 
-def _completions(logs: list[tuple[str, dict[str, Any]]], name: str, faults: list[Fault]) -> Session:
-    threads, skipped, asked = PromptThreads(), dict[str, int](), dict[str, str]()
+def _read_completions(
+    logs: list[tuple[str, dict[str, Any]]], name: str, faults: list[Fault]
+) -> Session:
+    threads, skipped, tool_by_call = PromptThreads(), dict[str, int](), dict[str, str]()
     for file, log in logs:
         with catch_damage(faults, 0, f"{file[:80]}: "):
-            heard = [
+            prompt = [
                 m
                 for raw in log["messages"]
-                for m in fill_tool_names(parse_chat_message(raw, SessionBuilder(), skipped), asked)
+                for m in fill_tool_names(
+                    parse_chat_message(raw, SessionBuilder(), skipped), tool_by_call
+                )
             ]
             threads.call(
-                [key_message(m) for m in heard], fill_tool_names([_reply(log, skipped)], asked)[0]
+                [key_message(m) for m in prompt],
+                fill_tool_names([_parse_completion_reply(log, skipped)], tool_by_call)[0],
             )
-    last = logs[-1][1]
-    found = sorted(threads.all, key=lambda t: -t.size)
-    kwargs = as_dict(last.get("kwargs"))
+    last_log = logs[-1][1]
+    ordered = sorted(threads.all, key=lambda t: -t.visible_count)
+    kwargs = as_dict(last_log.get("kwargs"))
     return Session(
         id=name,
         format=NAME,
         product="openhands",
-        log=tuple(found[0].log.entries) if found else (),
+        log=tuple(ordered[0].log.entries) if ordered else (),
         children=tuple(
             t.log.session(id=f"{name}/{i}", format=NAME, parent=name, agent="subagent")
-            for i, t in enumerate(found[1:], 1)
+            for i, t in enumerate(ordered[1:], 1)
         ),
-        model=str_or_none(as_dict(last.get("response")).get("model")),
-        context_window=count_or_none(last.get("context_window")),
-        tools=parse_tool_schemas(last.get("tools") or kwargs.get("tools")),
+        model=str_or_none(as_dict(last_log.get("response")).get("model")),
+        context_window=count_or_none(last_log.get("context_window")),
+        tools=parse_tool_schemas(last_log.get("tools") or kwargs.get("tools")),
         skipped=skipped,
         faults=tuple(faults),
     )
 
 
-def _reply(log: dict[str, Any], skipped: dict[str, int]) -> Message:
-    response = as_dict(log.get("response"))
+def _parse_completion_reply(completion: dict[str, Any], skipped: dict[str, int]) -> Message:
+    response = as_dict(completion.get("response"))
     choice = as_dict(next(iter(as_list(response.get("choices"))), None))
     fields: dict[str, Any] = {
-        "time": parse_timestamp(log.get("timestamp")),
-        "usage": parse_usage(response.get("usage"), float_or_none(log.get("cost"))),
+        "time": parse_timestamp(completion.get("timestamp")),
+        "usage": parse_usage(response.get("usage"), float_or_none(completion.get("cost"))),
         "model": str_or_none(response.get("model")),
         "stop": parse_stop_reason(choice.get("finish_reason")),
-        "latency": float_or_none(log.get("latency_sec")),
-        "context_window": count_or_none(log.get("context_window")),
+        "latency": float_or_none(completion.get("latency_sec")),
+        "context_window": count_or_none(completion.get("context_window")),
     }
-    made = parse_chat_message(choice.get("message"), SessionBuilder(), skipped, **fields)
-    return next((m for m in made if m.role == "assistant"), None) or Message(
+    messages = parse_chat_message(choice.get("message"), SessionBuilder(), skipped, **fields)
+    return next((m for m in messages if m.role == "assistant"), None) or Message(
         role="assistant", **fields
     )
 
 
-_SPOKEN_KINDS = {
+_MESSAGE_KINDS = {
     "SystemPromptEvent",
     "SystemPromptUpdateEvent",
     "MessageEvent",
     "ActionEvent",
     "ObservationEvent",
 }
-_REFUSED = {"AgentErrorEvent", "UserRejectObservation"}
+_REFUSAL_KINDS = {"AgentErrorEvent", "UserRejectObservation"}
 _MARKER_KINDS = {
     "Condensation",
     "CondensationRequest",
@@ -263,185 +282,208 @@ _MARKER_KINDS = {
 
 
 def is_v1_event(record: Any) -> bool:
-    """Say whether a record is an event: source, time, and a kind known or ending in `Event`."""
+    """Return True for a V1 event: source, time, and a kind known or ending in `Event`."""
     if type(record) is not dict or "source" not in record or "timestamp" not in record:
         return False
     kind = as_str(record.get("kind"))
     return (
-        kind in _SPOKEN_KINDS or kind in _REFUSED or kind in _MARKER_KINDS or kind.endswith("Event")
+        kind in _MESSAGE_KINDS
+        or kind in _REFUSAL_KINDS
+        or kind in _MARKER_KINDS
+        or kind.endswith("Event")
     )
 
 
 def read_v1_events(
     events: list[Any], state: dict[str, Any], name: str, faults: list[Fault]
 ) -> Session:
-    """Return one conversation as a session; `state` is its base_state, where there is one."""
-    teller = _EventReader(state)
-    teller.log.faults += faults
-    read_each_object(events, "event", teller.take, teller.log.faults)
-    teller.close()
-    log = teller.log
+    """Read a V1 conversation; `state` is its base_state, or empty."""
+    reader = _EventReader(state)
+    reader.builder.faults += faults
+    read_each_object(events, "event", reader.read_event, reader.builder.faults)
+    reader.finish_replies()
+    builder = reader.builder
     agent = as_dict(state.get("agent"))
-    return log.session(
+    return builder.session(
         id=name,
         format="openhands",
         product="openhands",
-        started=next((e.time for e in log.entries if e.time), None),
+        started=next((e.time for e in builder.entries if e.time), None),
         model=str_or_none(as_dict(agent.get("llm")).get("model")),
         context_window=count_or_none(as_dict(agent.get("llm")).get("max_input_tokens")),
         cwd=str_or_none(as_dict(state.get("workspace")).get("working_dir")),
-        tools=teller.tools,
+        tools=reader.tools,
     )
 
 
 class _EventReader:
-    """Writes events as messages: actions of one response are one reply."""
+    """Reader of V1 events; the actions of one response become one reply."""
 
     def __init__(self, state: dict[str, Any]) -> None:
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self.tools: tuple[ToolSchema, ...] = ()
         self._usages: dict[str, Usage | None] = {}
         self._latencies: dict[str, float | None] = {}
-        self._learn(state)
-        self._more: dict[int, list[ToolCall]] = {}
-        """Place of a reply to the calls that it made besides the first."""
-        self._replies: dict[str, int] = {}
-        """Response id to place of its reply in the log."""
-        self._messages: dict[str, str] = {}
-        """Event id to id of the message that it became."""
+        self._read_metrics(state)
+        self._further_calls: dict[int, list[ToolCall]] = {}
+        """Calls of a reply after the first, by the reply's index."""
+        self._reply_by_response: dict[str, int] = {}
+        """Index of a reply by its response id."""
+        self._message_by_event: dict[str, str] = {}
+        """Message id by event id."""
 
-    def _learn(self, state: dict[str, Any]) -> None:
+    def _read_metrics(self, state: dict[str, Any]) -> None:
         stats = as_dict(state.get("stats"))
-        told = as_dict(stats.get("usage_to_metrics") or stats.get("service_to_metrics")) or stats
-        for metrics in map(as_dict, told.values()):
-            for u in map(as_dict, as_list(metrics.get("token_usages"))):
-                self._usages[as_str(u.get("response_id"))] = parse_usage(u)
-            for t in map(as_dict, as_list(metrics.get("response_latencies"))):
-                self._latencies[as_str(t.get("response_id"))] = float_or_none(t.get("latency"))
+        metrics_by_service = (
+            as_dict(stats.get("usage_to_metrics") or stats.get("service_to_metrics")) or stats
+        )
+        for metrics in map(as_dict, metrics_by_service.values()):
+            for usage in map(as_dict, as_list(metrics.get("token_usages"))):
+                self._usages[as_str(usage.get("response_id"))] = parse_usage(usage)
+            for latency in map(as_dict, as_list(metrics.get("response_latencies"))):
+                self._latencies[as_str(latency.get("response_id"))] = float_or_none(
+                    latency.get("latency")
+                )
 
-    def take(self, event: dict[str, Any]) -> None:
-        kind, when = as_str(event.get("kind")), parse_timestamp(event.get("timestamp"))
-        if kind == "ActionEvent":
-            self._act(event, when)
-        elif kind == "MessageEvent":
-            self._message(event, when)
-        elif kind == "ObservationEvent":
-            self._observe(event, when, as_dict(event.get("observation")))
-        elif kind in _REFUSED:
-            said = {
+    def read_event(self, event: dict[str, Any]) -> None:
+        event_kind, time = as_str(event.get("kind")), parse_timestamp(event.get("timestamp"))
+        if event_kind == "ActionEvent":
+            self._read_action(event, time)
+        elif event_kind == "MessageEvent":
+            self._read_message(event, time)
+        elif event_kind == "ObservationEvent":
+            self._read_observation(event, time, as_dict(event.get("observation")))
+        elif event_kind in _REFUSAL_KINDS:
+            observation = {
                 "content": as_str(event.get("error")) or as_str(event.get("rejection_reason")),
                 "is_error": True,
             }
-            self._observe(event, when, said)
-        elif kind == "SystemPromptEvent":
+            self._read_observation(event, time, observation)
+        elif event_kind == "SystemPromptEvent":
             self.tools = parse_tool_schemas(event.get("tools")) or self.tools
-            parts, _ = parse_parts(event.get("system_prompt"), self.log.skipped)
-            extra, _ = parse_parts(event.get("dynamic_context"), self.log.skipped)
-            self._add(event, Message(role="system", parts=(*parts, *extra), time=when))
-        elif kind == "Condensation":
-            self._condense(event, when)
+            parts, _ = parse_parts(event.get("system_prompt"), self.builder.skipped)
+            extra, _ = parse_parts(event.get("dynamic_context"), self.builder.skipped)
+            self._add_message(event, Message(role="system", parts=(*parts, *extra), time=time))
+        elif event_kind == "Condensation":
+            self._read_condensation(event, time)
         else:
-            count_skipped(self.log.skipped, "event: " + (kind or "no kind"))
+            count_skipped(self.builder.skipped, "event: " + (event_kind or "no kind"))
 
-    def _add(self, event: dict[str, Any], message: Message) -> int:
-        made = replace(message, id=self.log.new_id(event.get("id")))
-        self._messages[as_str(event.get("id"))] = made.id
-        return self.log.add(made)
+    def _add_message(self, event: dict[str, Any], message: Message) -> int:
+        with_id = replace(message, id=self.builder.new_id(event.get("id")))
+        self._message_by_event[as_str(event.get("id"))] = with_id.id
+        return self.builder.add(with_id)
 
-    def _message(self, event: dict[str, Any], when: float | None) -> None:
-        made = as_str(event.get("llm_response_id"))
-        more = (
-            {"usage": self._usages.get(made), "latency": self._latencies.get(made)} if made else {}
+    def _read_message(self, event: dict[str, Any], time: float | None) -> None:
+        response_id = as_str(event.get("llm_response_id"))
+        fields = (
+            {"usage": self._usages.get(response_id), "latency": self._latencies.get(response_id)}
+            if response_id
+            else {}
         )
         for m in parse_chat_message(
-            event.get("llm_message"), SessionBuilder(), self.log.skipped, time=when, **more
+            event.get("llm_message"), SessionBuilder(), self.builder.skipped, time=time, **fields
         ):
-            extra, _ = parse_parts(event.get("extended_content"), self.log.skipped)
-            self._add(event, replace(m, parts=(*m.parts, *extra)))
+            extra, _ = parse_parts(event.get("extended_content"), self.builder.skipped)
+            self._add_message(event, replace(m, parts=(*m.parts, *extra)))
 
-    def _act(self, event: dict[str, Any], when: float | None) -> None:
-        told = as_dict(event.get("tool_call"))
-        args, written = parse_arguments(told.get("arguments", as_dict(event.get("action"))))
-        name = str_or_none(event.get("tool_name")) or as_str(told.get("name"))
-        call = ToolCall(
-            as_str(event.get("tool_call_id")) or as_str(told.get("id")), name, args, written
+    def _read_action(self, event: dict[str, Any], time: float | None) -> None:
+        tool_call = as_dict(event.get("tool_call"))
+        arguments, raw_arguments = parse_arguments(
+            tool_call.get("arguments", as_dict(event.get("action")))
         )
-        made = as_str(event.get("llm_response_id"))
-        at = self._replies.get(made) if made else None
-        if at is not None:
-            known = self.log.entries[at]
-            if isinstance(known, Message):
-                self._more.setdefault(at, []).append(call)
-                self._messages[as_str(event.get("id"))] = known.id
+        name = str_or_none(event.get("tool_name")) or as_str(tool_call.get("name"))
+        call = ToolCall(
+            as_str(event.get("tool_call_id")) or as_str(tool_call.get("id")),
+            name,
+            arguments,
+            raw_arguments,
+        )
+        response_id = as_str(event.get("llm_response_id"))
+        reply_index = self._reply_by_response.get(response_id) if response_id else None
+        if reply_index is not None:
+            known_reply = self.builder.entries[reply_index]
+            if isinstance(known_reply, Message):
+                self._further_calls.setdefault(reply_index, []).append(call)
+                self._message_by_event[as_str(event.get("id"))] = known_reply.id
             return
         reply = Message(
             role="assistant",
-            parts=(*self._thoughts(event), call),
-            time=when,
-            usage=self._usages.get(made),
-            latency=self._latencies.get(made),
+            parts=(*self._parse_thoughts(event), call),
+            time=time,
+            usage=self._usages.get(response_id),
+            latency=self._latencies.get(response_id),
             stop="tool",
         )
-        at = self._add(event, reply)
-        if made:
-            self._replies[made] = at
+        reply_index = self._add_message(event, reply)
+        if response_id:
+            self._reply_by_response[response_id] = reply_index
 
-    def close(self) -> None:
-        """Give each reply the calls that came of it."""
-        for at, calls in self._more.items():
-            known = self.log.entries[at]
-            if isinstance(known, Message):
-                self.log.replace(at, replace(known, parts=(*known.parts, *calls)))
+    def finish_replies(self) -> None:
+        """Add its further calls to each reply."""
+        for index, calls in self._further_calls.items():
+            reply = self.builder.entries[index]
+            if isinstance(reply, Message):
+                self.builder.replace(index, replace(reply, parts=(*reply.parts, *calls)))
 
-    def _thoughts(self, event: dict[str, Any]) -> list[Part]:
-        parts, _ = parse_parts(event.get("thinking_blocks"), self.log.skipped)
+    def _parse_thoughts(self, event: dict[str, Any]) -> list[Part]:
+        parts, _ = parse_parts(event.get("thinking_blocks"), self.builder.skipped)
         reason = str_or_none(event.get("reasoning_content"))
         if reason and not parts:
             parts = [Thinking(reason)]
-        return [*parts, *parse_parts(event.get("thought"), self.log.skipped)[0]]
+        return [*parts, *parse_parts(event.get("thought"), self.builder.skipped)[0]]
 
-    def _observe(self, event: dict[str, Any], when: float | None, seen: dict[str, Any]) -> None:
-        content = seen.get("content", seen.get("output"))
+    def _read_observation(
+        self, event: dict[str, Any], time: float | None, observation: dict[str, Any]
+    ) -> None:
+        content = observation.get("content", observation.get("output"))
         parts, _ = parse_parts(
-            content if type(content) in (str, list) else to_text(content), self.log.skipped
+            content if type(content) in (str, list) else to_text(content), self.builder.skipped
         )
-        code = seen.get("exit_code")
-        wrong = seen.get("is_error") is True or (
-            code != -1 and is_failed_exit(code)
-        )  # -1: it still runs
-        self._add(
+        exit_code = observation.get("exit_code")
+        # The exit code -1 means that the command is still running.
+        is_error = observation.get("is_error") is True or (
+            exit_code != -1 and is_failed_exit(exit_code)
+        )
+        self._add_message(
             event,
             Message(
                 role="tool",
                 parts=tuple(parts),
-                time=when,
+                time=time,
                 tool=str_or_none(event.get("tool_name")),
                 call_id=str_or_none(event.get("tool_call_id")),
-                is_error=wrong,
-                details={"exit_code": code} if type(code) is int and abs(code) < 1 << 32 else {},
+                is_error=is_error,
+                details={"exit_code": exit_code}
+                if type(exit_code) is int and abs(exit_code) < 1 << 32
+                else {},
             ),
         )
 
-    def _condense(self, event: dict[str, Any], when: float | None) -> None:
-        may, said = self.log.may_edit(), as_str(event.get("summary"))
-        shown = set(self.log.shown) if may else set[str]()
-        gone = (
-            self._messages.get(i)
+    def _read_condensation(self, event: dict[str, Any], time: float | None) -> None:
+        has_budget, summary_text = self.builder.may_edit(), as_str(event.get("summary"))
+        visible_ids = set(self.builder.shown) if has_budget else set[str]()
+        forgotten_ids = (
+            self._message_by_event.get(i)
             for i in as_list(event.get("forgotten_event_ids"))
             if type(i) is str
         )
-        targets = tuple(dict.fromkeys(m for m in gone if m in shown and m is not None))
+        targets = tuple(
+            dict.fromkeys(m for m in forgotten_ids if m in visible_ids and m is not None)
+        )
         usage = self._usages.get(as_str(event.get("llm_response_id")))
         edit = Edit(
             kind="dropped",
-            id=self.log.new_id(),
+            id=self.builder.new_id(),
             targets=targets,
-            reason="" if may else TOO_MANY_COMPACTIONS,
+            reason="" if has_budget else TOO_MANY_COMPACTIONS,
             method="condensation",
-            time=when,
+            time=time,
             usage=usage,
         )
-        if said:
-            summary = Message(role="summary", id=self.log.new_id(), parts=(Text(said),), time=when)
+        if summary_text:
+            summary = Message(
+                role="summary", id=self.builder.new_id(), parts=(Text(summary_text),), time=time
+            )
             edit = replace(edit, kind="summarised", inserted=(summary,))
-        self.log.add(edit)
+        self.builder.add(edit)

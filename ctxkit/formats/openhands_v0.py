@@ -1,4 +1,4 @@
-"""Histories of OpenHands V0: actions and observations tied to completions."""
+"""Reader of OpenHands V0 histories: actions and observations linked to completions."""
 
 from __future__ import annotations
 
@@ -32,26 +32,36 @@ from ctxkit.session.messages import Edit, Message, Part, Text, ToolCall, ToolSch
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
-_QUIET = {"condensation_request", "recall", "change_agent_state", "agent_state_changed", "null"}
-"""Events that no model sees; the observation of a recall is seen, and taken."""
+# An agent's action carries the completion that it came from; all actions of one completion become
+# one reply. Actions without a completion (older versions, models without tools) are calls
+# themselves. An observation names its action as cause. The pairs of 2024 have neither ids nor
+# sources; both are filled in. Event times have no zone: their offset to UTC is estimated from the
+# first event with a completion, in quarters of an hour.
+_IGNORED_EVENTS = {
+    "condensation_request",
+    "recall",
+    "change_agent_state",
+    "agent_state_changed",
+    "null",
+}
+"""Events that are not sent to the model, except for the observation of a recall."""
 
 
 def is_v0_history(events: Any) -> bool:
-    """Say whether a list is a history: events with a source and an action or observation, or pairs
-    of such.
+    """Return True for a list of events with a source and an action or observation, or of pairs.
 
-    The pairs of 2024 name no source.
+    The pairs of 2024 have no source.
     """
-    first = as_list(events)[0] if as_list(events) else None
-    known = "source"
-    if type(first) is list:
-        first, known = (first[0] if first else None), "args"
-    keys = as_dict(first).keys()
-    return bool({"source", known} & keys) and bool({"action", "observation"} & keys)
+    first_entry = as_list(events)[0] if as_list(events) else None
+    required_key = "source"
+    if type(first_entry) is list:
+        first_entry, required_key = (first_entry[0] if first_entry else None), "args"
+    keys = as_dict(first_entry).keys()
+    return bool({"source", required_key} & keys) and bool({"action", "observation"} & keys)
 
 
 def is_v0_run(record: Any) -> bool:
-    """Say whether a record is a run of an evaluation."""
+    """Return True for a run of an evaluation."""
     return (
         type(record) is dict
         and ("instance_id" in record or "metrics" in record)
@@ -60,258 +70,307 @@ def is_v0_run(record: Any) -> bool:
 
 
 def read_v0_run(run: dict[str, Any], name: str) -> Session:
-    """Return one run as a session; events that are damaged are counted by their place."""
-    teller = _Teller(as_dict(run.get("metrics")))
-    flat = [
-        e
-        for n, entry in enumerate(as_list(run.get("history")))
-        for e in (_tied(entry, n) if type(entry) is list else [entry])
+    """Read one run; a damaged event becomes a fault with its index."""
+    reader = _V0EventReader(as_dict(run.get("metrics")))
+    events = [
+        event
+        for number, entry in enumerate(as_list(run.get("history")))
+        for event in (_link_pair(entry, number) if type(entry) is list else [entry])
     ]
-    teller.offset = _offset(flat)
-    read_each_object(flat, "event", teller.take, teller.log.faults)
-    told = as_dict(run.get("metadata"))
-    error, log = str_or_none(run.get("error")), teller.log
-    return log.session(
+    reader.clock_offset = _find_clock_offset(events)
+    read_each_object(events, "event", reader.read_event, reader.builder.faults)
+    metadata = as_dict(run.get("metadata"))
+    error, builder = str_or_none(run.get("error")), reader.builder
+    return builder.session(
         id=as_str(run.get("instance_id")) or name,
         format="openhands",
         product="openhands",
-        version=teller.version,
-        agent=as_str(told.get("agent_class")) or "main",
-        started=next((e.time for e in log.entries if e.time), None),
-        model=str_or_none(as_dict(told.get("llm_config")).get("model")),
-        tools=teller.tools,
+        version=reader.version,
+        agent=as_str(metadata.get("agent_class")) or "main",
+        started=next((event.time for event in builder.entries if event.time), None),
+        model=str_or_none(as_dict(metadata.get("llm_config")).get("model")),
+        tools=reader.tools,
         details={"error": error[:2000]} if error else {},
     )
 
 
-def _tied(pair: list[Any], n: int) -> list[Any]:
-    """Return action and observation, tied where they name no cause themselves; n is their place."""
+def _link_pair(pair: list[Any], number: int) -> list[Any]:
+    """Return an action and its observation, linked by a cause if they have none."""
     if len(pair) != 2 or type(pair[0]) is not dict or type(pair[1]) is not dict:
         return pair
-    action, seen = pair
+    action, observation = pair
     if (
-        "source" not in action and "source" not in seen
-    ):  # the first ones wrote neither source nor id
-        action = {"id": _UNNAMED + n, "source": _said_by(action, n), **action}
-    if count_or_none(seen.get("cause")) is not None or action.get("id") is None:
-        return [action, seen]
-    return [action, {**seen, "cause": action["id"]}]
+        "source" not in action and "source" not in observation
+    ):  # the first versions: no source, no id
+        action = {"id": _FIRST_MADE_ID + number, "source": _infer_source(action, number), **action}
+    if count_or_none(observation.get("cause")) is not None or action.get("id") is None:
+        return [action, observation]
+    return [action, {**observation, "cause": action["id"]}]
 
 
-_UNNAMED = 1 << 40
-"""Ids from here on are made for events that have none."""
+_FIRST_MADE_ID = 1 << 40
+"""Ids from here on are given to events that have none."""
 
 
-def _said_by(action: dict[str, Any], n: int) -> str:
-    """Say who acted where a pair does not: the user begins, and answers where the agent waited."""
-    waits = as_dict(action.get("args")).get("wait_for_response") is True
-    return "user" if action.get("action") == "message" and (n == 0 or not waits) else "agent"
+def _infer_source(action: dict[str, Any], number: int) -> str:
+    """Infer the source of an action: the user begins, and answers when the agent waited."""
+    waited = as_dict(action.get("args")).get("wait_for_response") is True
+    return "user" if action.get("action") == "message" and (number == 0 or not waited) else "agent"
 
 
-def _offset(events: list[Any]) -> float:
-    """Seconds by which the events' clock, which names no zone, is ahead of the completions'."""
+def _find_clock_offset(events: list[Any]) -> float:
+    """Return by how many seconds the clock of events is ahead of that of completions (UTC)."""
     for event in map(as_dict, events):
-        made = as_dict(as_dict(event.get("tool_call_metadata")).get("model_response")).get(
-            "created"
+        response_created = as_dict(
+            as_dict(event.get("tool_call_metadata")).get("model_response")
+        ).get("created")
+        event_time, response_time = (
+            parse_timestamp(event.get("timestamp")),
+            parse_timestamp(response_created),
         )
-        shown, created = parse_timestamp(event.get("timestamp")), parse_timestamp(made)
         if (
-            shown is not None
-            and created is not None
+            event_time is not None
+            and response_time is not None
             and not _has_zone(as_str(event.get("timestamp")))
         ):
-            ahead = round((shown - created) / 900) * 900
-            return ahead if abs(ahead) <= 14 * 3600 else 0.0
+            difference = round((event_time - response_time) / 900) * 900
+            return difference if abs(difference) <= 14 * 3600 else 0.0
     return 0.0
 
 
-def _has_zone(stamp: str) -> bool:
-    return stamp.endswith("Z") or "+" in stamp or "-" in stamp[11:]
+def _has_zone(timestamp: str) -> bool:
+    return timestamp.endswith("Z") or "+" in timestamp or "-" in timestamp[11:]
 
 
-class _Teller:
-    """Writes events as messages: a completion is one reply, however many actions came of it."""
+class _V0EventReader:
+    """Reader of V0 events; the actions of one completion become one reply."""
 
     def __init__(self, metrics: dict[str, Any]) -> None:
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self.tools: tuple[ToolSchema, ...] = ()
         self.version: str | None = None
-        self.offset = 0.0
+        self.clock_offset = 0.0
         self._usages = {
-            as_str(u.get("response_id")): u
-            for u in map(as_dict, as_list(metrics.get("token_usages")))
+            as_str(usage.get("response_id")): usage
+            for usage in map(as_dict, as_list(metrics.get("token_usages")))
         }
-        took = map(as_dict, as_list(metrics.get("response_latencies")))
+        latencies = map(as_dict, as_list(metrics.get("response_latencies")))
         self._latencies = {
-            as_str(t.get("response_id")): float_or_none(t.get("latency")) for t in took
+            as_str(latency.get("response_id")): float_or_none(latency.get("latency"))
+            for latency in latencies
         }
-        self._replies: dict[str, str] = {}
-        """Response id to id of the message that it became."""
-        self._calls: dict[int, ToolCall] = {}
-        """Event id of an action to its call."""
-        self._messages: dict[int, str] = {}
-        """Event id to id of the message that it became."""
+        self._message_by_response: dict[str, str] = {}
+        """Message id by response id."""
+        self._call_by_event: dict[int, ToolCall] = {}
+        """Call by the event id of its action."""
+        self._message_by_event: dict[int, str] = {}
+        """Message id by event id."""
 
-    def take(self, event: dict[str, Any]) -> None:
-        action, seen = str_or_none(event.get("action")), str_or_none(event.get("observation"))
+    def read_event(self, event: dict[str, Any]) -> None:
+        action, observation = (
+            str_or_none(event.get("action")),
+            str_or_none(event.get("observation")),
+        )
         if action == "condensation":
-            self._condense(event)
-        elif action in _QUIET or (seen in _QUIET and seen != "recall"):
-            count_skipped(self.log.skipped, f"event: {action or seen}")
+            self._read_condensation(event)
+        elif action in _IGNORED_EVENTS or (
+            observation in _IGNORED_EVENTS and observation != "recall"
+        ):
+            count_skipped(self.builder.skipped, f"event: {action or observation}")
         elif action == "system":
-            self._system(event)
+            self._read_system_event(event)
         elif action == "message" and event.get("source") != "agent":
-            self._add(event, "user", self._content(event))
+            self._add_message(event, "user", self._parse_content(event))
         elif action is not None:
-            self._act(action, event)
-        elif seen is not None:
-            self._observe(seen, event)
+            self._read_action(action, event)
+        elif observation is not None:
+            self._read_observation(observation, event)
         else:
-            count_skipped(self.log.skipped, "event: neither action nor observation")
+            count_skipped(self.builder.skipped, "event: neither action nor observation")
 
-    def _add(self, event: dict[str, Any], role: Any, parts: list[Part], **more: Any) -> None:
-        when = parse_timestamp(event.get("timestamp"))
-        id_ = self.log.new_id()
-        self.log.add(
-            Message(role=role, id=id_, parts=tuple(parts), time=when and when - self.offset, **more)
+    def _add_message(
+        self, event: dict[str, Any], role: Any, parts: list[Part], **fields: Any
+    ) -> None:
+        time = parse_timestamp(event.get("timestamp"))
+        message_id = self.builder.new_id()
+        self.builder.add(
+            Message(
+                role=role,
+                id=message_id,
+                parts=tuple(parts),
+                time=time and time - self.clock_offset,
+                **fields,
+            )
         )
-        self._know(event, id_)
+        self._note_message(event, message_id)
 
-    def _know(self, event: dict[str, Any], id_: str) -> None:
-        number_ = count_or_none(event.get("id"))
-        if number_ is not None:
-            self._messages[number_] = id_
+    def _note_message(self, event: dict[str, Any], message_id: str) -> None:
+        event_id = count_or_none(event.get("id"))
+        if event_id is not None:
+            self._message_by_event[event_id] = message_id
 
-    def _content(self, event: dict[str, Any]) -> list[Part]:
+    def _parse_content(self, event: dict[str, Any]) -> list[Part]:
         args = as_dict(event.get("args"))
-        said = as_str(args.get("content")) or as_str(event.get("content"))
-        urls = [u for u in as_list(args.get("image_urls")) if type(u) is str]
-        pictures, _ = parse_parts(
-            [{"type": "image_url", "image_url": {"url": u}} for u in urls], self.log.skipped
+        text = as_str(args.get("content")) or as_str(event.get("content"))
+        urls = [url for url in as_list(args.get("image_urls")) if type(url) is str]
+        images, _ = parse_parts(
+            [{"type": "image_url", "image_url": {"url": url}} for url in urls], self.builder.skipped
         )
-        return [*([Text(said)] if said else []), *pictures]
+        return [*([Text(text)] if text else []), *images]
 
-    def _system(self, event: dict[str, Any]) -> None:
+    def _read_system_event(self, event: dict[str, Any]) -> None:
         args = as_dict(event.get("args"))
         self.tools = parse_tool_schemas(args.get("tools")) or self.tools
         self.version = str_or_none(args.get("openhands_version")) or self.version
-        self._add(event, "system", self._content(event))
+        self._add_message(event, "system", self._parse_content(event))
 
-    def _act(self, action: str, event: dict[str, Any]) -> None:
-        told = as_dict(event.get("tool_call_metadata"))
-        response = as_dict(told.get("model_response"))
-        made = as_str(response.get("id"))
+    def _read_action(self, action: str, event: dict[str, Any]) -> None:
+        metadata = as_dict(event.get("tool_call_metadata"))
+        response = as_dict(metadata.get("model_response"))
+        response_id = as_str(response.get("id"))
         if response and event.get("source") == "agent":
-            reply = self._replies.get(made) if made else None
+            reply = self._message_by_response.get(response_id) if response_id else None
             if reply is None:
-                self._reply(event, made, response)
+                self._read_reply(event, response_id, response)
             else:
-                self._know(event, reply)
-            call_id, number_ = str_or_none(told.get("tool_call_id")), count_or_none(event.get("id"))
-            if call_id and number_ is not None:
-                self._calls[number_] = ToolCall(call_id, as_str(told.get("function_name")))
+                self._note_message(event, reply)
+            call_id, event_id = (
+                str_or_none(metadata.get("tool_call_id")),
+                count_or_none(event.get("id")),
+            )
+            if call_id and event_id is not None:
+                self._call_by_event[event_id] = ToolCall(
+                    call_id, as_str(metadata.get("function_name"))
+                )
             return
         args = as_dict(event.get("args"))
         thought = as_str(args.get("thought")) or (
             as_str(args.get("content")) if action == "message" else ""
         )
         parts: list[Part] = [Text(thought)] if thought else []
-        if action != "message":  # older versions, and models without tools: the action is the call
-            rest = {
+        if action != "message":  # older versions and models without tools: the action is a call
+            arguments = {
                 k: v
                 for k, v in args.items()
                 if k not in ("thought", "confirmation_state", "hidden", "blocking")
             }
             call = ToolCall(
-                f"action-{to_text(event.get('id'))[:40] or len(self.log.entries)}", action, rest
+                f"action-{to_text(event.get('id'))[:40] or len(self.builder.entries)}",
+                action,
+                arguments,
             )
             parts.append(call)
-            number_ = count_or_none(event.get("id"))
-            self._calls[-1 if number_ is None else number_] = call
+            event_id = count_or_none(event.get("id"))
+            self._call_by_event[-1 if event_id is None else event_id] = call
         role = "assistant" if event.get("source") == "agent" else "user"
-        self._add(
+        self._add_message(
             event, role, parts if role == "assistant" else [p for p in parts if isinstance(p, Text)]
         )
 
-    def _reply(self, event: dict[str, Any], made: str, response: dict[str, Any]) -> None:
+    def _read_reply(
+        self, event: dict[str, Any], response_id: str, response: dict[str, Any]
+    ) -> None:
         choice = as_dict(next(iter(as_list(response.get("choices"))), None))
-        when = parse_timestamp(event.get("timestamp"))
+        time = parse_timestamp(event.get("timestamp"))
         messages = parse_chat_message(
             choice.get("message"),
-            self.log,
-            self.log.skipped,
-            time=when and when - self.offset,
-            usage=self._usage(made, response),
+            self.builder,
+            self.builder.skipped,
+            time=time and time - self.clock_offset,
+            usage=self._find_usage(response_id, response),
             model=str_or_none(response.get("model")),
             stop=parse_stop_reason(choice.get("finish_reason")),
-            latency=self._latencies.get(made),
+            latency=self._latencies.get(response_id),
         )
-        for m in messages:
-            self.log.add(m)
-            if m.role == "assistant":
-                self._know(event, m.id)
-                if made:
-                    self._replies[made] = m.id
+        for message in messages:
+            self.builder.add(message)
+            if message.role == "assistant":
+                self._note_message(event, message.id)
+                if response_id:
+                    self._message_by_response[response_id] = message.id
 
-    def _usage(self, made: str, response: dict[str, Any]) -> Usage | None:
-        told = self._usages.get(made)
-        usage = parse_usage(told) if told else parse_usage(response.get("usage"))
+    def _find_usage(self, response_id: str, response: dict[str, Any]) -> Usage | None:
+        recorded = self._usages.get(response_id)
+        usage = parse_usage(recorded) if recorded else parse_usage(response.get("usage"))
         if usage and not usage.prompt_tokens and not usage.output_tokens:
             return None
         return usage
 
-    def _observe(self, seen: str, event: dict[str, Any]) -> None:
-        told = as_dict(event.get("tool_call_metadata"))
+    def _read_observation(self, observation: str, event: dict[str, Any]) -> None:
+        metadata = as_dict(event.get("tool_call_metadata"))
         cause = count_or_none(event.get("cause"))
-        call = self._calls.get(-1 if cause is None else cause)
-        parts: list[Part] = [*self._content(event), *self._recalled(event)]
-        called = str_or_none(told.get("tool_call_id")) or (call.id if call else None)
-        if called is None:
-            wrong = seen == "error"
-            self._add(event, "user", parts, kind="error" if wrong else "injected", is_error=wrong)
+        call = self._call_by_event.get(-1 if cause is None else cause)
+        parts: list[Part] = [*self._parse_content(event), *self._parse_recalled(event)]
+        call_id = str_or_none(metadata.get("tool_call_id")) or (call.id if call else None)
+        if call_id is None:
+            is_error = observation == "error"
+            self._add_message(
+                event, "user", parts, kind="error" if is_error else "injected", is_error=is_error
+            )
             return
-        tool = str_or_none(told.get("function_name")) or (call.name if call else None)
+        tool = str_or_none(metadata.get("function_name")) or (call.name if call else None)
         extras = as_dict(event.get("extras"))
-        code = as_dict(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
-        wrong = seen == "error" or (code != -1 and is_failed_exit(code))  # -1: it still runs
-        self._add(event, "tool", parts, tool=tool, call_id=called, is_error=wrong)
+        exit_code = as_dict(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
+        is_error = observation == "error" or (
+            exit_code != -1 and is_failed_exit(exit_code)
+        )  # -1: still running
+        self._add_message(event, "tool", parts, tool=tool, call_id=call_id, is_error=is_error)
 
     @staticmethod
-    def _recalled(event: dict[str, Any]) -> list[Part]:
+    def _parse_recalled(event: dict[str, Any]) -> list[Part]:
         extras = as_dict(event.get("extras"))
-        known = [
-            as_str(as_dict(k).get("content")) for k in as_list(extras.get("microagent_knowledge"))
+        knowledge = [
+            as_str(as_dict(item).get("content"))
+            for item in as_list(extras.get("microagent_knowledge"))
         ]
-        return [Text(k) for k in (as_str(extras.get("repo_instructions")), *known) if k]
+        return [
+            Text(item) for item in (as_str(extras.get("repo_instructions")), *knowledge) if item
+        ]
 
-    def _condense(self, event: dict[str, Any]) -> None:
+    def _read_condensation(self, event: dict[str, Any]) -> None:
         args = as_dict(event.get("args"))
         forgotten = {
-            n
+            event_id
             for i in as_list(args.get("forgotten_event_ids"))
-            if (n := count_or_none(i)) is not None
+            if (event_id := count_or_none(i)) is not None
         }
-        first, last = (
+        first_id, last_id = (
             count_or_none(args.get(f"forgotten_events_{end}_id")) for end in ("start", "end")
         )
-        may = self.log.may_edit()
-        if last is not None and may:
-            forgotten.update(n for n in self._messages if (first or 0) <= n <= last)
-        gone = [self._messages[n] for n in sorted(forgotten) if n in self._messages] if may else []
-        said, when = as_str(args.get("summary")), parse_timestamp(event.get("timestamp"))
-        shown = set(self.log.shown) if may else set[str]()
+        has_budget = self.builder.may_edit()
+        if last_id is not None and has_budget:
+            forgotten.update(
+                event_id
+                for event_id in self._message_by_event
+                if (first_id or 0) <= event_id <= last_id
+            )
+        forgotten_messages = (
+            [
+                self._message_by_event[event_id]
+                for event_id in sorted(forgotten)
+                if event_id in self._message_by_event
+            ]
+            if has_budget
+            else []
+        )
+        summary_text, time = as_str(args.get("summary")), parse_timestamp(event.get("timestamp"))
+        visible_ids = set(self.builder.shown) if has_budget else set[str]()
         summary = Message(
             role="summary",
-            id=self.log.new_id(),
-            parts=(Text(said),),
-            time=when and when - self.offset,
+            id=self.builder.new_id(),
+            parts=(Text(summary_text),),
+            time=time and time - self.clock_offset,
         )
         edit = Edit(
-            kind="summarised" if said else "dropped",
-            id=self.log.new_id(),
-            targets=tuple(dict.fromkeys(m for m in gone if m in shown)),
-            reason="" if may else TOO_MANY_COMPACTIONS,
+            kind="summarised" if summary_text else "dropped",
+            id=self.builder.new_id(),
+            targets=tuple(
+                dict.fromkeys(
+                    message_id for message_id in forgotten_messages if message_id in visible_ids
+                )
+            ),
+            reason="" if has_budget else TOO_MANY_COMPACTIONS,
             method="condensation",
             time=summary.time,
         )
-        self.log.add(replace(edit, inserted=(summary,)) if said else edit)
+        self.builder.add(replace(edit, inserted=(summary,)) if summary_text else edit)

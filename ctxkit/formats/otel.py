@@ -1,8 +1,7 @@
-"""OpenTelemetry GenAI spans as OTLP JSON, read and written.
+"""Reader and writer of OpenTelemetry GenAI spans as OTLP JSON.
 
-Names are those of the semantic conventions for generative AI: `gen_ai.conversation.compacted` and
-parts of type `compaction` (their pull request 162) tell what a compaction put in the place of older
-messages.
+Names follow the semantic conventions for generative AI, including `gen_ai.conversation.compacted`
+and parts of type `compaction` for summaries (pull request 162 of the conventions).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import msgspec
 from ctxkit.formats.chat_messages import encode_tool_schemas
 from ctxkit.formats.fields import as_dict, as_list
 from ctxkit.formats.losses import count_losses, visible_messages
-from ctxkit.formats.spans import sessions_from_spans
+from ctxkit.formats.spans import build_sessions_from_spans
 from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, plain_text
 from ctxkit.session.session import ListPrefix
 
@@ -49,53 +48,65 @@ TRAITS = (
 )
 
 
+# Reading: `spans.build_sessions_from_spans` groups the spans into sessions. Writing: one span per
+# agent and one below it per model call. The span of a call repeats its whole prompt, so that the
+# file is quadratic in the length of the session; it is produced as a stream, and `_PromptEncoder`
+# encodes each message once and shares full pieces of text between the prompts.
 def sniff(source: Source) -> bool:
-    """Say whether this is OTLP JSON or spans with attributes of a GenAI convention."""
+    """Return True for OTLP JSON or spans with attributes of a GenAI convention."""
     document = source.document
     if type(document) is dict and type(document.get("resourceSpans")) is list:
         return True
-    found = document if type(document) is list else source.head
-    return any("resourceSpans" in as_dict(r) or _is_genai(as_dict(r)) for r in found[:16])
+    records = document if type(document) is list else source.head
+    return any("resourceSpans" in as_dict(r) or _is_genai(as_dict(r)) for r in records[:16])
 
 
 def _is_genai(span: dict[str, Any]) -> bool:
-    given = span.get("attributes")
+    attributes = span.get("attributes")
     keys = (
-        list(given)[:200]
-        if type(given) is dict
-        else [as_dict(a).get("key") for a in as_list(given)[:200]]
+        list(attributes)[:200]
+        if type(attributes) is dict
+        else [as_dict(a).get("key") for a in as_list(attributes)[:200]]
     )
-    return any(type(k) is str and k.startswith(("gen_ai.", "llm.", "openinference.")) for k in keys)
+    return any(
+        type(key) is str and key.startswith(("gen_ai.", "llm.", "openinference.")) for key in keys
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a conversation (else a trace), other agents' threads as its children."""
-    found = source.document
-    records: list[Any] = found if type(found) is list else [r for _, r in source.records]
+    """Read one session per conversation (or trace), with other agents' threads as children."""
+    document = source.document
+    records: list[Any] = document if type(document) is list else [r for _, r in source.records]
     spans = (
-        (n, span) for n, record in enumerate(records, 1) for span in _unwrapped(as_dict(record))
+        (n, span) for n, record in enumerate(records, 1) for span in _iter_spans(as_dict(record))
     )
-    return sessions_from_spans(
-        spans, source.path.stem, NAME, [] if type(found) is list else source.faults
+    return build_sessions_from_spans(
+        spans, source.path.stem, NAME, [] if type(document) is list else source.faults
     )
 
 
-def _unwrapped(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _iter_spans(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if "resourceSpans" not in record:
         yield record
         return
-    for resource in map(as_dict, as_list(record.get("resourceSpans"))):
-        about = as_list(as_dict(resource.get("resource")).get("attributes"))
-        for scope in map(
+    for resource_spans in map(as_dict, as_list(record.get("resourceSpans"))):
+        resource_attributes = as_list(as_dict(resource_spans.get("resource")).get("attributes"))
+        for scope_spans in map(
             as_dict,
-            as_list(resource.get("scopeSpans") or resource.get("instrumentationLibrarySpans")),
+            as_list(
+                resource_spans.get("scopeSpans")
+                or resource_spans.get("instrumentationLibrarySpans")
+            ),
         ):
-            for span in as_list(scope.get("spans")):
+            for span in as_list(scope_spans.get("spans")):
                 if type(span) is dict:
-                    yield {**span, "attributes": [*about, *as_list(span.get("attributes"))]}
+                    yield {
+                        **span,
+                        "attributes": [*resource_attributes, *as_list(span.get("attributes"))],
+                    }
 
 
-_OTEL_HOLDS = {
+_SUPPORTED = {
     "usages",
     "times",
     "models of calls",
@@ -114,15 +125,15 @@ _OTEL_HOLDS = {
     "subagent sessions",
     "tool arguments that are no JSON object",
 }
-_STOPS_TO_OTEL = {"tool": "tool_call"}
-_PROMPT = "gen_ai.input.messages"
-_GAP = b"\0"
-"""Where the prompt stands in a span that is written in pieces; JSON holds no such byte."""
-_FULL = 1 << 16
-"""Bytes of a piece of a prompt."""
+_STOP_REASONS_TO_OTEL = {"tool": "tool_call"}
+_PROMPT_ATTRIBUTE = "gen_ai.input.messages"
+_PROMPT_PLACEHOLDER = b"\0"
+"""Placeholder of the prompt in an encoded span; JSON cannot contain this byte."""
+_PIECE_BYTES = 1 << 16
+"""Size of the pieces of an encoded prompt."""
 _CONTENT_ATTRIBUTES = {
     "gen_ai.system_instructions",
-    _PROMPT,
+    _PROMPT_ATTRIBUTE,
     "gen_ai.output.messages",
     "gen_ai.tool.definitions",
 }
@@ -130,162 +141,185 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_session(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
-    """Return the file in pieces (each span repeats its call's prompt), and what it cannot hold."""
-    return _document(session), _lost(session)
+    """Return the file's content in pieces, and counts of what it cannot hold."""
+    return _encode_document(session), _count_losses(session)
 
 
-def _lost(session: Session) -> Counter[str]:
-    """Count what the spans of a session and of all below it do not say."""
-    lost = count_losses(session, _OTEL_HOLDS)
-    hours = [c.message.usage for c in session.calls if c.message.usage]
-    lost["lives of cache writes"] += sum(1 for u in hours if u.cache_write_1h_tokens)
-    last = session.calls[-1].position if session.calls else -1
-    lost["messages after the last call"] += len(session.path) - last - 1
-    cuts = [i for i, e in enumerate(session.path) if _is_cut(e)]
-    replies = [c.position for c in session.calls]
-    seen = {bisect_left(replies, i) for i in cuts}
-    lost["compactions that no call follows"] += len(cuts) - len(seen - {len(session.calls)})
+def _count_losses(session: Session) -> Counter[str]:
+    """Count what the spans of a session and its descendants cannot hold."""
+    losses = count_losses(session, _SUPPORTED)
+    usages = [c.message.usage for c in session.calls if c.message.usage]
+    losses["lives of cache writes"] += sum(1 for u in usages if u.cache_write_1h_tokens)
+    last_position = session.calls[-1].position if session.calls else -1
+    losses["messages after the last call"] += len(session.path) - last_position - 1
+    compaction_indices = [i for i, e in enumerate(session.path) if _is_compaction(e)]
+    reply_positions = [c.position for c in session.calls]
+    next_calls = {bisect_left(reply_positions, i) for i in compaction_indices}
+    losses["compactions that no call follows"] += len(compaction_indices) - len(
+        next_calls - {len(session.calls)}
+    )
     for child in session.children:
-        lost.update(_lost(child))
-    return lost
+        losses.update(_count_losses(child))
+    return losses
 
 
-def _is_cut(entry: Message | Edit) -> bool:
+def _is_compaction(entry: Message | Edit) -> bool:
     return isinstance(entry, Edit) and entry.kind == "summarised"
 
 
-def _document(session: Session) -> Iterator[bytes]:
-    head = {"resource": encode_resource(session), "scopeSpans": []}
-    yield b'{"resourceSpans":[' + _encode(head)[:-2] + b'{"scope":{"name":"ctxkit"},"spans":[\n'
-    for n, span in enumerate(_spans(session)):
+def _encode_document(session: Session) -> Iterator[bytes]:
+    header = {"resource": encode_resource(session), "scopeSpans": []}
+    yield b'{"resourceSpans":[' + _encode(header)[:-2] + b'{"scope":{"name":"ctxkit"},"spans":[\n'
+    for n, span in enumerate(_encode_spans(session)):
         yield from span if n == 0 else (b",\n", *span)
     yield b"\n]}]}]}\n"
 
 
 def encode_resource(session: Session) -> dict[str, Any]:
-    """Return what spans of a session say of the program that made it."""
-    about = {"service.name": session.product or "ctxkit", "service.version": session.version}
-    return {"attributes": _to_key_values(about)}
+    """Return the OTLP resource of a session: the program and its version."""
+    attributes = {"service.name": session.product or "ctxkit", "service.version": session.version}
+    return {"attributes": _to_key_values(attributes)}
 
 
-def _spans(session: Session, root: str = "", trace: str = "") -> Iterator[Sequence[bytes]]:
-    """Yield the spans of a session and its subagents, each as pieces of JSON: each agent's own,
-    then those of its calls.
-    """
-    own, prompt = trace or get_trace_id(session), _Prompt()
-    yield [_encode(encode_agent_span(session, own, root))]
-    for call, shown in session.views():
-        prompt.follow(shown)
-        told = _attributes(session, call, prompt, msgspec.Raw(_GAP))
-        head, tail = _encode(_chat_span(session, call, told, own)).split(_GAP)
-        yield [head, *prompt.pieces, tail]
+def _encode_spans(session: Session, root: str = "", trace: str = "") -> Iterator[Sequence[bytes]]:
+    """Yield the spans of a session and its subagents, each as pieces of JSON."""
+    trace_id, prompt = trace or get_trace_id(session), _PromptEncoder()
+    yield [_encode(encode_agent_span(session, trace_id, root))]
+    for call, visible in session.views():
+        prompt.update(visible)
+        attributes = _make_call_attributes(session, call, prompt, msgspec.Raw(_PROMPT_PLACEHOLDER))
+        head, tail = _encode(_make_call_span(session, call, attributes, trace_id)).split(
+            _PROMPT_PLACEHOLDER
+        )
+        yield [head, *prompt.encoded_pieces, tail]
     for child in session.children:
-        yield from _spans(child, _id(own, session.id, -1), own)
+        yield from _encode_spans(child, _make_span_id(trace_id, session.id, -1), trace_id)
 
 
 def get_trace_id(session: Session) -> str:
-    """Return the id of a session's trace, which follows from the session's own."""
+    """Return the trace id of a session, a hash of the session's id."""
     return hashlib.sha256(session.id.encode()).hexdigest()[:32]
 
 
 def encode_agent_span(session: Session, trace: str, root: str = "") -> dict[str, Any]:
-    """Return the span of an agent, from its first call to its last; `root` is the one above it."""
-    about = {
+    """Return the span of an agent, from its first call to its last.
+
+    Args:
+        session: the agent's session.
+        trace: the trace id.
+        root: id of the parent span.
+    """
+    attributes = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": session.agent,
         "gen_ai.conversation.id": session.id,
     }
-    times = [t for c in session.calls for t in _times(c.message)]
-    begun = session.started if session.started is not None else min(times, default=None)
-    ids = (trace, _id(trace, session.id, -1), root)
-    return _span(ids, f"invoke_agent {session.agent}", (begun, max(times, default=begun)), about)
+    times = [t for c in session.calls for t in _call_times(c.message)]
+    started = session.started if session.started is not None else min(times, default=None)
+    ids = (trace, _make_span_id(trace, session.id, -1), root)
+    return _make_span(
+        ids, f"invoke_agent {session.agent}", (started, max(times, default=started)), attributes
+    )
 
 
 def encode_call_span(
-    session: Session, call: ModelCall, shown: Sequence[Message], trace: str, *, content: bool = True
+    session: Session,
+    call: ModelCall,
+    visible: Sequence[Message],
+    trace: str,
+    *,
+    content: bool = True,
 ) -> dict[str, Any]:
-    """Return the span of a call as plain values; without `content` nothing of what was said."""
-    prompt = _Prompt()
-    prompt.follow(shown)
-    told = _attributes(session, call, prompt, prompt.text)
-    if not content:
-        told = {k: v for k, v in told.items() if k not in _CONTENT_ATTRIBUTES}
-    return _chat_span(session, call, told, trace)
+    """Return the span of a call.
 
-
-class _Prompt:
-    """The messages of a prompt as the text of an attribute.
-
-    Most prompts go on the one before: each message is encoded once, and pieces that are full are
-    shared by all later prompts.
+    Args:
+        session: the session of the call.
+        call: the call.
+        visible: its prompt.
+        trace: the trace id.
+        content: False leaves out all text.
     """
+    prompt = _PromptEncoder()
+    prompt.update(visible)
+    attributes = _make_call_attributes(session, call, prompt, prompt.get_text)
+    if not content:
+        attributes = {k: v for k, v in attributes.items() if k not in _CONTENT_ATTRIBUTES}
+    return _make_call_span(session, call, attributes, trace)
+
+
+class _PromptEncoder:
+    """Encoder of prompts as the text of an attribute, which reuses what successive ones share."""
 
     def __init__(self) -> None:
         self.has_summary = False
         self.instructions: list[dict[str, Any]] = []
         """Texts of the system prompt."""
-        self._shown: Sequence[Message] = ()
-        self._full: list[bytes] = []
-        self._last = bytearray()
-        self._encoded: dict[int, bytes] = {}
-        """Messages of this prompt by identity, as they stand in a JSON text within a JSON text."""
+        self._visible: Sequence[Message] = ()
+        self._full_pieces: list[bytes] = []
+        self._open_piece = bytearray()
+        self._encoded_by_id: dict[int, bytes] = {}
+        """Encoded messages of this prompt by `id`, escaped for a JSON string within JSON."""
 
-    def follow(self, shown: Sequence[Message]) -> None:
-        """Go over to the next prompt."""
-        new = shown.added_since(self._shown) if isinstance(shown, ListPrefix) else None
-        known = self._encoded
-        if new is None:
-            new, self.has_summary, self.instructions = shown, False, []
-            self._full, self._last, self._encoded = [], bytearray(), {}
-        self._shown = shown
-        for m in visible_messages(new):
-            self.has_summary = self.has_summary or m.role == "summary"
-            if m.role == "system":
-                texts = (p.text for p in m.parts if isinstance(p, Text))
+    def update(self, visible: Sequence[Message]) -> None:
+        """Update to the next prompt; if it only grew, just the new messages are encoded."""
+        added = visible.added_since(self._visible) if isinstance(visible, ListPrefix) else None
+        encoded = self._encoded_by_id
+        if added is None:
+            added, self.has_summary, self.instructions = visible, False, []
+            self._full_pieces, self._open_piece, self._encoded_by_id = [], bytearray(), {}
+        self._visible = visible
+        for message in visible_messages(added):
+            self.has_summary = self.has_summary or message.role == "summary"
+            if message.role == "system":
+                texts = (p.text for p in message.parts if isinstance(p, Text))
                 self.instructions += [{"type": "text", "content": text} for text in texts]
             else:
-                self._add(m, known.get(id(m)) or _encode(_json(_message(m)))[1:-1])
+                self._append_message(
+                    message,
+                    encoded.get(id(message)) or _encode(_to_json(_encode_message(message)))[1:-1],
+                )
 
-    def _add(self, m: Message, encoded: bytes) -> None:
-        if self._encoded:
-            self._last += b","
-        self._last += encoded
-        self._encoded[id(m)] = encoded
-        if len(self._last) > _FULL:
-            self._full.append(bytes(self._last))
-            self._last.clear()
-
-    @property
-    def pieces(self) -> list[bytes]:
-        """The text of all messages in JSON, in pieces."""
-        return [b'"[', *self._full, bytes(self._last), b']"']
+    def _append_message(self, message: Message, encoded: bytes) -> None:
+        if self._encoded_by_id:
+            self._open_piece += b","
+        self._open_piece += encoded
+        self._encoded_by_id[id(message)] = encoded
+        if len(self._open_piece) > _PIECE_BYTES:
+            self._full_pieces.append(bytes(self._open_piece))
+            self._open_piece.clear()
 
     @property
-    def text(self) -> str:
-        """The text of all messages."""
-        return str(msgspec.json.decode(b"".join(self.pieces)))
+    def encoded_pieces(self) -> list[bytes]:
+        """The prompt as an encoded JSON string, in pieces."""
+        return [b'"[', *self._full_pieces, bytes(self._open_piece), b']"']
+
+    @property
+    def get_text(self) -> str:
+        """The prompt as text."""
+        return str(msgspec.json.decode(b"".join(self.encoded_pieces)))
 
 
-def _chat_span(
-    session: Session, call: ModelCall, told: dict[str, Any], trace: str
+def _make_call_span(
+    session: Session, call: ModelCall, attributes: dict[str, Any], trace: str
 ) -> dict[str, Any]:
     name = f"chat {call.message.model or ''}".strip()
-    ids = (trace, _id(trace, session.id, call.index), _id(trace, session.id, -1))
-    span = _span(ids, name, _times(call.message) or (None, None), told)
+    ids = (
+        trace,
+        _make_span_id(trace, session.id, call.index),
+        _make_span_id(trace, session.id, -1),
+    )
+    span = _make_span(ids, name, _call_times(call.message) or (None, None), attributes)
     if call.message.is_error:
         span["status"] = {"code": 2, "message": call.message.error or ""}
     return span
 
 
-def _attributes(
-    session: Session, call: ModelCall, prompt: _Prompt, messages: str | msgspec.Raw
+def _make_call_attributes(
+    session: Session, call: ModelCall, prompt: _PromptEncoder, messages: str | msgspec.Raw
 ) -> dict[str, Any]:
-    """Return what a span says of a call: what was sent and what came, what it was billed.
-
-    `messages` stands for those of the prompt.
-    """
+    """Return the attributes of a call's span; `messages` is the value of the prompt's attribute."""
     reply = call.message
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": str(reply.details.get("provider") or "unknown"),
         "gen_ai.conversation.id": session.id,
@@ -293,104 +327,116 @@ def _attributes(
         "gen_ai.request.model": reply.model or session.model,
         "gen_ai.response.model": reply.model,
         "gen_ai.response.finish_reasons": (
-            [_STOPS_TO_OTEL.get(reply.stop, reply.stop)] if reply.stop else None
+            [_STOP_REASONS_TO_OTEL.get(reply.stop, reply.stop)] if reply.stop else None
         ),
         "gen_ai.conversation.compacted": True if _is_compacted(session, call, prompt) else None,
-        "gen_ai.system_instructions": _json(prompt.instructions) if prompt.instructions else None,
-        _PROMPT: messages,
-        "gen_ai.output.messages": _json([_message(reply)]) if reply.parts else None,
-        "gen_ai.tool.definitions": _tools(session) if session.tools and not call.index else None,
+        "gen_ai.system_instructions": _to_json(prompt.instructions)
+        if prompt.instructions
+        else None,
+        _PROMPT_ATTRIBUTE: messages,
+        "gen_ai.output.messages": _to_json([_encode_message(reply)]) if reply.parts else None,
+        "gen_ai.tool.definitions": _encode_tools(session)
+        if session.tools and not call.index
+        else None,
         "error.type": (reply.error or "error")[:200] if reply.is_error else None,
     }
-    return told | (_usage(reply.usage) if reply.usage else {})
+    return attributes | (_usage_attributes(reply.usage) if reply.usage else {})
 
 
-def _is_compacted(session: Session, call: ModelCall, prompt: _Prompt) -> bool:
-    """Say whether a call saw less than was said: a summary is shown, or a cut lies right before."""
+def _is_compacted(session: Session, call: ModelCall, prompt: _PromptEncoder) -> bool:
+    """Return True if the prompt has a summary, or a compaction lies right before the call."""
     if prompt.has_summary:
         return True
-    before = session.calls[call.index - 1].position if call.index else 0
-    return any(map(_is_cut, session.path[before : call.position]))
+    previous = session.calls[call.index - 1].position if call.index else 0
+    return any(map(_is_compaction, session.path[previous : call.position]))
 
 
-def _usage(u: Usage) -> dict[str, Any]:
-    writes = [n for n in (u.cache_write_tokens, u.cache_write_1h_tokens) if n is not None]
+def _usage_attributes(usage: Usage) -> dict[str, Any]:
+    cache_writes = [
+        n for n in (usage.cache_write_tokens, usage.cache_write_1h_tokens) if n is not None
+    ]
     return {
-        "gen_ai.usage.input_tokens": u.prompt_tokens,
-        "gen_ai.usage.cache_read.input_tokens": u.cache_read_tokens,
-        "gen_ai.usage.cache_creation.input_tokens": sum(writes) if writes else None,
-        "gen_ai.usage.output_tokens": u.output_tokens,
-        "gen_ai.usage.reasoning.output_tokens": u.reasoning_tokens,
-        "gen_ai.usage.cost": u.cost_usd,
+        "gen_ai.usage.input_tokens": usage.prompt_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": sum(cache_writes) if cache_writes else None,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+        "gen_ai.usage.cost": usage.cost_usd,
     }
 
 
-def _message(m: Message) -> dict[str, Any]:
-    role = m.sent_as
-    if m.role == "summary":
-        parts: list[dict[str, Any]] = [{"type": "compaction", "content": m.text}]
-        parts += [_part(p) for p in m.parts if isinstance(p, Image)]
-    elif m.role == "tool":
-        said = plain_text(m)
-        parts = [{"type": "tool_call_response", "id": m.call_id or "", "response": said}]
-        parts += [_part(p) for p in m.parts if isinstance(p, Image)]
+def _encode_message(message: Message) -> dict[str, Any]:
+    role = message.sent_as
+    if message.role == "summary":
+        parts: list[dict[str, Any]] = [{"type": "compaction", "content": message.text}]
+        parts += [_encode_part(p) for p in message.parts if isinstance(p, Image)]
+    elif message.role == "tool":
+        text = plain_text(message)
+        parts = [{"type": "tool_call_response", "id": message.call_id or "", "response": text}]
+        parts += [_encode_part(p) for p in message.parts if isinstance(p, Image)]
     else:
-        parts = [_part(p) for p in m.parts]
-    out: dict[str, Any] = {"role": role, "parts": parts}
-    if m.role == "assistant":
-        out["finish_reason"] = _STOPS_TO_OTEL.get(m.stop or "", m.stop or "stop")
-    return out
+        parts = [_encode_part(p) for p in message.parts]
+    encoded: dict[str, Any] = {"role": role, "parts": parts}
+    if message.role == "assistant":
+        encoded["finish_reason"] = _STOP_REASONS_TO_OTEL.get(
+            message.stop or "", message.stop or "stop"
+        )
+    return encoded
 
 
-def _part(p: Part) -> dict[str, Any]:
-    if isinstance(p, Text):
-        return {"type": "text", "content": p.text}
-    if isinstance(p, Thinking):
-        return {"type": "reasoning", "content": p.text}
-    if isinstance(p, ToolCall):
-        given = p.arguments if p.raw is None else p.raw
-        return {"type": "tool_call", "id": p.id, "name": p.name, "arguments": given}
-    if isinstance(p, SizeOnly):
+def _encode_part(part: Part) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "content": part.text}
+    if isinstance(part, Thinking):
+        return {"type": "reasoning", "content": part.text}
+    if isinstance(part, ToolCall):
+        arguments = part.arguments if part.raw is None else part.raw
+        return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments}
+    if isinstance(part, SizeOnly):
         return {"type": "text", "content": ""}
-    modality = p.kind if p.kind != "document" else "file"
-    if p.url:
-        return {"type": "uri", "modality": modality, "mime_type": p.media_type, "uri": p.url}
-    return {"type": "blob", "modality": modality, "mime_type": p.media_type, "content": p.data}
+    modality = part.kind if part.kind != "document" else "file"
+    if part.url:
+        return {"type": "uri", "modality": modality, "mime_type": part.media_type, "uri": part.url}
+    return {
+        "type": "blob",
+        "modality": modality,
+        "mime_type": part.media_type,
+        "content": part.data,
+    }
 
 
-def _tools(session: Session) -> str:
-    return _json(
+def _encode_tools(session: Session) -> str:
+    return _to_json(
         [{"type": "function", **tool["function"]} for tool in encode_tool_schemas(session.tools)]
     )
 
 
-# -- OTLP
-# --------------------------------------------------------------------------------------------------
+# -- OTLP encoding --------------------------------------------------------------------------------
 
 
-def _times(m: Message) -> tuple[float, float] | tuple[()]:
-    if m.time is None:
+def _call_times(message: Message) -> tuple[float, float] | tuple[()]:
+    if message.time is None:
         return ()
-    return (m.time - (m.latency or 0.0), m.time)
+    return (message.time - (message.latency or 0.0), message.time)
 
 
-def _id(trace: str, session: str, n: int) -> str:
-    return hashlib.sha256(f"{trace} {session} {n}".encode()).hexdigest()[:16]
+def _make_span_id(trace: str, session: str, number: int) -> str:
+    return hashlib.sha256(f"{trace} {session} {number}".encode()).hexdigest()[:16]
 
 
-def _span(
+def _make_span(
     ids: tuple[str, str, str],
     name: str,
     times: tuple[float | None, float | None],
     attributes: dict[str, Any],
 ) -> dict[str, Any]:
-    trace, own, parent = ids
-    span: dict[str, Any] = {"traceId": trace, "spanId": own, "name": name, "kind": 3}
+    trace, span_id, parent = ids
+    span: dict[str, Any] = {"traceId": trace, "spanId": span_id, "name": name, "kind": 3}
     if parent:
         span["parentSpanId"] = parent
-    for key, when in zip(("startTimeUnixNano", "endTimeUnixNano"), times, strict=True):
-        if when is not None:
-            span[key] = str(round(when * 1e6) * 1000)
+    for key, time in zip(("startTimeUnixNano", "endTimeUnixNano"), times, strict=True):
+        if time is not None:
+            span[key] = str(round(time * 1e6) * 1000)
     return {**span, "attributes": _to_key_values(attributes), "status": {}}
 
 
@@ -407,10 +453,10 @@ def _to_otlp_value(value: Any) -> dict[str, Any]:
         return {"doubleValue": value}
     if isinstance(value, list):
         return {"arrayValue": {"values": [_to_otlp_value(v) for v in value]}}
-    if isinstance(value, msgspec.Raw):  # a text that is encoded
+    if isinstance(value, msgspec.Raw):  # an encoded string
         return {"stringValue": value}
     return {"stringValue": str(value)}
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return _encode(value).decode()

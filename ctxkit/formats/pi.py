@@ -1,4 +1,4 @@
-"""Sessions of Pi and its family, versions 1 to 3: read as an entry tree, written as version 3."""
+"""Reader of sessions of Pi and its family (versions 1 to 3), and writer of version 3."""
 
 from __future__ import annotations
 
@@ -66,25 +66,40 @@ TRAITS = (
 )
 
 
+# A session is a file of JSON lines: a header, then entries. From version 2 on, entries have an id
+# and a parent id and thus form a tree; the last entry is the current leaf. Version 1 is a list.
+# Invariants:
+#   - every line, even a damaged one, is a position in the tree, since later entries may name it
+#   - calls of a failed reply were not run and leave the prompt; if a result arrives all the same,
+#     the reply gets its whole parts back
+#   - a compaction removes the visible messages before its first kept entry. If that lies before the
+#     first kept entry of an earlier compaction, the messages between become visible again
+# Version 1 names the first kept entry by its line instead of its id.
 def sniff(source: Source) -> bool:
-    """Say whether the first lines are Pi's header, Pi's entries, or bare messages of early ai."""
+    """Return True if the first lines are Pi's header, its entries, or bare messages of early ai."""
     for record in source.head[:4]:
-        kind = record.get("type")
-        if kind == "session":
+        entry_type = record.get("type")
+        if entry_type == "session":
             return type(record.get("id")) is str or "cwd" in record or "version" in record
-        message = record.get("message") if kind == "message" else record if kind is None else None
+        message = (
+            record.get("message")
+            if entry_type == "message"
+            else record
+            if entry_type is None
+            else None
+        )
         if type(message) is dict and as_str(message.get("role")) in MESSAGE_ROLES:
-            return "parentId" in record or "stopReason" in message or _is_pi(message)
+            return "parentId" in record or "stopReason" in message or _has_pi_fields(message)
     return False
 
 
-def _is_pi(message: dict[str, Any]) -> bool:
+def _has_pi_fields(message: dict[str, Any]) -> bool:
     return message["role"] not in ("user", "assistant") or type(message.get("timestamp")) is int
 
 
 def read(source: Source) -> list[Session]:
-    """Read the one session of a file; entries that are damaged are counted and the rest is kept."""
-    return [EntryReader(source).session(NAME)]
+    """Read the session of a file; damaged entries become faults."""
+    return [EntryReader(source).build_session(NAME)]
 
 
 MESSAGE_ROLES = {
@@ -99,7 +114,7 @@ MESSAGE_ROLES = {
 
 
 class EntryReader:
-    """A file of entries, read while its lines go by.
+    """Reader of one file, entry by entry.
 
     Raises:
         ReadError: there is neither a header nor an entry.
@@ -107,271 +122,292 @@ class EntryReader:
 
     def __init__(self, source: Source) -> None:
         self.name = source.path.stem
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self.faults = list(source.faults)
         self.skipped: Counter[str] = Counter()
         self.header: dict[str, Any] = {}
-        self.places: dict[str, int] = {}
-        """Entry id to the index of the entry in the log at or before it."""
-        self.unrun: dict[str, tuple[int, tuple[Part, ...]]] = {}
-        """Calls of failed replies: id to the reply's index and its whole parts."""
-        self.lines: list[tuple[int, int]] = []
-        """Version 1: line counted from 0 (the header is 0) to the index of its entry."""
+        self.index_by_entry_id: dict[str, int] = {}
+        """Index of the builder's entry at or before an entry of the file, by its id."""
+        self.unrun_calls: dict[str, tuple[int, tuple[Part, ...]]] = {}
+        """Index and whole parts of a failed reply, by the ids of its calls."""
+        self.indices_by_line: list[tuple[int, int]] = []
+        """(line from 0, where the header is 0, index of its entry), for version 1."""
         self.title: str | None = None
         self.model: str | None = None
-        self.effort: str | None = None
-        """How much the model is set to think, where the file says so."""
-        self.tree = False
-        self.headless = False
-        """True where the first entry follows one that is not in the file."""
-        self.floor = 0
-        """Everything before this index was taken by a compaction."""
+        self.thinking_level: str | None = None
+        """The thinking level, if the file has one."""
+        self.has_parents = False
+        """True once an entry named a parent."""
+        self.is_headless = False
+        """True if the parent of the first entry is not in the file."""
+        self.compacted_before = 0
+        """Index of the first entry that no compaction has removed."""
         for line, record in source.records:
             try:
-                self.entry(line, record)
+                self.read_entry(line, record)
             except DAMAGE_ERRORS as e:
                 self.faults.append(Fault(line, describe_damage(e)))
-        if not self.log.entries and not self.header:
+        if not self.builder.entries and not self.header:
             raise ReadError(
                 "expected a header of type session, or entries; found none.", source.path
             )
 
     @property
     def is_early(self) -> bool:
-        """True for versions 1 and 2, which sent what an aborted reply had said."""
+        """True for versions 1 and 2, which sent the text of an aborted reply."""
         version = self.header.get("version")
         return not (type(version) is int and version >= 3)
 
-    def entry(self, line: int, record: dict[str, Any]) -> None:
-        """Put an entry in its place in the tree."""
-        kind = record.get("type")
-        if kind == "session":
+    def read_entry(self, line: int, record: dict[str, Any]) -> None:
+        """Read one line: the header, or an entry at its position in the tree."""
+        entry_type = record.get("type")
+        if entry_type == "session":
             if self.header:
                 self.skipped["session"] += 1
             else:
                 self.header = record
-                self.effort = str_or_none(record.get("thinkingLevel"))
+                self.thinking_level = str_or_none(record.get("thinkingLevel"))
             return
-        own = record.get("id")
+        entry_id = record.get("id")
         if "parentId" in record:
-            self.tree = True
-            self._stand(line, record["parentId"])
-        elif self.tree and self.log.at != len(self.log.entries) - 1:
-            self.log.stand(len(self.log.entries) - 1)
+            self.has_parents = True
+            self._move_to_parent(line, record["parentId"])
+        elif self.has_parents and self.builder.at != len(self.builder.entries) - 1:
+            self.builder.stand(len(self.builder.entries) - 1)
         try:
-            self.take(line, kind, record)
-        finally:  # a damaged entry is a step of the tree all the same
-            if type(own) is str:
-                self.places[own] = self.log.at
-            self.lines.append((line - 1, self.log.at))
+            self.read_record(line, entry_type, record)
+        finally:  # a damaged entry is a position in the tree, too
+            if type(entry_id) is str:
+                self.index_by_entry_id[entry_id] = self.builder.at
+            self.indices_by_line.append((line - 1, self.builder.at))
 
-    def _stand(self, line: int, parent: Any) -> None:
+    def _move_to_parent(self, line: int, parent: Any) -> None:
         if parent is None:
-            at: int | None = -1
-            if self.log.entries and not self.places:
-                at = None
+            position: int | None = -1
+            if self.builder.entries and not self.index_by_entry_id:
+                position = None
         else:
-            at = self.places.get(parent) if type(parent) is str else None
-        if at is None:
-            self.headless = self.headless or not self.places
+            position = self.index_by_entry_id.get(parent) if type(parent) is str else None
+        if position is None:
+            self.is_headless = self.is_headless or not self.index_by_entry_id
             self.faults.append(
                 Fault(
                     line, "expected 'parentId' to name an entry before this one; taken as the last"
                 )
             )
-        elif at != self.log.at and not self.log.stand(at):
+        elif position != self.builder.at and not self.builder.stand(position):
             self.faults.append(
                 Fault(line, "branches too often; taken as following the entry before")
             )
 
-    def take(self, line: int, kind: Any, record: dict[str, Any]) -> None:
-        """Add what an entry says; count it where it says nothing to the model."""
-        if kind == "message":
-            self.message(record, require_field(record, "message", dict))
-        elif kind == "compaction":
-            self.compaction(line, record)
-        elif kind == "branch_summary":
-            self._said(
+    def read_record(self, line: int, entry_type: Any, record: dict[str, Any]) -> None:
+        """Read an entry by its type; those that are not sent to the model are counted."""
+        if entry_type == "message":
+            self.read_message(record, require_field(record, "message", dict))
+        elif entry_type == "compaction":
+            self.read_compaction(line, record)
+        elif entry_type == "branch_summary":
+            self._add_user_message(
                 record,
                 "branch_summary",
                 as_str(record.get("summary")),
                 {"fromId": record.get("fromId")},
             )
-        elif kind == "custom_message":
-            self._said(
+        elif entry_type == "custom_message":
+            self._add_user_message(
                 record, "custom", record.get("content"), {"customType": record.get("customType")}
             )
-        elif kind is None and record.get("role") in MESSAGE_ROLES:
-            self.message(record, record)
+        elif entry_type is None and record.get("role") in MESSAGE_ROLES:
+            self.read_message(record, record)
         else:
-            self.skipped[kind if type(kind) is str else "no type"] += 1
-            if kind == "session_info":
+            self.skipped[entry_type if type(entry_type) is str else "no type"] += 1
+            if entry_type == "session_info":
                 self.title = (
                     str_or_none(record.get("name"))
                     or str_or_none(record.get("title"))
                     or self.title
                 )
-            elif kind == "model_change":
+            elif entry_type == "model_change":
                 self.model = str_or_none(record.get("modelId")) or self.model
-            elif kind == "thinking_level_change":
-                self.effort = str_or_none(record.get("thinkingLevel")) or self.effort
+            elif entry_type == "thinking_level_change":
+                self.thinking_level = (
+                    str_or_none(record.get("thinkingLevel")) or self.thinking_level
+                )
 
-    def message(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        """Add a message by its role."""
-        role = m.get("role")
+    def read_message(self, record: dict[str, Any], raw_message: dict[str, Any]) -> None:
+        """Read a message by its role."""
+        role = raw_message.get("role")
         if role == "assistant":
-            self._reply(record, m)
+            self._read_reply(record, raw_message)
         elif role == "toolResult":
-            self._result(record, m)
+            self._read_result(record, raw_message)
         elif role in ("user", "custom", "hookMessage"):
             kind = "" if role == "user" else "custom"
-            self._said(
+            self._add_user_message(
                 record,
                 kind,
-                m.get("content"),
-                {"customType": m["customType"]} if "customType" in m else {},
-                m,
+                raw_message.get("content"),
+                {"customType": raw_message["customType"]} if "customType" in raw_message else {},
+                raw_message,
             )
         elif role == "bashExecution":
-            self.log.add(parse_bash_message(record, m, self.log.new_id(record.get("id"))))
+            self.builder.add(
+                parse_bash_message(record, raw_message, self.builder.new_id(record.get("id")))
+            )
         elif role in ("branchSummary", "compactionSummary"):
-            self._said(
+            self._add_user_message(
                 record,
                 "branch_summary" if role == "branchSummary" else "summary",
-                m.get("summary"),
+                raw_message.get("summary"),
                 {},
-                m,
+                raw_message,
             )
         else:
             name = f"message {role}" if type(role) is str else "message without role"
             self.skipped[name] += 1
 
-    def _reply(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        own = self.log.new_id(record.get("id"))
-        reply, whole = parse_reply(record, m, own, is_early=self.is_early)
-        for c in whole:
-            if type(c) is ToolCall:
-                self.unrun[c.id] = (len(self.log.entries), whole)
-        if self.effort is not None:
-            reply = replace(reply, details=reply.details | {"effort": self.effort})
-        self.log.add(reply)
+    def _read_reply(self, record: dict[str, Any], message: dict[str, Any]) -> None:
+        message_id = self.builder.new_id(record.get("id"))
+        reply, all_parts = parse_reply(record, message, message_id, is_early=self.is_early)
+        for part in all_parts:
+            if type(part) is ToolCall:
+                self.unrun_calls[part.id] = (len(self.builder.entries), all_parts)
+        if self.thinking_level is not None:
+            reply = replace(reply, details=reply.details | {"effort": self.thinking_level})
+        self.builder.add(reply)
 
-    def _result(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        visible, call = is_agent_visible(m), str_or_none(m.get("toolCallId"))
-        if call in self.unrun:  # it was run all the same
-            index, whole = self.unrun.pop(call)
-            reply = self.log.entries[index]
+    def _read_result(self, record: dict[str, Any], message: dict[str, Any]) -> None:
+        is_visible, call_id = is_agent_visible(message), str_or_none(message.get("toolCallId"))
+        if call_id in self.unrun_calls:  # the call was run after all
+            index, all_parts = self.unrun_calls.pop(call_id)
+            reply = self.builder.entries[index]
             if type(reply) is Message:
                 details = {k: v for k, v in reply.details.items() if k != "calls_not_run"}
-                self.log.replace(index, replace(reply, parts=whole, details=details))
-                visible = visible and reply.visible
-        self.log.add(parse_result(record, m, self.log.new_id(record.get("id")), visible=visible))
+                self.builder.replace(index, replace(reply, parts=all_parts, details=details))
+                is_visible = is_visible and reply.visible
+        self.builder.add(
+            parse_result(
+                record, message, self.builder.new_id(record.get("id")), is_visible=is_visible
+            )
+        )
 
-    def _said(
+    def _add_user_message(
         self,
         record: dict[str, Any],
         kind: str,
         content: Any,
         details: dict[str, Any],
-        m: dict[str, Any] | None = None,
+        message: dict[str, Any] | None = None,
     ) -> None:
-        said = Message(
+        user_message = Message(
             role="summary" if kind == "summary" else "user",
-            id=self.log.new_id(record.get("id")),
+            id=self.builder.new_id(record.get("id")),
             kind="" if kind == "summary" else kind,
             parts=parse_pi_parts(content),
             time=parse_timestamp(record.get("timestamp"))
-            or parse_timestamp((m or {}).get("timestamp")),
-            visible=m is None or is_agent_visible(m),
+            or parse_timestamp((message or {}).get("timestamp")),
+            visible=message is None or is_agent_visible(message),
             details={k: v for k, v in details.items() if v is not None},
         )
-        self.log.add(said if m is None else apply_marks(said, m))
+        self.builder.add(user_message if message is None else apply_marks(user_message, message))
 
-    def compaction(self, line: int, record: dict[str, Any]) -> None:
-        """Put the summary in place of all before the first kept entry; if unknown, none is kept."""
-        log, edit_id = self.log, self.log.new_id(record.get("id"))
-        first = self._first_kept(line, record)
-        gone, again = self._taken(line, first)
-        when = parse_timestamp(record.get("timestamp"))
+    def read_compaction(self, line: int, record: dict[str, Any]) -> None:
+        """Read a compaction: a summary replaces the messages before the first kept entry."""
+        builder, edit_id = self.builder, self.builder.new_id(record.get("id"))
+        first_kept = self._find_first_kept(line, record)
+        removed_ids, restored = self._select_removed(line, first_kept)
+        time = parse_timestamp(record.get("timestamp"))
         summary = Message(
             role="summary",
-            id=log.new_id(f"{edit_id}-summary"),
+            id=builder.new_id(f"{edit_id}-summary"),
             parts=(Text(as_str(record.get("summary"))),),
-            time=when,
+            time=time,
         )
         edit = Edit(
             kind="summarised",
             id=edit_id,
-            targets=gone,
-            inserted=(summary, *again),
+            targets=removed_ids,
+            inserted=(summary, *restored),
             method="hook" if record.get("fromHook") is True else "summary",
-            time=when,
+            time=time,
             tokens_before=count_or_none(record.get("tokensBefore")),
             tokens_after=count_or_none(record.get("tokensAfter")),
             usage=parse_pi_usage(record.get("usage")),
             details=as_dict(record.get("details")),
         )
-        log.add(edit)
-        self.floor = len(log.entries) if first is None else max(first, self.floor)
+        builder.add(edit)
+        self.compacted_before = (
+            len(builder.entries) if first_kept is None else max(first_kept, self.compacted_before)
+        )
 
-    def _taken(self, line: int, first: int | None) -> tuple[tuple[str, ...], tuple[Message, ...]]:
-        """Return the ids that a compaction takes, and the messages that it brings back."""
-        log = self.log
-        if not log.may_edit():
+    def _select_removed(
+        self, line: int, first_kept: int | None
+    ) -> tuple[tuple[str, ...], tuple[Message, ...]]:
+        """Return the ids that a compaction removes, and the messages that it restores."""
+        builder = self.builder
+        if not builder.may_edit():
             self.faults.append(Fault(line, TOO_MANY_COMPACTIONS))
             return (), ()
-        if first is None:
-            return tuple(log.shown), ()
-        return tuple(i for i in log.shown if log.where[i] < first), self._again(first)
+        if first_kept is None:
+            return tuple(builder.shown), ()
+        return tuple(
+            i for i in builder.shown if builder.where[i] < first_kept
+        ), self._select_restored(first_kept)
 
-    def _again(self, first: int) -> tuple[Message, ...]:
-        """Return what an earlier compaction took and this one, beginning before it, brings back."""
-        if first >= self.floor:
+    def _select_restored(self, first_kept: int) -> tuple[Message, ...]:
+        """Return the messages that an earlier compaction removed and this one keeps."""
+        if first_kept >= self.compacted_before:
             return ()
-        log, shown = self.log, set(self.log.shown)
-        path = (log.entries[i] for i in log.path(log.at) or () if i >= first)
-        return tuple(e for e in path if type(e) is Message and e.visible and e.id not in shown)
+        builder, visible_ids = self.builder, set(self.builder.shown)
+        path = (builder.entries[i] for i in builder.path(builder.at) or () if i >= first_kept)
+        return tuple(
+            e for e in path if type(e) is Message and e.visible and e.id not in visible_ids
+        )
 
-    def _first_kept(self, line: int, record: dict[str, Any]) -> int | None:
-        """Return the index of the first entry kept; None if the record names none that exists."""
-        wanted = record.get("firstKeptEntryId")
-        if wanted is not None and wanted == record.get("id"):
-            return None  # its own id: nothing was kept
-        if type(wanted) is str and wanted in self.places:
-            at = self.places[wanted]
-            return at if at >= 0 and self.log.entries[at].id == wanted else at + 1
+    def _find_first_kept(self, line: int, record: dict[str, Any]) -> int | None:
+        """Return the index of the first kept entry; None if there is none or it is unknown."""
+        first_kept_id = record.get("firstKeptEntryId")
+        if first_kept_id is not None and first_kept_id == record.get("id"):
+            return None  # its own id means that nothing is kept
+        if type(first_kept_id) is str and first_kept_id in self.index_by_entry_id:
+            position = self.index_by_entry_id[first_kept_id]
+            return (
+                position
+                if position >= 0 and self.builder.entries[position].id == first_kept_id
+                else position + 1
+            )
         index = record.get("firstKeptEntryIndex")
-        if type(index) is int and type(wanted) is not str:
-            return self._at_line(index)
-        if wanted or index is not None:
+        if type(index) is int and type(first_kept_id) is not str:
+            return self._find_index_at_line(index)
+        if first_kept_id or index is not None:
             self.faults.append(
                 Fault(line, "expected the first kept entry to exist; nothing was kept")
             )
         return None
 
-    def _at_line(self, index: int) -> int:
-        """Return the index of the first entry written at a line (counted from 0) or after it."""
-        i = bisect_left(self.lines, (index, -1))
-        if i == len(self.lines):
-            return len(self.log.entries)
-        at = self.lines[i][1]
-        before = self.lines[i - 1][1] if i else -1
-        return at if at > before else at + 1
+    def _find_index_at_line(self, index: int) -> int:
+        """Return the index of the first entry at a line (from 0) or after it."""
+        i = bisect_left(self.indices_by_line, (index, -1))
+        if i == len(self.indices_by_line):
+            return len(self.builder.entries)
+        position = self.indices_by_line[i][1]
+        previous = self.indices_by_line[i - 1][1] if i else -1
+        return position if position > previous else position + 1
 
-    def session(self, format_: str) -> Session:
-        """Return what was read."""
-        header, log = self.header, self.log
+    def build_session(self, format_: str) -> Session:
+        """Return the session."""
+        header, builder = self.header, self.builder
         version = header.get("version")
-        models = (e.model for e in reversed(log.entries) if type(e) is Message and e.model)
-        provider = {
+        models = (e.model for e in reversed(builder.entries) if type(e) is Message and e.model)
+        details = {
             k: header[k]
             for k in ("branchedFrom", "lastCompactionId", "gitCommit")
             if str_or_none(header.get(k))
         }
-        return log.session(
+        return builder.session(
             id=str_or_none(header.get("id")) or self.name,
             format=format_,
-            product="ai" if version == 1 and self.tree else "pi",
+            product="ai" if version == 1 and self.has_parents else "pi",
             version=str(version) if type(version) is int else "1" if header else None,
             cwd=str_or_none(header.get("cwd")),
             title=self.title,
@@ -380,11 +416,11 @@ class EntryReader:
             parent=str_or_none(header.get("parentSession")),
             skipped=dict(self.skipped),
             faults=tuple(sorted(self.faults, key=lambda f: f.line)),
-            details=provider | ({"headless": True} if self.headless else {}),
+            details=details | ({"headless": True} if self.is_headless else {}),
         )
 
 
-_HOLDS = {
+_SUPPORTED = {
     "compactions",
     "usages",
     "times",
@@ -400,26 +436,28 @@ _HOLDS = {
 
 
 def encode_session(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
-    """Return the lines of a file, and what it cannot hold."""
-    lost = count_losses(session, _HOLDS)
-    hours = sum(1 for e in session.log if e.usage is not None and e.usage.cache_write_1h_tokens)
-    lost["lives of cache writes (one hour)"] += hours
-    return _lines(session), lost
+    """Return the lines of a Pi session, and counts of what it cannot hold."""
+    losses = count_losses(session, _SUPPORTED)
+    n_hour_writes = sum(
+        1 for e in session.log if e.usage is not None and e.usage.cache_write_1h_tokens
+    )
+    losses["lives of cache writes (one hour)"] += n_hour_writes
+    return _encode_lines(session), losses
 
 
-def _lines(session: Session) -> Iterator[bytes]:
+def _encode_lines(session: Session) -> Iterator[bytes]:
     yield encode_line(encode_header(session))
     tree = EntryTree(session)
-    told: dict[int, str | None] = {-1: None}
+    entry_ids: dict[int, str | None] = {-1: None}
     for i, entry in enumerate(session.log):
-        before = told[tree.before(i)]
+        parent_id = entry_ids[tree.before(i)]
         if isinstance(entry, Edit):
             line = encode_compaction(entry, tree.first_kept(i, entry))
         else:
-            said = encode_message(entry)
-            line = None if said is None else {"type": "message", "message": said}
+            message = encode_message(entry)
+            line = None if message is None else {"type": "message", "message": message}
         if line is None:
-            told[i] = before  # Pi has nothing like it: what follows hangs on what came before
+            entry_ids[i] = parent_id  # not representable: its children get its parent
             continue
-        told[i] = tree.id(i)
-        yield encode_entry(line, tree.id(i), before, format_timestamp(entry.time))
+        entry_ids[i] = tree.id(i)
+        yield encode_entry(line, tree.id(i), parent_id, format_timestamp(entry.time))

@@ -1,4 +1,4 @@
-"""Messages of Pi format both ways: parsed to ours, encoded as entries."""
+"""Conversion of Pi messages to session messages and back to entries."""
 
 from __future__ import annotations
 
@@ -37,56 +37,67 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-_STOPS_FROM_PI = {"toolUse": "tool"}
-_FAILED = ("error", "aborted")
-"""Replies that end so are not sent back, save words in versions 1 and 2 (by recorded prompts)."""
-_TEXT_PARTS = (Text, Thinking)
+_STOP_REASONS_FROM_PI = {"toolUse": "tool"}
+_FAILED_STOP_REASONS = ("error", "aborted")
+"""Replies with these stop reasons are not sent again, except for their text in versions 1 and 2
+(as recorded prompts show)."""
+_TEXT_PART_TYPES = (Text, Thinking)
 
 
 def parse_reply(
-    record: dict[str, Any], m: dict[str, Any], own: str, *, is_early: bool
+    record: dict[str, Any], message: dict[str, Any], message_id: str, *, is_early: bool
 ) -> tuple[Message, tuple[Part, ...]]:
-    """Return a reply, and its whole parts where it failed with calls that were not run.
+    """Return a reply, and all its parts if it failed with calls that were not run.
 
     Args:
         record: the entry.
-        m: its message.
-        own: the id it gets.
-        is_early: versions 1 and 2 sent what a failed reply had said.
+        message: its message.
+        message_id: the id of the new message.
+        is_early: True for versions 1 and 2, which sent the text of a failed reply.
     """
-    stop = m.get("stopReason")
-    ended, began = parse_timestamp(record.get("timestamp")), parse_timestamp(m.get("timestamp"))
-    details: dict[str, Any] = {"provider": m["provider"]} if type(m.get("provider")) is str else {}
-    whole = parts = parse_pi_parts(m.get("content"))
-    failed = stop in _FAILED
-    if failed:
-        parts = _drop_unrun_calls(whole, details)
+    stop_reason = message.get("stopReason")
+    ended_at, began_at = (
+        parse_timestamp(record.get("timestamp")),
+        parse_timestamp(message.get("timestamp")),
+    )
+    details: dict[str, Any] = (
+        {"provider": message["provider"]} if type(message.get("provider")) is str else {}
+    )
+    all_parts = parts = parse_pi_parts(message.get("content"))
+    is_failed = stop_reason in _FAILED_STOP_REASONS
+    if is_failed:
+        parts = _drop_unrun_calls(all_parts, details)
     latency = (
         None
-        if ended is None or began is None or not 0 <= ended - began < 86400
-        else round(ended - began, 3)
+        if ended_at is None or began_at is None or not 0 <= ended_at - began_at < 86400
+        else round(ended_at - began_at, 3)
     )
     reply = Message(
         role="assistant",
-        id=own,
+        id=message_id,
         parts=parts,
-        time=began if ended is None else ended,
-        visible=is_agent_visible(m)
-        and (not failed or (is_early and any(p.text for p in parts if isinstance(p, _TEXT_PARTS)))),
-        is_error=failed,
-        error=str_or_none(m.get("errorMessage")),
-        usage=parse_pi_usage(m.get("usage")),
-        model=str_or_none(m.get("model")),
-        stop=_STOPS_FROM_PI.get(stop, stop) if type(stop) is str else None,
+        time=began_at if ended_at is None else ended_at,
+        visible=is_agent_visible(message)
+        and (
+            not is_failed
+            or (is_early and any(p.text for p in parts if isinstance(p, _TEXT_PART_TYPES)))
+        ),
+        is_error=is_failed,
+        error=str_or_none(message.get("errorMessage")),
+        usage=parse_pi_usage(message.get("usage")),
+        model=str_or_none(message.get("model")),
+        stop=_STOP_REASONS_FROM_PI.get(stop_reason, stop_reason)
+        if type(stop_reason) is str
+        else None,
         latency=latency,
         details=details,
     )
-    reply = apply_marks(reply, m)
-    return reply, () if parts is whole else whole
+    reply = apply_marks(reply, message)
+    return reply, () if parts is all_parts else all_parts
 
 
 def _drop_unrun_calls(parts: tuple[Part, ...], details: dict[str, Any]) -> tuple[Part, ...]:
-    """Return a failed reply's parts without its calls, which were not run: `details` tell them."""
+    """Return a failed reply's parts without its calls, which are listed in `details` instead."""
     calls = [p for p in parts if type(p) is ToolCall]
     if not calls:
         return parts
@@ -96,46 +107,48 @@ def _drop_unrun_calls(parts: tuple[Part, ...], details: dict[str, Any]) -> tuple
     return tuple(p for p in parts if type(p) is not ToolCall)
 
 
-def parse_result(record: dict[str, Any], m: dict[str, Any], own: str, *, visible: bool) -> Message:
-    """Return the result of a call."""
+def parse_result(
+    record: dict[str, Any], message: dict[str, Any], message_id: str, *, is_visible: bool
+) -> Message:
+    """Return the result of a call as a message."""
     result = Message(
         role="tool",
-        id=own,
-        parts=parse_pi_parts(m.get("content")),
-        time=parse_timestamp(record.get("timestamp")) or parse_timestamp(m.get("timestamp")),
-        tool=str_or_none(m.get("toolName")),
-        call_id=str_or_none(m.get("toolCallId")),
-        is_error=m.get("isError") is True,
-        visible=visible,
+        id=message_id,
+        parts=parse_pi_parts(message.get("content")),
+        time=parse_timestamp(record.get("timestamp")) or parse_timestamp(message.get("timestamp")),
+        tool=str_or_none(message.get("toolName")),
+        call_id=str_or_none(message.get("toolCallId")),
+        is_error=message.get("isError") is True,
+        visible=is_visible,
     )
-    return apply_marks(result, m)
+    return apply_marks(result, message)
 
 
-def parse_bash_message(record: dict[str, Any], m: dict[str, Any], own: str) -> Message:
-    """Return a command that the user ran, with its output."""
-    command, code = as_str(m.get("command")), m.get("exitCode")
-    failed = m.get("cancelled") is True or (type(code) is int and code != 0)
+def parse_bash_message(record: dict[str, Any], message: dict[str, Any], message_id: str) -> Message:
+    """Return a shell command of the user and its output as a message."""
+    command, exit_code = as_str(message.get("command")), message.get("exitCode")
+    is_failed = message.get("cancelled") is True or (type(exit_code) is int and exit_code != 0)
     return Message(
         role="user",
-        id=own,
+        id=message_id,
         kind="bash",
-        parts=(Text(f"Ran `{command}`\n```\n{as_str(m.get('output'))}\n```"),),
-        time=parse_timestamp(record.get("timestamp")) or parse_timestamp(m.get("timestamp")),
-        visible=m.get("excludeFromContext") is not True,
-        is_error=failed,
-        details={"command": command, "exit_code": code if type(code) is int else None},
+        parts=(Text(f"Ran `{command}`\n```\n{as_str(message.get('output'))}\n```"),),
+        time=parse_timestamp(record.get("timestamp")) or parse_timestamp(message.get("timestamp")),
+        visible=message.get("excludeFromContext") is not True,
+        is_error=is_failed,
+        details={"command": command, "exit_code": exit_code if type(exit_code) is int else None},
     )
 
 
-def is_agent_visible(m: dict[str, Any]) -> bool:
-    """Say whether a message is sent to the model: ai marks those that are not."""
-    metadata = m.get("metadata")
+def is_agent_visible(message: dict[str, Any]) -> bool:
+    """Return True unless the message is marked as not sent to the model (by ai)."""
+    metadata = message.get("metadata")
     return type(metadata) is not dict or metadata.get("agentVisible") is not False
 
 
-def apply_marks(message: Message, m: dict[str, Any]) -> Message:
-    """Return a message with the marks that ai has on it: its kind, and whether the user sees it."""
-    metadata = m.get("metadata")
+def apply_marks(message: Message, raw: dict[str, Any]) -> Message:
+    """Return a message with the marks of ai: its kind, and whether the user sees it."""
+    metadata = raw.get("metadata")
     if type(metadata) is not dict:
         return message
     kind = str_or_none(metadata.get("kind"))
@@ -147,18 +160,21 @@ def apply_marks(message: Message, m: dict[str, Any]) -> Message:
 
 
 def parse_pi_usage(value: Any) -> Usage | None:
-    """Return what a call was billed for; None for all zeros: it failed before it was counted."""
+    """Return the usage of a call; None for all zeros, which a failed call has."""
     if type(value) is not dict:
         return None
-    fresh, output = count_or_none(value.get("input")), count_or_none(value.get("output"))
-    read, write = count_or_none(value.get("cacheRead")), count_or_none(value.get("cacheWrite"))
-    if not (fresh or read or write or output):
+    uncached, output = count_or_none(value.get("input")), count_or_none(value.get("output"))
+    cache_read, cache_write = (
+        count_or_none(value.get("cacheRead")),
+        count_or_none(value.get("cacheWrite")),
+    )
+    if not (uncached or cache_read or cache_write or output):
         return None
     cost = value.get("cost")
     return Usage(
-        input_tokens=fresh,
-        cache_read_tokens=read,
-        cache_write_tokens=write,
+        input_tokens=uncached,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
         output_tokens=output,
         reasoning_tokens=count_or_none(value.get("reasoning")),
         cost_usd=float_or_none(cost.get("total")) if type(cost) is dict else None,
@@ -166,33 +182,42 @@ def parse_pi_usage(value: Any) -> Usage | None:
 
 
 def parse_pi_parts(content: Any) -> tuple[Part, ...]:
-    """Return Pi's content, a text or a list of parts, as our parts."""
+    """Return the content of a Pi message, a string or a list, as parts."""
     if type(content) is str:
         return (Text(content),) if content else ()
-    out: list[Part] = []
-    for p in as_list(content):
-        if type(p) is not dict:
+    parts: list[Part] = []
+    for raw_part in as_list(content):
+        if type(raw_part) is not dict:
             raise ValueError("expected the parts of a message to be objects")
-        kind = p.get("type")
-        if kind == "text":
-            out.append(Text(as_str(p.get("text"))))
-        elif kind == "thinking":
-            signature = str_or_none(p.get("thinkingSignature"))
-            hidden = len(signature) if signature and len(signature) > 64 else 0
-            out.append(
-                Thinking(as_str(p.get("thinking")), signature, hidden, p.get("redacted") is True)
+        part_type = raw_part.get("type")
+        if part_type == "text":
+            parts.append(Text(as_str(raw_part.get("text"))))
+        elif part_type == "thinking":
+            signature = str_or_none(raw_part.get("thinkingSignature"))
+            hidden_chars = len(signature) if signature and len(signature) > 64 else 0
+            parts.append(
+                Thinking(
+                    as_str(raw_part.get("thinking")),
+                    signature,
+                    hidden_chars,
+                    raw_part.get("redacted") is True,
+                )
             )
-        elif kind == "toolCall":
-            given, raw = parse_arguments(p.get("arguments"))
-            out.append(ToolCall(as_str(p.get("id")), as_str(p.get("name")), given, raw))
-        elif kind == "image":
-            out.append(Image(as_str(p.get("mimeType")) or "image/png", as_str(p.get("data"))))
+        elif part_type == "toolCall":
+            arguments, raw = parse_arguments(raw_part.get("arguments"))
+            parts.append(
+                ToolCall(as_str(raw_part.get("id")), as_str(raw_part.get("name")), arguments, raw)
+            )
+        elif part_type == "image":
+            parts.append(
+                Image(as_str(raw_part.get("mimeType")) or "image/png", as_str(raw_part.get("data")))
+            )
         else:
-            out.append(Text(to_text(p)))  # an unknown part went to the model too
-    return tuple(out)
+            parts.append(Text(to_text(raw_part)))  # an unknown part was sent to the model, too
+    return tuple(parts)
 
 
-_STOPS_TO_PI = {
+_STOP_REASONS_TO_PI = {
     "tool": "toolUse",
     "stop": "stop",
     "length": "length",
@@ -202,72 +227,87 @@ _STOPS_TO_PI = {
 
 
 def encode_line(value: Any) -> bytes:
-    """Return a line of JSON; half a surrogate pair, which UTF-8 cannot hold, is escaped."""
+    """Return a value as a line of JSON; a lone surrogate, which UTF-8 cannot hold, is escaped."""
     try:
         return msgspec.json.encode(value) + b"\n"
     except UnicodeEncodeError:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def encode_entry(told: dict[str, Any], own: str, parent: str | None, when: str) -> bytes:
-    """Return an entry's line: its type, its place in the tree, its time, and what else it tells."""
-    kind, rest = told["type"], {k: v for k, v in told.items() if k != "type"}
-    return encode_line({"type": kind, "id": own, "parentId": parent, "timestamp": when, **rest})
+def encode_entry(
+    fields: dict[str, Any], entry_id: str, parent: str | None, timestamp: str
+) -> bytes:
+    """Return the line of an entry: type, id, parent, time, and its other fields."""
+    entry_type, other_fields = fields["type"], {k: v for k, v in fields.items() if k != "type"}
+    return encode_line(
+        {
+            "type": entry_type,
+            "id": entry_id,
+            "parentId": parent,
+            "timestamp": timestamp,
+            **other_fields,
+        }
+    )
 
 
 def encode_header(session: Session) -> dict[str, Any]:
     """Return the first line of a file."""
-    first = next((e.time for e in session.log if e.time is not None), None)
-    when = format_timestamp(session.started if session.started is not None else first)
-    head = {
+    first_time = next((e.time for e in session.log if e.time is not None), None)
+    timestamp = format_timestamp(session.started if session.started is not None else first_time)
+    header = {
         "type": "session",
         "version": 3,
         "id": session.id,
-        "timestamp": when,
+        "timestamp": timestamp,
         "cwd": session.cwd or "",
     }
-    return {**head, "parentSession": session.parent} if session.parent else head
+    return {**header, "parentSession": session.parent} if session.parent else header
 
 
-def encode_message(m: Message) -> dict[str, Any] | None:
-    """Return the message as Pi holds it; None for what Pi lacks (a system prompt, a hidden one)."""
-    stamp = int((m.time or 0) * 1000)
-    if m.role == "assistant":
-        return _encode_reply(
-            m, stamp - int((m.latency or 0) * 1000)
-        )  # Pi's messages bear the time of their beginning
-    if not m.visible or m.role == "system" or m.kind == LOST_KIND:
+def encode_message(message: Message) -> dict[str, Any] | None:
+    """Return a message in Pi's form; None for one that Pi lacks (system, hidden, lost)."""
+    milliseconds = int((message.time or 0) * 1000)
+    if message.role == "assistant":
+        # The time of a Pi message is that of its start.
+        return _encode_reply(message, milliseconds - int((message.latency or 0) * 1000))
+    if not message.visible or message.role == "system" or message.kind == LOST_KIND:
         return None
-    if m.role == "tool":
+    if message.role == "tool":
         return {
             "role": "toolResult",
-            "toolCallId": m.call_id or "",
-            "toolName": m.tool or "",
-            "content": [_encode_part(p) for p in m.parts],
-            "isError": m.is_error,
-            "timestamp": stamp,
+            "toolCallId": message.call_id or "",
+            "toolName": message.tool or "",
+            "content": [_encode_part(p) for p in message.parts],
+            "isError": message.is_error,
+            "timestamp": milliseconds,
         }
-    return {"role": "user", "content": [_encode_part(p) for p in m.parts], "timestamp": stamp}
+    return {
+        "role": "user",
+        "content": [_encode_part(p) for p in message.parts],
+        "timestamp": milliseconds,
+    }
 
 
-def _encode_reply(m: Message, stamp: int) -> dict[str, Any]:
-    usage = m.usage or Usage()
-    write = (usage.cache_write_tokens or 0) + (usage.cache_write_1h_tokens or 0)
-    fresh, read = usage.input_tokens or 0, usage.cache_read_tokens or 0
+def _encode_reply(message: Message, milliseconds: int) -> dict[str, Any]:
+    usage = message.usage or Usage()
+    cache_write = (usage.cache_write_tokens or 0) + (usage.cache_write_1h_tokens or 0)
+    uncached, cache_read = usage.input_tokens or 0, usage.cache_read_tokens or 0
     output = usage.output_tokens or 0
-    stop = _STOPS_TO_PI.get(m.stop or "", "toolUse" if m.tool_calls else "stop")
-    out = {
+    stop_reason = _STOP_REASONS_TO_PI.get(
+        message.stop or "", "toolUse" if message.tool_calls else "stop"
+    )
+    encoded = {
         "role": "assistant",
-        "content": [_encode_part(p) for p in m.parts],
+        "content": [_encode_part(p) for p in message.parts],
         "api": "",
-        "provider": str(m.details.get("provider") or ""),
-        "model": m.model or "",
+        "provider": str(message.details.get("provider") or ""),
+        "model": message.model or "",
         "usage": {
-            "input": fresh,
+            "input": uncached,
             "output": output,
-            "cacheRead": read,
-            "cacheWrite": write,
-            "totalTokens": fresh + output + read + write,
+            "cacheRead": cache_read,
+            "cacheWrite": cache_write,
+            "totalTokens": uncached + output + cache_read + cache_write,
             "cost": {
                 "input": 0,
                 "output": 0,
@@ -276,32 +316,34 @@ def _encode_reply(m: Message, stamp: int) -> dict[str, Any]:
                 "total": usage.cost_usd or 0,
             },
         },
-        "stopReason": "error" if m.is_error and stop not in ("error", "aborted") else stop,
-        "timestamp": stamp,
+        "stopReason": "error"
+        if message.is_error and stop_reason not in ("error", "aborted")
+        else stop_reason,
+        "timestamp": milliseconds,
     }
-    return {**out, "errorMessage": m.error} if m.error else out
+    return {**encoded, "errorMessage": message.error} if message.error else encoded
 
 
-def _encode_part(p: Part) -> dict[str, Any]:
-    if isinstance(p, Text):
-        return {"type": "text", "text": p.text}
-    if isinstance(p, Thinking):
-        sealed = {"redacted": True} if p.redacted else {}
+def _encode_part(part: Part) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, Thinking):
+        redacted = {"redacted": True} if part.redacted else {}
         return {
             "type": "thinking",
-            "thinking": p.text,
-            "thinkingSignature": p.signature or "",
-            **sealed,
+            "thinking": part.text,
+            "thinkingSignature": part.signature or "",
+            **redacted,
         }
-    if isinstance(p, ToolCall):
-        return {"type": "toolCall", "id": p.id, "name": p.name, "arguments": p.arguments}
-    if isinstance(p, Image) and p.kind == "image" and p.data:
-        return {"type": "image", "data": p.data, "mimeType": p.media_type}
+    if isinstance(part, ToolCall):
+        return {"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.arguments}
+    if isinstance(part, Image) and part.kind == "image" and part.data:
+        return {"type": "image", "data": part.data, "mimeType": part.media_type}
     return {"type": "text", "text": ""}
 
 
 def encode_compaction(edit: Edit, first_kept: str) -> dict[str, Any] | None:
-    """Return a compaction as Pi holds it; None unless a summary took older messages' place."""
+    """Return a compaction in Pi's form; None if no summary replaced messages."""
     if edit.kind != "summarised" or not edit.inserted:
         return None
     return {
@@ -312,8 +354,12 @@ def encode_compaction(edit: Edit, first_kept: str) -> dict[str, Any] | None:
     }
 
 
+# Ids of written entries follow from the index in the log: entry i has 2i + 1 and the mark before it
+# 2i + 2, so that appending a message never needs the ids of earlier ones.
+
+
 class EntryTree:
-    """Ids of the entries (8 hex digits, as Pi's), and which of them an edit keeps first."""
+    """Ids (8 hex digits) and parents of the entries written for a session's log."""
 
     def __init__(self, session: Session) -> None:
         self.log = session.log
@@ -321,7 +367,7 @@ class EntryTree:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Places of messages by id, made when an edit asks: an appended message needs none."""
+        """Index of each message by id; built only if there is an edit."""
         return {e.id: i for i, e in enumerate(self.log) if isinstance(e, Message)}
 
     @staticmethod
@@ -335,13 +381,21 @@ class EntryTree:
         return f"{2 * i + 2:08x}"
 
     def before(self, i: int) -> int:
-        """Return the place of the entry that one follows; -1: it is the first."""
-        p = self._parents[i] if i < len(self._parents) else i - 1
-        return p if -1 <= p < i else i - 1  # what comes before it cannot come after it
+        """Return the index of an entry's parent; -1 for the first entry."""
+        parent = self._parents[i] if i < len(self._parents) else i - 1
+        return parent if -1 <= parent < i else i - 1  # a parent cannot come later
 
     def first_kept(self, i: int, edit: Edit) -> str:
-        """Return the id of the first message after all an edit takes; its own if none stays."""
-        last = max((self.index[t] for t in edit.targets if self.index.get(t, i) < i), default=-1)
+        """Return the id of the first message after the targets of an edit, or the edit's own id."""
+        last_target = max(
+            (self.index[target] for target in edit.targets if self.index.get(target, i) < i),
+            default=-1,
+        )
         return next(
-            (self.id(k) for k in range(last + 1, i) if isinstance(self.log[k], Message)), self.id(i)
+            (
+                self.id(index)
+                for index in range(last_target + 1, i)
+                if isinstance(self.log[index], Message)
+            ),
+            self.id(i),
         )

@@ -1,4 +1,4 @@
-"""Qwen Code: recorded chats, one record a line, in the parts of Gemini's API."""
+"""Reader of Qwen Code chats: one record per line, with parts of Gemini's API."""
 
 from __future__ import annotations
 
@@ -31,16 +31,19 @@ CAN = (
 )
 CANNOT = "system prompt, tool schemas, money"
 TRAITS = (("all", "a compression without its history is an edit that names only its size"),)
-_TYPES = {"user", "assistant", "tool_result", "system"}
+_RECORD_TYPES = {"user", "assistant", "tool_result", "system"}
 
 
+# Records have a uuid and the uuid of their parent; a parent that is not the last record begins a
+# branch. A compression has the whole new history: what it repeats of the visible messages stays,
+# the rest is inserted.
 def sniff(source: Source) -> bool:
-    """Say whether the first lines are records with a session, parents, and a message of parts."""
+    """Return True if the first lines are records with a session, parents, and parts."""
     head = source.head[:4]
     return (
         bool(head)
         and all(
-            as_str(r.get("type")) in _TYPES
+            as_str(r.get("type")) in _RECORD_TYPES
             and "sessionId" in r
             and "parentUuid" in r
             and "uuid" in r
@@ -51,135 +54,144 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one chat of a file."""
-    reading = _Reading()
-    reading.log.faults += source.faults
-    read_each_line(source.records, reading.take, reading.log.faults)
-    first = as_dict(next((r for _, r in source.records), None))
+    """Read the chat of a file."""
+    reader = _ChatReader()
+    reader.builder.faults += source.faults
+    read_each_line(source.records, reader.read_record, reader.builder.faults)
+    first_record = as_dict(next((r for _, r in source.records), None))
     return [
-        reading.log.session(
-            id=as_str(first.get("sessionId")) or source.path.stem,
+        reader.builder.session(
+            id=as_str(first_record.get("sessionId")) or source.path.stem,
             format=NAME,
             product=NAME,
-            version=str_or_none(first.get("version")),
-            cwd=str_or_none(first.get("cwd")),
-            title=reading.title,
-            started=parse_timestamp(first.get("timestamp")),
-            model=reading.model,
+            version=str_or_none(first_record.get("version")),
+            cwd=str_or_none(first_record.get("cwd")),
+            title=reader.title,
+            started=parse_timestamp(first_record.get("timestamp")),
+            model=reader.model,
         )
     ]
 
 
-class _Reading:
-    """A chat while its records go by."""
+class _ChatReader:
+    """Reader of one chat, record by record."""
 
     def __init__(self) -> None:
-        self.log, self.asked = SessionBuilder(), dict[str, str]()
+        self.builder, self.tool_by_call = SessionBuilder(), dict[str, str]()
         self.title: str | None = None
         self.model: str | None = None
-        self._last: dict[str, int] = {}
-        """Index of each record's last entry; a record of none stands where its parent does."""
+        self._index_by_uuid: dict[str, int] = {}
+        """Index of the entry at or before a record, by the record's uuid."""
 
-    def take(self, record: dict[str, Any]) -> None:
-        """Take one record, after the one that it names as its parent."""
-        parent = self._last.get(as_str(record.get("parentUuid")))
+    def read_record(self, record: dict[str, Any]) -> None:
+        """Read one record, after moving to its parent."""
+        parent = self._index_by_uuid.get(as_str(record.get("parentUuid")))
         if parent is not None:
-            self.log.stand(parent)
-        kind = as_str(record.get("type"))
-        if kind == "system":
-            self._system(record)
-        elif kind in _TYPES:
-            self._message(kind, record)
+            self.builder.stand(parent)
+        record_type = as_str(record.get("type"))
+        if record_type == "system":
+            self._read_system_record(record)
+        elif record_type in _RECORD_TYPES:
+            self._read_message(record_type, record)
         else:
-            count_skipped(self.log.skipped, kind or "no type")
-        self._last[as_str(record.get("uuid"))] = self.log.at
+            count_skipped(self.builder.skipped, record_type or "no type")
+        self._index_by_uuid[as_str(record.get("uuid"))] = self.builder.at
 
-    def _message(self, kind: str, record: dict[str, Any]) -> None:
-        raw, more = (
+    def _read_message(self, record_type: str, record: dict[str, Any]) -> None:
+        raw, fields = (
             as_dict(record.get("message")),
             dict[str, Any](time=parse_timestamp(record.get("timestamp"))),
         )
-        if kind == "assistant":
+        if record_type == "assistant":
             self.model = str_or_none(record.get("model")) or self.model
-            more |= {
+            fields |= {
                 "model": str_or_none(record.get("model")),
-                "usage": _usage(as_dict(record.get("usageMetadata"))),
+                "usage": _parse_usage(as_dict(record.get("usageMetadata"))),
             }
         elif record.get("subtype"):
-            more["kind"] = "injected"
-        said = {
+            fields["kind"] = "injected"
+        chat_message = {
             "role": raw.get("role"),
             "parts": as_list(raw.get("parts")),
             "id": record.get("uuid"),
         }
-        done = as_dict(record.get("toolCallResult"))
-        failed = as_str(done.get("status")) in ("error", "failed", "cancelled")
-        for m in fill_tool_names(
-            parse_chat_message(said, self.log, self.log.skipped, **more), self.asked
+        tool_result = as_dict(record.get("toolCallResult"))
+        is_failed = as_str(tool_result.get("status")) in ("error", "failed", "cancelled")
+        for message in fill_tool_names(
+            parse_chat_message(chat_message, self.builder, self.builder.skipped, **fields),
+            self.tool_by_call,
         ):
-            self.log.add(replace(m, is_error=m.is_error or failed) if m.role == "tool" else m)
+            self.builder.add(
+                replace(message, is_error=message.is_error or is_failed)
+                if message.role == "tool"
+                else message
+            )
 
-    def _system(self, record: dict[str, Any]) -> None:
-        kind, told = as_str(record.get("subtype")), as_dict(record.get("systemPayload"))
-        if kind == "custom_title":
-            self.title = str_or_none(told.get("customTitle")) or self.title
-        elif kind == "chat_compression":
-            self._compressed(record, told)
+    def _read_system_record(self, record: dict[str, Any]) -> None:
+        subtype, payload = as_str(record.get("subtype")), as_dict(record.get("systemPayload"))
+        if subtype == "custom_title":
+            self.title = str_or_none(payload.get("customTitle")) or self.title
+        elif subtype == "chat_compression":
+            self._read_compression(record, payload)
         else:
-            count_skipped(self.log.skipped, "system: " + (kind or "no subtype"))
+            count_skipped(self.builder.skipped, "system: " + (subtype or "no subtype"))
 
-    def _compressed(self, record: dict[str, Any], told: dict[str, Any]) -> None:
-        """Put the record's history in the place of what was shown; what it repeats is kept."""
-        about, when = as_dict(told.get("info")), parse_timestamp(record.get("timestamp"))
-        if about.get("compressionStatus") not in (None, 1, "completed"):
-            count_skipped(self.log.skipped, "compression that failed")
+    def _read_compression(self, record: dict[str, Any], payload: dict[str, Any]) -> None:
+        """Read a compression, whose history may repeat visible messages."""
+        info, time = as_dict(payload.get("info")), parse_timestamp(record.get("timestamp"))
+        if info.get("compressionStatus") not in (None, 1, "completed"):
+            count_skipped(self.builder.skipped, "compression that failed")
             return
-        raws, skipped = as_list(told.get("compressedHistory")), self.log.skipped
-        new = [
+        raw_history, skipped = as_list(payload.get("compressedHistory")), self.builder.skipped
+        history = [
             m
-            for r in raws
-            for m in fill_tool_names(parse_chat_message(r, SessionBuilder(), skipped), self.asked)
+            for r in raw_history
+            for m in fill_tool_names(
+                parse_chat_message(r, SessionBuilder(), skipped), self.tool_by_call
+            )
         ]
         edit = Edit(
             kind="summarised",
-            id=self.log.new_id(record.get("uuid")),
-            trigger=str_or_none(about.get("triggerReason")),
+            id=self.builder.new_id(record.get("uuid")),
+            trigger=str_or_none(info.get("triggerReason")),
             method="chat_compression",
-            time=when,
-            tokens_before=count_or_none(about.get("originalTokenCount")),
-            tokens_after=count_or_none(about.get("newTokenCount")),
+            time=time,
+            tokens_before=count_or_none(info.get("originalTokenCount")),
+            tokens_after=count_or_none(info.get("newTokenCount")),
         )
-        if not new or not self.log.may_edit():
-            self.log.add(edit)
+        if not history or not self.builder.may_edit():
+            self.builder.add(edit)
             return
-        kept, inserted = match_rewritten_history(self.log, new, when)
-        self.log.compact(replace(edit, inserted=tuple(inserted)), kept)
+        kept_ids, inserted = match_rewritten_history(self.builder, history, time)
+        self.builder.compact(replace(edit, inserted=tuple(inserted)), kept_ids)
 
 
-def _usage(raw: dict[str, Any]) -> Usage | None:
-    """Gemini's counts: the prompt holds the cached tokens, the candidates do not hold the thoughts.
+def _parse_usage(raw: dict[str, Any]) -> Usage | None:
+    """Return a call's usage; the prompt includes cached tokens.
 
-    From endpoints that speak OpenAI's way they do (`convertOpenAIResponseToGemini` takes
-    `completion_tokens` as they are); the total tells.
+    Candidates do not include thoughts, except from OpenAI-compatible endpoints
+    (`convertOpenAIResponseToGemini` copies `completion_tokens`); the total shows which.
     """
-    whole, read = (
+    input_tokens, cache_read = (
         count_or_none(raw.get("promptTokenCount")),
         count_or_none(raw.get("cachedContentTokenCount")),
     )
-    said, thought = (
+    candidates, thoughts = (
         count_or_none(raw.get("candidatesTokenCount")),
         count_or_none(raw.get("thoughtsTokenCount")),
     )
-    if whole is None and said is None:
+    if input_tokens is None and candidates is None:
         return None
-    total, apart = (
+    total, sum_of_parts = (
         count_or_none(raw.get("totalTokenCount")),
-        (whole or 0) + (said or 0) + (thought or 0),
+        (input_tokens or 0) + (candidates or 0) + (thoughts or 0),
     )
-    beside = 0 if total is not None and total < apart else thought or 0
+    thoughts_beside = 0 if total is not None and total < sum_of_parts else thoughts or 0
     return Usage(
-        input_tokens=whole if whole is None else max(whole - (read or 0), 0),
-        cache_read_tokens=read,
-        output_tokens=None if said is None else said + beside,
-        reasoning_tokens=thought,
+        input_tokens=input_tokens
+        if input_tokens is None
+        else max(input_tokens - (cache_read or 0), 0),
+        cache_read_tokens=cache_read,
+        output_tokens=None if candidates is None else candidates + thoughts_beside,
+        reasoning_tokens=thoughts,
     )

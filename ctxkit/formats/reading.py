@@ -1,4 +1,4 @@
-"""Read one session or all sessions of files, folders and globs."""
+"""Reading sessions from files, folders, globs and lists of messages."""
 
 from __future__ import annotations
 
@@ -63,31 +63,43 @@ def read(
     Args:
         path: the file or folder; or a list of messages, the oldest first: dicts as Chat Completions
             or Anthropic's Messages take them (or the objects of their SDKs), or `ctxkit.Message`s.
-        format: name of the format, to force it; None: found from the content.
+        format: name of the format (see `ck.formats.format_names`); None: detected from the content.
+
+    Returns:
+        The session; its subagents are its `children`.
 
     Raises:
-        BadArguments: neither a path nor messages.
-        ReadError: the file cannot be read, is no session, or holds several (`read_all` takes
-            those).
-        UnknownFormat: no reader knows the content, or no format has that name.
+        BadArguments: `path` is neither a path nor a list of messages.
+        ReadError: the file cannot be read, is no session, or holds several (use `read_all`).
+        UnknownFormat: no reader recognizes the content, or no format has that name.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("billing"))
+        >>> session.format, len(session.edits)
+        ('native', 2)
+        >>> ck.read([{"role": "user", "content": "Fix the build."}]).messages[0].text
+        'Fix the build.'
     """
     reader = None if format is None else get_reader(format)
     if isinstance(path, (list, tuple)):
         return _read_messages(path, reader)
-    place = _check_path(path)
+    location = _check_path(path)
     with pause_gc():
-        whole = place.is_dir()
-        sessions = _read_folder(place, reader) if whole else read_source(Source(place), reader)
+        is_folder = location.is_dir()
+        sessions = (
+            _read_folder(location, reader) if is_folder else read_source(Source(location), reader)
+        )
     if not sessions:
         raise ReadError(
             "the folder holds no session that a reader knows; ctxkit.read_all says why, by file.",
-            place,
+            location,
         )
     if len(sessions) > 1:
         raise ReadError(
             f"expected one session, found {len(sessions)} sessions: ctxkit.read_all reads them"
             " all.",
-            place,
+            location,
         )
     return sessions[0]
 
@@ -97,164 +109,189 @@ def read_all(
     format: str | None = None,  # noqa: A002
     progress: bool = True,
 ) -> Sessions:
-    """Read every session of a file, folder (recursive), glob, or a list of those; take what can be
-    read.
+    """Read every session of files, folders (recursively) and globs.
 
-    Files that fail stand in ``.failed`` (a DataFrame: file, line, why). A file inside a folder that
-    no reader knows is a failure only if its name ends like a log (.json, .jsonl, .traj, ...);
-    others are in ``.passed_over``. Files that belong to another session (its subagents) are read
-    with it and not listed again.
+    A file that cannot be read does not stop the others. A file inside a folder that no reader
+    recognizes counts as failed only if its name ends like a log's (.json, .jsonl, .traj, ...).
+    A file that belongs to another session (a subagent's) is read with that session only.
 
     Args:
-        paths: where to look.
-        format: name of the format, to force it on every file; None: found from the content.
-        progress: False hides the bar; it shows only in a terminal or notebook and for more than a
-            few files.
+        paths: a file, folder or glob, or a list of those.
+        format: name of the format of every file; None: detected from the content.
+        progress: False hides the progress bar, which appears only in a terminal or notebook and
+            for eight files or more.
+
+    Returns:
+        A list of sessions in the order of their files, with `failed` (a DataFrame of the files that
+        could not be read: file, line, why) and `passed_over` (paths of files that are no logs).
 
     Raises:
         UnknownFormat: no format has that name.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> sessions = ck.read_all(ck.samples.path("chat").parent / "*.jsonl")
+        >>> len(sessions), len(sessions.failed)
+        (3, 0)
     """
     reader = None if format is None else get_reader(format)
-    found, out = [], Sessions()
-    for p in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
-        found += find_logs(p, reader)
-    unique = list({f.real: f for f in reversed(found)}.values())[::-1]
+    candidates, sessions = [], Sessions()
+    for location in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
+        candidates += find_logs(location, reader)
+    unique = list({candidate.real_path: candidate for candidate in reversed(candidates)}.values())[
+        ::-1
+    ]
     with pause_gc():
-        _collect(unique, reader, out, progress)
-    return out
+        _collect_sessions(unique, reader, sessions, progress)
+    return sessions
 
 
-def find_logs(place: str | os.PathLike[str], reader: Reader | None = None) -> list[LogCandidate]:
-    """Return the files and whole folders at a place that may be sessions; none is read."""
-    folders = tuple(
-        m for m in ((reader,) if reader else all_readers()) if hasattr(m, "sniff_folder")
+def find_logs(location: str | os.PathLike[str], reader: Reader | None = None) -> list[LogCandidate]:
+    """Return the files and session folders at a location that may be sessions, without reading."""
+    folder_readers = _readers_of_folders(reader)
+    return find_log_files(
+        _check_path(location), lambda folder: _find_folder_reader(folder, folder_readers)
     )
-    return find_log_files(_check_path(place), lambda folder: _folder_reader(folder, folders))
 
 
 def _read_messages(messages: Sequence[Any], reader: Reader | None) -> Session:
-    """Read messages as a file that holds them would be read."""
-    ours = sum(isinstance(m, (Message, Edit)) for m in messages)
-    if ours and ours == len(messages):
+    """Read a list of messages as if it were the content of a file."""
+    n_ours = sum(isinstance(m, (Message, Edit)) for m in messages)
+    if n_ours and n_ours == len(messages):
         return Session(id="messages", log=tuple(messages))
-    if ours:
+    if n_ours:
         raise BadArguments("expected dicts or ctxkit.Message objects, found both in one list.")
     try:
         data = msgspec.json.encode(messages, enc_hook=_encode_sdk_object)
     except (TypeError, ValueError, RecursionError) as e:
         raise BadArguments(f"expected messages as dicts or ctxkit.Message objects: {e}.") from None
     try:
-        found = read_source(Source("messages", data), reader)
+        sessions = read_source(Source("messages", data), reader)
     except ReadError as e:
-        told = "expected a list of messages with a role and content" if reader is None else e.why
-        raise type(e)(f"{told.rstrip('.')}.") from None
-    if len(found) > 1:
-        raise BadArguments(f"expected one conversation, found {len(found)}: give them one by one.")
-    return msgspec.structs.replace(found[0], path_=None)
+        problem = "expected a list of messages with a role and content" if reader is None else e.why
+        raise type(e)(f"{problem.rstrip('.')}.") from None
+    if len(sessions) > 1:
+        raise BadArguments(
+            f"expected one conversation, found {len(sessions)}: give them one by one."
+        )
+    return msgspec.structs.replace(sessions[0], path_=None)
 
 
 def _encode_sdk_object(message: Any) -> Any:
-    """Return an object of an SDK as the dict that was received."""
+    """Return a pydantic object of an SDK as the dict that was received."""
     if not hasattr(message, "model_dump"):
         raise TypeError(f"found {type(message).__name__} among them")
     return message.model_dump(exclude_none=True)
 
 
-def _collect(
-    found: list[LogCandidate], reader: Reader | None, out: Sessions, progress: bool
+def _collect_sessions(
+    candidates: list[LogCandidate], reader: Reader | None, sessions: Sessions, progress: bool
 ) -> None:
-    # Parents lie higher than their subagents' files: read from the top, and pass over what came
-    # with a parent.
-    order = sorted(range(len(found)), key=lambda i: (len(found[i].path.parts), i))
-    got: dict[int, list[Session]] = {}
-    taken: set[str] = set()
-    for i in with_progress(order, progress):
-        f = found[i]
-        if str(f.path) in taken:
+    # A parent's file lies higher in the tree than those of its subagents. Reading from the top down
+    # thus finds each parent first, and the files that it read as its children are skipped.
+    order = sorted(range(len(candidates)), key=lambda i: (len(candidates[i].path.parts), i))
+    sessions_by_index: dict[int, list[Session]] = {}
+    subagent_files: set[str] = set()
+    for i in wrap_in_progress_bar(order, progress):
+        candidate = candidates[i]
+        if str(candidate.path) in subagent_files:
             continue
-        if f.why:
-            out.add_failure(ReadError(f.why, f.path))
+        if candidate.why:
+            sessions.add_failure(ReadError(candidate.why, candidate.path))
             continue
         try:
-            got[i] = f.folder(f.path) if f.folder else read_source(Source(f.path), reader)
+            sessions_by_index[i] = (
+                candidate.read_folder(candidate.path)
+                if candidate.read_folder
+                else read_source(Source(candidate.path), reader)
+            )
         except UnknownFormat as e:
-            if f.named or f.is_log:
-                out.add_failure(e)
+            if candidate.is_named or candidate.is_log:
+                sessions.add_failure(e)
             else:
-                out.passed_over.append(str(f.path))
+                sessions.passed_over.append(str(candidate.path))
         except ReadError as e:
-            out.add_failure(e)
-        for s in got.get(i, ()):
-            if s.path_ == str(f.path):  # else it is a copy of a session that lies elsewhere
-                taken.update(subagent_paths(s))
-    for i in sorted(got):
-        if str(found[i].path) not in taken:  # a team's ledger may come behind its agents' files
-            out.extend(got[i])
+            sessions.add_failure(e)
+        for session in sessions_by_index.get(i, ()):
+            # With another path it is a copy of a session that is read elsewhere.
+            if session.path_ == str(candidate.path):
+                subagent_files.update(subagent_paths(session))
+    for i in sorted(sessions_by_index):
+        # Checked again, because a team's ledger may sort after the files of its agents.
+        if str(candidates[i].path) not in subagent_files:
+            sessions.extend(sessions_by_index[i])
 
 
 def subagent_paths(session: Session) -> set[str]:
-    """Return the other files that a session was read from: those of its subagents."""
-    out: set[str] = set()
-    below = list(session.children)
-    while below:
-        s = below.pop()
-        below.extend(s.children)
-        if s.path_ and s.path_ != session.path_:
-            out.add(s.path_)
-    return out
+    """Return the files of a session's subagents, where those have files of their own."""
+    paths: set[str] = set()
+    pending = list(session.children)
+    while pending:
+        descendant = pending.pop()
+        pending.extend(descendant.children)
+        if descendant.path_ and descendant.path_ != session.path_:
+            paths.add(descendant.path_)
+    return paths
 
 
 def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
-    """Return the sessions of one source; at least one.
+    """Return the sessions of one source, at least one.
+
+    Args:
+        source: the file.
+        reader: the reader to use; None: detected.
 
     Raises:
         ReadError: it cannot be read as a session.
     """
-    sniffed = reader is None
+    is_detected = reader is None
     if reader is None:
         try:
-            reader, known = detect_reader(source), True
+            reader, is_recognized = detect_reader(source), True
         except UnknownFormat:
             sessions = _read_pieces(source, all_readers())
             if not sessions:
                 raise
             return sessions
     else:
-        known = reader_matches(reader, source)
-        sessions = [] if known else _read_pieces(source, (reader,))
+        is_recognized = reader_matches(reader, source)
+        sessions = [] if is_recognized else _read_pieces(source, (reader,))
         if sessions:
             return sessions
     sessions = _run_reader(reader, source.path, partial(reader.read, source))
-    if not sessions or not (known or any(s.log or s.children for s in sessions)):
+    if not sessions or not (is_recognized or any(s.log or s.children for s in sessions)):
         raise ReadError(
             f"expected {_with_article(reader.NAME)} session, found {source.looks}.", source.path
         )
-    if reader.NAME != "native" or not sniffed or not source.on_disk:
+    if reader.NAME != "native" or not is_detected or not source.on_disk:
         return sessions
-    own = partial(read_source, reader=reader)
-    return [attach_team_agents(s, source.path, own) for s in sessions]
+    read_native = partial(read_source, reader=reader)
+    return [attach_team_agents(s, source.path, read_native) for s in sessions]
 
 
 def _read_pieces(source: Source, readers: tuple[Reader, ...]) -> list[Session]:
-    """Read a list of a log's lines or of documents, or documents one a line; empty if none."""
+    """Read a file that wraps several pieces; return no session if none is recognized.
+
+    The pieces are the lines of a log in a JSON list, or documents in a JSON list or one per line.
+    """
     lines = source.as_lines()
-    reader = next((m for m in readers if lines is not None and reader_matches(m, lines)), None)
+    reader = next((r for r in readers if lines is not None and reader_matches(r, lines)), None)
     pieces = [lines] if reader is not None and lines is not None else source.documents()
-    out: list[Session] = []
+    sessions: list[Session] = []
     faults = list[Fault]()
-    for n, piece in enumerate(pieces, 1):
-        reader = reader or next((m for m in readers if reader_matches(m, piece)), None)
+    for number, piece in enumerate(pieces, 1):
+        reader = reader or next((r for r in readers if reader_matches(r, piece)), None)
         if reader is None:
             return []
         try:
-            made = _run_reader(reader, source.path, partial(reader.read, piece))
+            piece_sessions = _run_reader(reader, source.path, partial(reader.read, piece))
         except ReadError as e:
-            faults.append(Fault(n, e.why))
+            faults.append(Fault(number, e.why))
             continue
-        out += [msgspec.structs.replace(s, path_=str(source.path)) for s in made]
-    if out:
-        out[0] = msgspec.structs.replace(out[0], faults=(*faults, *out[0].faults))
-    return out
+        sessions += [msgspec.structs.replace(s, path_=str(source.path)) for s in piece_sessions]
+    if sessions:
+        sessions[0] = msgspec.structs.replace(sessions[0], faults=(*faults, *sessions[0].faults))
+    return sessions
 
 
 def _with_article(name: str) -> str:
@@ -265,20 +302,24 @@ def _with_path(session: Session, path: Path) -> Session:
     return session if session.path_ else msgspec.structs.replace(session, path_=str(path))
 
 
-def _read_folder(place: Path, reader: Reader | None) -> list[Session]:
-    folders = tuple(
-        m for m in ((reader,) if reader else all_readers()) if hasattr(m, "sniff_folder")
-    )
-    whole = _folder_reader(place, folders)
-    if whole is not None:
-        return whole(place)
-    return list(read_all(place, None if reader is None else reader.NAME, progress=False))
+def _read_folder(folder: Path, reader: Reader | None) -> list[Session]:
+    read_whole = _find_folder_reader(folder, _readers_of_folders(reader))
+    if read_whole is not None:
+        return read_whole(folder)
+    return list(read_all(folder, None if reader is None else reader.NAME, progress=False))
 
 
-def _folder_reader(place: Path, folders: tuple[Any, ...]) -> Callable[[Path], list[Session]] | None:
-    for m in folders:
-        if _guard(m.NAME, place, partial(m.sniff_folder, place)):
-            return partial(_read_whole_folder, m)
+def _readers_of_folders(reader: Reader | None) -> tuple[Any, ...]:
+    """Return the readers, or the one given, that can read a folder as one session."""
+    return tuple(r for r in ((reader,) if reader else all_readers()) if hasattr(r, "sniff_folder"))
+
+
+def _find_folder_reader(
+    folder: Path, folder_readers: tuple[Any, ...]
+) -> Callable[[Path], list[Session]] | None:
+    for reader in folder_readers:
+        if _guard_reader(reader.NAME, folder, partial(reader.sniff_folder, folder)):
+            return partial(_read_whole_folder, reader)
     return None
 
 
@@ -286,21 +327,23 @@ def _read_whole_folder(reader: Any, path: Path) -> list[Session]:
     return _run_reader(reader, path, lambda: reader.read_folder(path))
 
 
-def _run_reader(reader: Any, path: Path, do: Callable[[], list[Session]]) -> list[Session]:
-    """Return a reader's sessions, placed and mended; our own format's were mended before."""
-    read: list[Session] = _guard(reader.NAME, path, do)
-    sessions = [_guard(reader.NAME, path, partial(without_claims, s)) for s in read]
+def _run_reader(
+    reader: Any, path: Path, read_sessions: Callable[[], list[Session]]
+) -> list[Session]:
+    """Run a reader; add file paths and repairs (the native format was repaired when written)."""
+    read_result: list[Session] = _guard_reader(reader.NAME, path, read_sessions)
+    sessions = [_guard_reader(reader.NAME, path, partial(without_claims, s)) for s in read_result]
     if reader.NAME == "native":
         return sessions
     blind = getattr(reader, "BLIND", ())
-    placed = (_with_path(s, path) for s in sessions)
-    return [_guard(reader.NAME, path, partial(repair_session, s, blind)) for s in placed]
+    with_paths = (_with_path(s, path) for s in sessions)
+    return [_guard_reader(reader.NAME, path, partial(repair_session, s, blind)) for s in with_paths]
 
 
-def _guard(name: str, path: Path, do: Callable[[], Any]) -> Any:
-    """Let nothing but `ReadError` out of a member: files are untrusted, members may be others'."""
+def _guard_reader(name: str, path: Path, action: Callable[[], Any]) -> Any:
+    """Run an action of a reader and turn any error into `ReadError`, as files are untrusted."""
     try:
-        return do()
+        return action()
     except ReadError as e:
         if e.path is None:
             raise type(e)(e.why, path, e.line) from None
@@ -330,17 +373,24 @@ def _check_path(path: object) -> Path:
         return Path(text)
 
 
-_MIN_FOR_PROGRESS = 8
+_MIN_FILES_FOR_PROGRESS = 8
 
 
 class Sessions(UserList[Session]):
-    """Sessions in the order of their files: a list, and for what reads Arrow a table, a row a
-    session.
+    """A list of sessions in the order of their files, and an Arrow table with one row per session.
 
-    It does not inherit from `list`, as DuckDB takes such for values and never asks for the table.
+    It does not inherit from `list`, because DuckDB takes lists for values and ignores their Arrow
+    interface.
 
-    `failed` is a DataFrame (file, line, why), `failures` the same as plain tuples, `passed_over`
-    the files of a folder that are plainly no logs.
+    Attributes:
+        failed: a DataFrame of the files that could not be read (file, line, why).
+        failures: the same as tuples.
+        passed_over: paths of the files in a folder that are plainly no logs.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.read_all(ck.samples.path("chat"))
+        <1 session>
     """
 
     def __init__(self, sessions: Iterable[Session] = ()) -> None:
@@ -349,19 +399,19 @@ class Sessions(UserList[Session]):
         self.passed_over: list[str] = []
 
     def add_failure(self, error: ReadError) -> None:
-        """Note a file that could not be read."""
+        """Record a file that could not be read."""
         self.failures.append((error.path or "", error.line, error.why))
 
     @property
     def failed(self) -> pd.DataFrame:
-        """The files that could not be read: file, line (missing: the whole file), why."""
+        """The files that could not be read: file, line (missing if the whole file), why."""
         import pandas as pd
 
         frame = pd.DataFrame(self.failures, columns=["file", "line", "why"])
         return frame.astype({"file": "str", "line": "Int64", "why": "str"})
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return a row a session as Arrow's C stream (`ctxkit.arrow` streams the other tables)."""
+        """Return one row per session as an Arrow C stream (`ctxkit.arrow` has other tables)."""
         return call_hook("sessions.arrow", self, "session").__arrow_c_stream__(requested_schema)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
@@ -369,16 +419,15 @@ class Sessions(UserList[Session]):
         return bundle
 
     def __repr__(self) -> str:
-        n, bad = len(self), len(self.failures)
-        return (
-            f"<{n} session{'' if n == 1 else 's'}{f', {bad} failed: see .failed' if bad else ''}>"
-        )
+        count, failures = len(self), len(self.failures)
+        hint = f", {failures} failed: see .failed" if failures else ""
+        return f"<{count} session{'s' * (count != 1)}{hint}>"
 
 
-def with_progress(work: Sequence[int], progress: bool) -> Iterable[int]:
-    """Return the work with a progress bar around it, where it can be seen and is worth it."""
-    seen = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
-    if not progress or len(work) < _MIN_FOR_PROGRESS or not seen:
+def wrap_in_progress_bar(work: Sequence[int], progress: bool) -> Iterable[int]:
+    """Wrap the items in a progress bar if it can be seen and there are enough of them."""
+    is_visible = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    if not progress or len(work) < _MIN_FILES_FOR_PROGRESS or not is_visible:
         return work
     from tqdm.auto import tqdm
 
@@ -395,143 +444,157 @@ _BINARY_MAGICS = (
     b"\x28\xb5\x2f\xfd",
     b"SQLite format 3\0",
 )
-"""How archives, packed files, UTF-16 and databases begin."""
+"""First bytes of archives, packed files, UTF-16 and databases."""
 _SKIPPED_FOLDERS = {".git", "node_modules", "__pycache__", ".venv", ".ipynb_checkpoints"}
-_PEEK = 1024
+_PEEK_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCandidate:
-    """A file or whole folder to be read."""
+    """A file, or a folder that is one session, that may be read."""
 
     path: Path
-    named: bool = False
-    """The user named it, so it must be a session."""
-    folder: Callable[[Path], Any] | None = None
-    """Reads the folder, where a folder is one session."""
+    is_named: bool = False
+    """True if the user named it, so that it is an error if it is no session."""
+    read_folder: Callable[[Path], Any] | None = None
+    """Reads the sessions of a folder that is one session; None for a file."""
     why: str = ""
-    """Why there is nothing to read, where that is known already."""
-    folder_real: str = ""
-    """The real path of the folder it was found in, where that is known."""
+    """Why it cannot be read, if that is known already."""
+    real_folder: str = ""
+    """The real path of the folder it was listed in, if known."""
 
     @property
-    def real(self) -> str:
-        """Its real path; of a file that is no link its folder's and its name."""
-        if self.folder_real and not os.path.islink(self.path):  # noqa: PTH114  a third of the time
-            return os.path.join(self.folder_real, self.path.name)  # noqa: PTH118  a text
+    def real_path(self) -> str:
+        """The path with links resolved (with fewer system calls for a listed file)."""
+        if self.real_folder and not os.path.islink(self.path):  # noqa: PTH114  a third of the time
+            return os.path.join(self.real_folder, self.path.name)  # noqa: PTH118  a text
         return os.path.realpath(self.path)
 
     @property
     def is_log(self) -> bool:
-        """True where the name ends like a log's: a file worth telling of if no reader knows it."""
+        """True if the name ends like a log's, so that an unrecognized content is a failure."""
         path = self.path
-        packed = (
+        is_packed_log = (
             path.suffix.lower() in _COMPRESSED_SUFFIXES
             and path.with_suffix("").suffix in LOG_SUFFIXES
         )
-        return path.suffix.lower() in LOG_SUFFIXES or packed
+        return path.suffix.lower() in LOG_SUFFIXES or is_packed_log
 
 
 def find_log_files(
-    place: Path, whole: Callable[[Path], Callable[[Path], Any] | None]
+    location: Path, find_folder_reader: Callable[[Path], Callable[[Path], Any] | None]
 ) -> list[LogCandidate]:
-    """Return what lies at a place, by name; `whole` says how to read a folder of one session."""
-    if place.is_dir():
-        return list(_walk_folder(place, whole))
-    if place.exists() or place.is_symlink() or not glob.has_magic(str(place)):
-        return [LogCandidate(path=place, named=True)]
-    out: list[LogCandidate] = []
-    for name in sorted(glob.iglob(str(place), recursive=True)):  # noqa: PTH207  Path.glob refuses absolute patterns
-        path = type(place)(name)
+    """List the files at a location, sorted by name.
+
+    Args:
+        location: a file, folder or glob.
+        find_folder_reader: returns the function that reads a folder as one session, or None.
+    """
+    if location.is_dir():
+        return list(_walk_folder(location, find_folder_reader))
+    if location.exists() or location.is_symlink() or not glob.has_magic(str(location)):
+        return [LogCandidate(path=location, is_named=True)]
+    candidates: list[LogCandidate] = []
+    for name in sorted(glob.iglob(str(location), recursive=True)):  # noqa: PTH207  Path.glob refuses absolute patterns
+        path = type(location)(name)
         if path.is_dir():
-            out += [] if "**" in str(place) else _walk_folder(path, whole)
+            candidates += [] if "**" in str(location) else _walk_folder(path, find_folder_reader)
         else:
-            out.append(LogCandidate(path=path))
-    return out or [LogCandidate(path=place, named=True, why="no file matches.")]
+            candidates.append(LogCandidate(path=path))
+    return candidates or [LogCandidate(path=location, is_named=True, why="no file matches.")]
 
 
 def _walk_folder(
-    top: Path, whole: Callable[[Path], Callable[[Path], Any] | None]
+    top: Path, find_folder_reader: Callable[[Path], Callable[[Path], Any] | None]
 ) -> Iterator[LogCandidate]:
-    seen: set[str] = set()
-    for folder, below, files in os.walk(top, followlinks=True):
+    visited: set[str] = set()
+    for folder, subfolders, files in os.walk(top, followlinks=True):
         real = os.path.realpath(folder)
         path = type(top)(folder)
-        if real in seen:
-            below.clear()
+        if real in visited:
+            subfolders.clear()
             continue
-        seen.add(real)
-        reads = whole(path)
-        if reads is not None:
-            below.clear()
-            yield LogCandidate(path=path, folder=reads)
+        visited.add(real)
+        read_folder = find_folder_reader(path)
+        if read_folder is not None:
+            subfolders.clear()
+            yield LogCandidate(path=path, read_folder=read_folder)
             continue
-        below[:] = sorted(d for d in below if d not in _SKIPPED_FOLDERS)
+        subfolders[:] = sorted(d for d in subfolders if d not in _SKIPPED_FOLDERS)
         for name in sorted(files):
-            found = LogCandidate(path=path / name, folder_real=real)
-            known = os.path.splitext(name)[1].lower() in LOG_SUFFIXES  # noqa: PTH122  ten times as quick
-            if known or found.is_log or _may_be_text(found.path):
-                yield found
+            candidate = LogCandidate(path=path / name, real_folder=real)
+            has_log_suffix = os.path.splitext(name)[1].lower() in LOG_SUFFIXES  # noqa: PTH122  ten times as quick
+            if has_log_suffix or candidate.is_log or _may_be_text(candidate.path):
+                yield candidate
 
 
 def _may_be_text(path: Path) -> bool:
-    """Say whether a file of another ending may be a log: text, packed, a database; no device."""
+    """Return True if a file with another suffix may be a log: text, packed or a database."""
     try:
         if not path.is_file():
             return False
-        with path.open("rb") as f:
-            start = f.read(_PEEK)
+        with path.open("rb") as file:
+            start = file.read(_PEEK_BYTES)
     except OSError:
         return False
     return b"\0" not in start or start.startswith(_BINARY_MAGICS)
 
 
 _NAME_PREFIX_CHARS = 30
-"""Characters of a team's name that the names of its agents' files begin with."""
+"""Length of the prefix that the file of a team shares with the files of its agents."""
 _MAX_AGENT_FILES = 400
-"""Files beside a ledger that are read: a team has at most 200 agents, each of which may ask one."""
+"""Files read beside a ledger: a team has at most 200 agents, each with at most one helper."""
 _TEAM_KEY = "team"
-"""In the details of a ledger: the names of its agents."""
-_replace = msgspec.structs.replace
+"""Key in the details of a ledger for the names of its agents."""
+_replace_fields = msgspec.structs.replace
 
 
 def attach_team_agents(
-    session: Session, path: Path, read: Callable[[Source], list[Session]]
+    session: Session, path: Path, read_native: Callable[[Source], list[Session]]
 ) -> Session:
-    """Return a team's ledger with its agents' sessions as children; any other session as it is.
+    """Return a team's ledger with its agents' sessions as children; other sessions unchanged.
 
-    They are the files `TEAM.AGENT.jsonl` in the same folder that name the ledger as their parent;
-    links are not followed.
+    The agents' files are named `TEAM.AGENT.jsonl`, stand in the same folder and name the ledger as
+    their parent; links are not followed.
 
     Args:
-        session: what was read.
+        session: the session read from the file.
         path: its file.
-        read: reads a session of our own format; ReadError where it is none.
+        read_native: reads the sessions of a native file, or raises ReadError.
     """
-    names = session.details.get(_TEAM_KEY)
-    if not isinstance(names, list) or session.children:
+    agent_names = session.details.get(_TEAM_KEY)
+    if not isinstance(agent_names, list) or session.children:
         return session
-    beside, faults = _read_neighbours(path, read)
-    order = {str(name): n for n, name in enumerate(names)}
-    mine = sorted((s for s in beside if s.parent == session.id),
-                  key=lambda s: order.get(s.agent, len(order)))  # fmt: skip
-    children = [_replace(s, children=tuple(x for x in beside if x.parent == s.id)) for s in mine]
-    return _replace(session, children=tuple(children), faults=(*session.faults, *faults),
+    neighbours, faults = _read_neighbours(path, read_native)
+    order = {str(name): position for position, name in enumerate(agent_names)}
+    agents = sorted((agent for agent in neighbours if agent.parent == session.id),
+                  key=lambda agent: order.get(agent.agent, len(order)))  # fmt: skip
+    children = [
+        _replace_fields(
+            agent, children=tuple(helper for helper in neighbours if helper.parent == agent.id)
+        )
+        for agent in agents
+    ]
+    return _replace_fields(session, children=tuple(children), faults=(*session.faults, *faults),
                     path_=str(path))  # fmt: skip
 
 
 def _read_neighbours(
-    path: Path, read: Callable[[Source], list[Session]]
+    path: Path, read_native: Callable[[Source], list[Session]]
 ) -> tuple[list[Session], list[Fault]]:
-    found: list[Session] = []
+    sessions: list[Session] = []
     faults: list[Fault] = []
-    start = f"{path.stem[:_NAME_PREFIX_CHARS]}."
-    files = (f for f in path.parent.iterdir() if f.name.startswith(start) and f.suffix == ".jsonl")
+    name_prefix = f"{path.stem[:_NAME_PREFIX_CHARS]}."
+    files = (
+        f for f in path.parent.iterdir() if f.name.startswith(name_prefix) and f.suffix == ".jsonl"
+    )
     for file in sorted(f for f in files if f != path)[:_MAX_AGENT_FILES]:
         try:
             if stat.S_ISREG(file.lstat().st_mode):
-                own = [s for s in read(Source(file)) if _TEAM_KEY not in s.details]
-                found += [_replace(s, path_=str(file)) for s in own]
+                agent_sessions = [
+                    s for s in read_native(Source(file)) if _TEAM_KEY not in s.details
+                ]
+                sessions += [_replace_fields(s, path_=str(file)) for s in agent_sessions]
         except (ReadError, OSError) as e:
             faults.append(Fault(0, f"agent's session {file.name}: {e}"))
-    return found, faults
+    return sessions, faults

@@ -51,106 +51,140 @@ READER_MODULES = (
     "openai_responses",
     "openai",
 )
-"""Modules of this package, in the order in which they are asked; the strict ones first."""
+"""Modules of this package, in the order in which detection tries them."""
+# Detection asks each reader in this order and takes the first whose `sniff` is true. A format
+# whose records could pass for those of a more general one (Qwen's for Gemini's, a trace's for a
+# plain list of messages) therefore stands before it; Chat Completions, which nearly any chat log
+# resembles, is last. Readers that a user registers come first, those of other packages last.
 
 
 class Reader(Protocol):
-    """What a member offers."""
+    """A reader of one log format: a module or object with a name, detection and reading."""
 
     NAME: str
+    """The format's name, as `format=` takes it."""
 
     def sniff(self, source: Source) -> bool:
-        """Say whether the content looks like this format."""
+        """Return True if the content looks like this format; called with any file."""
 
     def read(self, source: Source) -> list[Session]:
-        """Return the sessions of a file."""
+        """Return the sessions of a file of this format.
+
+        Raises:
+            ReadError: the file holds no session of this format.
+        """
 
 
-_REGISTERED: dict[str, Reader] = {}
+_USER_READERS: dict[str, Reader] = {}
 
 
 def register(reader: Any) -> None:
-    """Let a reader of your own be asked, before all others, until the process ends.
+    """Register a reader for this process; it is tried before all others.
 
     Args:
-        reader: a module or any object with `NAME`, `sniff(source)` and `read(source)`; a notebook
-            may register the same name again, with a newer form in the place of the older.
+        reader: a module or any object with `NAME`, `sniff(source)` and `read(source)`. Registering
+            a name again replaces the earlier reader of that name.
 
     Raises:
-        BadArguments: something of these is missing, or the name is that of a reader of the kit.
+        BadArguments: one of the three is missing, or a built-in reader has that name.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> reader = SimpleNamespace(
+        ...     NAME="my-agent", sniff=lambda source: False, read=lambda source: []
+        ... )
+        >>> register(reader)
+        >>> "my-agent" in format_names()
+        True
     """
     checked = _check_reader(reader)
-    if checked.NAME in {r.NAME for r in _installed()}:
+    if checked.NAME in {r.NAME for r in _load_readers()}:
         raise BadArguments(f"A reader {checked.NAME!r} is there already: give yours another NAME.")
-    _REGISTERED[checked.NAME] = checked
+    _USER_READERS[checked.NAME] = checked
 
 
 def all_readers() -> tuple[Reader, ...]:
-    """Return all readers: those that were registered, the kit's own, those of other packages.
+    """Return all readers: registered ones, built-in ones, then those of other packages.
 
     A reader of another package that cannot be loaded is named in a warning, once.
     """
-    return (*_REGISTERED.values(), *_installed())
+    return (*_USER_READERS.values(), *_load_readers())
 
 
 @cache
-def _installed() -> tuple[Reader, ...]:
-    own = [cast("Reader", import_module(f"ctxkit.formats.{name}")) for name in READER_MODULES]
+def _load_readers() -> tuple[Reader, ...]:
+    readers = [cast("Reader", import_module(f"ctxkit.formats.{name}")) for name in READER_MODULES]
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             reader = point.load()
-            own.append(_check_reader(reader))
+            readers.append(_check_reader(reader))
         except Exception as e:  # noqa: BLE001  another's code may raise anything
             warnings.warn(
                 f"The reader {point.name!r} could not be loaded: {type(e).__name__}: {e}",
                 stacklevel=2,
             )
-    return tuple(own)
+    return tuple(readers)
 
 
 def _check_reader(reader: Any) -> Reader:
-    parts = [getattr(reader, name, None) for name in ("NAME", "sniff", "read")]
-    if not (isinstance(parts[0], str) and parts[0] and callable(parts[1]) and callable(parts[2])):
+    members = [getattr(reader, name, None) for name in ("NAME", "sniff", "read")]
+    if not (
+        isinstance(members[0], str) and members[0] and callable(members[1]) and callable(members[2])
+    ):
         raise BadArguments("A reader has NAME (a text), sniff(source) and read(source).")
     return cast("Reader", reader)
 
 
 def format_names() -> tuple[str, ...]:
-    """Return the names of all formats, as `format=` takes them."""
-    return tuple(m.NAME for m in all_readers())
+    """Return the names of all formats that can be read, as `format=` takes them.
+
+    Example:
+        >>> "claude-code" in format_names()
+        True
+    """
+    return tuple(reader.NAME for reader in all_readers())
 
 
 def get_reader(format: str) -> Reader:  # noqa: A002  the word that a user types
-    """Return the reader of a format.
+    """Return the reader of a format by its name or alias.
 
     Raises:
-        UnknownFormat: there is none of that name.
+        UnknownFormat: no reader has that name.
     """
-    wanted = str(format).lower().replace("_", "-").replace(" ", "-")
-    for m in all_readers():
-        if wanted == m.NAME or wanted in getattr(m, "ALIASES", ()):
-            return m
-    known = ", ".join(sorted(format_names()))
+    normalized = str(format).lower().replace("_", "-").replace(" ", "-")
+    for reader in all_readers():
+        if normalized == reader.NAME or normalized in getattr(reader, "ALIASES", ()):
+            return reader
+    choices = ", ".join(sorted(format_names()))
     raise UnknownFormat(
-        f"There is no format {format!r}.{did_you_mean(wanted, format_names())} Known formats: "
-        f"{known}."
+        f"There is no format {format!r}.{did_you_mean(normalized, format_names())} Known formats: "
+        f"{choices}."
     )
 
 
 def detect_reader(source: Source) -> Reader:
-    """Return the reader that knows the content of a file.
+    """Return the first reader that recognizes the content of a file.
+
+    Args:
+        source: the file.
 
     Raises:
-        UnknownFormat: none does; the sentence says what the file looks like.
+        UnknownFormat: no reader recognizes it; the error says what the file looks like.
         ReadError: the file cannot be opened.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.formats import Source
+        >>> detect_reader(Source(ck.samples.path("chat"))).NAME
+        'native'
     """
     if not (source.is_database or source.is_large) and source.is_blank:
         raise UnknownFormat("the file is empty: expected a session.", source.path)
-    for m in all_readers():
-        if source.is_database and not getattr(m, "TABLES", ()):
+    for reader in all_readers():
+        if source.is_database and not getattr(reader, "TABLES", ()):
             continue
-        if reader_matches(m, source):
-            return m
+        if reader_matches(reader, source):
+            return reader
     raise UnknownFormat(
         f"no reader knows this file ({source.looks}). Known formats: "
         f"{', '.join(format_names())}; format="
@@ -160,7 +194,7 @@ def detect_reader(source: Source) -> Reader:
 
 
 def reader_matches(reader: Reader, source: Source) -> bool:
-    """Say whether a reader knows a file; one that stumbles over it does not."""
+    """Return True if a reader recognizes a file; a reader that raises does not."""
     try:
         return bool(reader.sniff(source))
     except ReadError:

@@ -1,4 +1,4 @@
-"""Repair what logs record wrongly: zero usage, cut-off streams, missing beginnings; add notes."""
+"""Repairs of known recording errors: zero usage, truncated streams, missing beginnings; notes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 
 _STREAMED_FORMATS = frozenset({"claude-code"})
-"""Formats that write the usage of a stream before its end."""
+"""Formats that record the usage of a streamed reply before its end."""
 
 
 def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
-    """Return a session, and its subagents, mended and with its notes.
+    """Repair a session and its subagents, and add notes about its limits.
 
     Args:
-        session: as its reader made it.
-        blind: what its format has no mark for (`compactions`, `tool errors`): none is not zero.
+        session: a session as its reader returned it.
+        blind: what its format cannot mark (`compactions`, `tool errors`), whose count is therefore
+            unknown, not zero.
     """
     session = _drop_zero_usage(session)
     if session.format in _STREAMED_FORMATS:
@@ -39,36 +40,36 @@ def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
         details = {**session.details, **({"cannot_tell": list(blind)} if blind else {})}
         children = tuple(repair_session(c, blind) for c in session.children)
         session = msgspec.structs.replace(session, children=children, details=details)
-    notes = tuple(_notes(session))
+    notes = tuple(_list_notes(session))
     if not notes:
         return session
-    told = msgspec.structs.replace(session, notes=(*session.notes, *notes))
-    told.__dict__.update(session.__dict__)  # the same log: what is known of it stays known
-    return told
+    with_notes = msgspec.structs.replace(session, notes=(*session.notes, *notes))
+    with_notes.__dict__.update(session.__dict__)  # same log: cached properties stay valid
+    return with_notes
 
 
 def _drop_zero_usage(session: Session) -> Session:
     if not any(_has_zero(e.usage) for e in session.log if e.usage is not None):
         return session
-    log = tuple(_clean_entry(e) for e in session.log)
-    unpriced = sum(_is_free(a.usage) for a in session.log)
+    log = tuple(_drop_zero_usage_of_entry(e) for e in session.log)
+    unpriced = sum(_is_priced_zero(a.usage) for a in session.log)
     details = {**session.details, "free_calls": unpriced} if unpriced else session.details
     return msgspec.structs.replace(session, log=log, details=details)
 
 
-def _clean_entry(entry: Message | Edit) -> Message | Edit:
+def _drop_zero_usage_of_entry(entry: Message | Edit) -> Message | Edit:
     usage = entry.usage
     if usage is None or not _has_zero(usage):
         return entry
-    return msgspec.structs.replace(entry, usage=_clean_usage(usage))
+    return msgspec.structs.replace(entry, usage=_drop_zeros(usage))
 
 
 def _has_zero(usage: Usage) -> bool:
     return usage.prompt_tokens == 0 or usage.cost_usd == 0
 
 
-def _clean_usage(usage: Usage) -> Usage | None:
-    """Return a usage without zeros that mean nothing: a prompt of no tokens, a price of nothing."""
+def _drop_zeros(usage: Usage) -> Usage | None:
+    """Return a usage without meaningless zeros: a prompt of no tokens, a price of zero."""
     cost = usage.cost_usd or None
     if usage.prompt_tokens:
         return msgspec.structs.replace(usage, cost_usd=cost)
@@ -82,34 +83,34 @@ def _clean_usage(usage: Usage) -> Usage | None:
     )
 
 
-def _is_free(usage: Usage | None) -> bool:
+def _is_priced_zero(usage: Usage | None) -> bool:
     return usage is not None and usage.cost_usd == 0 and bool(usage.prompt_tokens)
 
 
-def _notes(session: Session) -> Iterator[str]:
-    """Yield what is to be said of a session, in plain sentences."""
-    yield from _usage_notes(session)
+def _list_notes(session: Session) -> Iterator[str]:
+    """Yield sentences about what the log of a session cannot tell."""
+    yield from _list_usage_notes(session)
     if session.details.get("headless"):
-        head = [
+        placeholders = [
             p
             for m in session.messages
             if m.kind == LOST_KIND
             for p in m.parts
             if isinstance(p, SizeOnly)
         ]
-        told = "how much of it the first prompt held cannot be told."
-        if head:
-            size = sum(p.tokens or 0 for p in head)
-            told = f"about {size:,} tokens of the first prompt were of it (estimated)."
-        yield f"The conversation before line 1 is not in this file: {told}"
+        description = "how much of it the first prompt held cannot be told."
+        if placeholders:
+            size = sum(p.tokens or 0 for p in placeholders)
+            description = f"about {size:,} tokens of the first prompt were of it (estimated)."
+        yield f"The conversation before line 1 is not in this file: {description}"
     yield from context_window_notes(session)
-    found = find_prompt_drops(session)
-    if found:
-        lost = sum(f.before - f.after for f in found)
-        times = "once" if len(found) == 1 else f"{len(found)} times"
+    drops = find_prompt_drops(session)
+    if drops:
+        lost_tokens = sum(f.before - f.after for f in drops)
+        times = "once" if len(drops) == 1 else f"{len(drops)} times"
         yield (
-            f"The prompt fell {times} without a mark in the log, by {lost:,} tokens in all: "
-            "what went is not known."
+            f"The prompt fell {times} without a mark in the log, by {lost_tokens:,} tokens in "
+            "all: what went is not known."
         )
     blind = session.details.get("cannot_tell", ())
     if blind:
@@ -117,188 +118,238 @@ def _notes(session: Session) -> Iterator[str]:
         yield f"This format has no mark for {names}: where none is seen, their number is missing."
 
 
-def _usage_notes(session: Session) -> Iterator[str]:
+def _list_usage_notes(session: Session) -> Iterator[str]:
     replies = [c.message for c in session.calls if c.message.usage is not None]
-    broken = [m for m in replies if m.details.get("output_source") == "estimated"]
-    if broken:
-        first = sum(m.details.get("recorded_output_tokens") or 0 for m in broken)
-        now = sum((m.usage.output_tokens or 0) if m.usage else 0 for m in broken)
+    estimated = [m for m in replies if m.details.get("output_source") == "estimated"]
+    if estimated:
+        recorded = sum(m.details.get("recorded_output_tokens") or 0 for m in estimated)
+        total = sum((m.usage.output_tokens or 0) if m.usage else 0 for m in estimated)
         yield (
-            f"Output tokens of {len(broken)} of {len(replies)} calls are estimated from text and "
-            f"growth ({now:,}): the log holds the first pieces of their streams ({first:,})."
+            f"Output tokens of {len(estimated)} of {len(replies)} calls are estimated from text "
+            f"and growth ({total:,}): the log holds the first pieces of their streams "
+            f"({recorded:,})."
         )
-    free = session.details.get("free_calls")
-    if free:
+    n_free = session.details.get("free_calls")
+    if n_free:
         yield (
-            f"The log prices {free} calls at $0, as it does where it knows no price: "
+            f"The log prices {n_free} calls at $0, as it does where it knows no price: "
             "their cost is missing."
         )
 
 
+# Estimation of truncated outputs.
+#
+# Some tools record the usage that was reported at the start of a stream, so that `output_tokens` is
+# a fragment. A reply is taken for a fragment if its recorded output is well below the count of its
+# visible text (chars/4). Its output is then estimated from prompt growth: the next prompt of the
+# same agent and model grew by the reply plus the messages between, and the reply gets its share of
+# that growth in proportion to the counts. Without a next prompt, the reply's own count is scaled
+# by the median ratio of growth to counts over the session (1 to _MAX_SCALE).
+# Invariants: the estimate is never below the plain count; whole outputs are unchanged. O(entries).
 _MIN_REPLY_TOKENS = 16
-"""Replies that count fewer tokens are too short to be judged."""
-_OPEN_RATIO, _ENDED_RATIO = 0.75, 0.4
-"""An output below this share of a quarter of the reply's characters is no whole one: whole ones lie
-at 0.95 to 3.3 in real logs (median 1.2), fragments nearly all below 0.4. The smaller share holds
-where the log says why the reply ended, as it then had the final count at hand."""
+"""Replies with a smaller count are too short to be judged."""
+_MAX_FRAGMENT_RATIO, _MAX_ENDED_FRAGMENT_RATIO = 0.75, 0.4
+"""A recorded output below this share of the reply's count (a quarter of its characters) is a
+fragment: whole outputs have shares of 0.95 to 3.3 in real logs (median 1.2), fragments nearly all
+below 0.4. The smaller share applies if the log has a stop reason, as the final count was then
+available."""
 _MAX_SCALE = 2.0
-"""What a prompt grew by beside a reply may be more than the log shows (reminders, for one): no more
-than this many times the scaled count is taken for the reply."""
+"""Upper bound of an estimate in scaled counts, since a prompt may also grow by content that is not
+in the log (reminders, for one)."""
 
 
 class _Growth(NamedTuple):
-    """What a prompt grew by from one call to the next, and the counts of what it grew by."""
+    """Growth of a prompt from one call to the next, and the token counts of what was added."""
 
     tokens: int
+    """Growth in recorded prompt tokens."""
     reply: int
+    """Count of the reply."""
     rest: int
+    """Count of the other messages between the calls."""
 
 
 def estimate_truncated_outputs(session: Session) -> Session:
-    """Return a session whose fragmentary outputs are estimated; itself, where it has none.
+    """Return a session whose truncated outputs are estimated; the session itself if it has none.
 
-    The estimate is the reply's share of what the next prompt grew by, else its count scaled as the
-    session's other growth was; never below the plain count of what is visible. `details` of the
-    reply then say `output_source: estimated` and hold the `recorded_output_tokens`.
+    The `details` of an estimated reply have `output_source: estimated` and the
+    `recorded_output_tokens`.
     """
     counts = {
-        id(m): estimate_message_tokens(m)
-        for m in session.log
-        if type(m) is Message and m.usage is not None
+        id(message): estimate_message_tokens(message)
+        for message in session.log
+        if type(message) is Message and message.usage is not None
     }
-    broken = {own for own, n in counts.items() if n >= _MIN_REPLY_TOKENS}
-    found = [
-        m
-        for m in session.log
-        if id(m) in broken and type(m) is Message and _is_fragment(m, counts[id(m)])
+    candidate_ids = {id_ for id_, n in counts.items() if n >= _MIN_REPLY_TOKENS}
+    fragments = [
+        message
+        for message in session.log
+        if id(message) in candidate_ids
+        and type(message) is Message
+        and _is_fragment(message, counts[id(message)])
     ]
-    if not found:
+    if not fragments:
         return session
-    growths = dict(_growths(session, counts))
+    growths = dict(_measure_growths(session, counts))
     ratios = [g.tokens / (g.reply + g.rest) for g in growths.values() if g.reply + g.rest]
     scale = min(max(median(ratios), 1.0), _MAX_SCALE) if ratios else 1.0
-    new = {
-        id(m): _with_estimated_output(m, counts[id(m)], growths.get(id(m)), scale) for m in found
+    estimated_by_id = {
+        id(message): _with_estimated_output(
+            message, counts[id(message)], growths.get(id(message)), scale
+        )
+        for message in fragments
     }
-    log = tuple(new.get(id(e), e) for e in session.log)
+    log = tuple(estimated_by_id.get(id(e), e) for e in session.log)
     return msgspec.structs.replace(session, log=log)
 
 
 def _is_fragment(reply: Message, count: int) -> bool:
     output = None if reply.usage is None else reply.usage.output_tokens
-    return output is not None and output < count * (_ENDED_RATIO if reply.stop else _OPEN_RATIO)
+    return output is not None and output < count * (
+        _MAX_ENDED_FRAGMENT_RATIO if reply.stop else _MAX_FRAGMENT_RATIO
+    )
 
 
-def _growths(session: Session, counts: dict[int, int]) -> Iterator[tuple[int, _Growth]]:
-    """Yield by identity of a reply what the next prompt of the same agent and model grew by.
+def _measure_growths(session: Session, counts: dict[int, int]) -> Iterator[tuple[int, _Growth]]:
+    """Yield (`id` of a reply, growth of the next prompt of the same agent and model).
 
     Args:
         session: a session.
-        counts: tokens of each reply with a usage, by its identity.
+        counts: token counts of the replies with a usage, by `id`.
     """
-    last: tuple[Message, int] | None = None
-    rest = 0
+    previous: tuple[Message, int] | None = None
+    other_tokens = 0
     for entry in session.path:
         if type(entry) is Edit:
-            last = None
+            previous = None
         elif type(entry) is Message and entry.role == "assistant":
             prompt = entry.usage.prompt_tokens if entry.usage is not None else None
             if not prompt:
-                last = None
+                previous = None
                 continue
             if (
-                last is not None
-                and prompt > last[1]
-                and (last[0].agent, last[0].model) == (entry.agent, entry.model)
+                previous is not None
+                and prompt > previous[1]
+                and (previous[0].agent, previous[0].model) == (entry.agent, entry.model)
             ):
-                yield id(last[0]), _Growth(prompt - last[1], counts[id(last[0])], rest)
-            last, rest = (entry, prompt), 0
-        elif type(entry) is Message and entry.visible and last is not None:
-            rest += estimate_message_tokens(entry)
+                yield (
+                    id(previous[0]),
+                    _Growth(prompt - previous[1], counts[id(previous[0])], other_tokens),
+                )
+            previous, other_tokens = (entry, prompt), 0
+        elif type(entry) is Message and entry.visible and previous is not None:
+            other_tokens += estimate_message_tokens(entry)
 
 
 def _with_estimated_output(
     reply: Message, count: int, growth: _Growth | None, scale: float
 ) -> Message:
-    """Return a reply with its output estimated, and the fragment in its details."""
+    """Return a reply with an estimated output, and the recorded one in its details."""
     assert reply.usage is not None  # noqa: S101  for the type checker
-    told = round(scale * count)
+    estimate = round(scale * count)
     if growth is not None and growth.reply:
-        told = round(growth.tokens * growth.reply / (growth.reply + growth.rest))
-    output = min(max(told, count), max(round(_MAX_SCALE * scale * count), count))
+        estimate = round(growth.tokens * growth.reply / (growth.reply + growth.rest))
+    output = min(max(estimate, count), max(round(_MAX_SCALE * scale * count), count))
     details = {"output_source": "estimated", "recorded_output_tokens": reply.usage.output_tokens}
     usage = msgspec.structs.replace(reply.usage, output_tokens=output)
     return msgspec.structs.replace(reply, usage=usage, details={**reply.details, **details})
 
 
+# Restoration of a lost beginning.
+#
+# A log may begin in the middle of a conversation. The first prompt is then larger than its visible
+# messages explain. Part of that is the fixed prompt (system prompt, tools, project files); the rest
+# is conversation that is not in the file. The fixed part is bounded from above by the smallest
+# unexplained part of any later prompt, because a compaction removes conversation only:
+#   lost tokens = unexplained part of the first prompt - unexplained part of the smallest prompt
+# The lost tokens become placeholder messages of known size and no text, and the session's first
+# compaction removes them. They are cut to message size so that policies that keep the first few
+# messages do not keep all of them.
 _MIN_LOST_TOKENS = 1024
-"""Fewer tokens are within what sizes can tell."""
+"""Smaller differences are within the error of the sizes."""
 _PLACEHOLDER_TOKENS = 2000
-"""Tokens of each of them, as messages have: what keeps the first ones keeps little."""
-_MOST = 1000
-"""There are no more of them: for more tokens each is larger."""
+"""Tokens per placeholder."""
+_MAX_PLACEHOLDERS = 1000
+"""Largest number of placeholders; for more tokens each one is larger."""
 _MAX_FIXED_PROMPT = 64_000
-"""More than system prompt, tools and project files have been seen to take (11,000 to 45,000)."""
+"""Upper bound of a fixed prompt in tokens; those of real tools have 11,000 to 45,000."""
 
 
 def restore_lost_head(session: Session) -> Session:
-    """Return a session with messages for what its file has lost; itself, where that is nothing.
+    """Return a session with placeholders for conversation that its file has lost.
 
-    A prompt's fixed part cannot be larger than what no message shows of the smallest later prompt.
-    What the first prompt held beyond that was conversation, which a compaction takes away: it
-    becomes the first messages (role `summary`, kind `lost`, sizes and no text), and the session's
-    first compaction takes them. Where no later prompt was smaller, and the first is larger than any
-    fixed part that has been seen, the least that a cold cache was read for bounds it, as caches end
-    at marks behind it; else nothing can be said.
+    The placeholders (role `summary`, kind `lost`, sizes without text) become the first messages.
+    The session itself is returned if nothing is lost or its amount cannot be estimated.
     """
     if not session.details.get("headless") or not session.has_usage:
         return session
-    size = _estimate_lost_tokens(session, measure_sizes(session, tokens.get_counter("chars/4")))
-    return session if size < _MIN_LOST_TOKENS else _prepend_placeholders(session, size)
+    lost_tokens = _estimate_lost_tokens(
+        session, measure_sizes(session, tokens.get_counter("chars/4"))
+    )
+    return (
+        session if lost_tokens < _MIN_LOST_TOKENS else _prepend_placeholders(session, lost_tokens)
+    )
 
 
 def _estimate_lost_tokens(session: Session, sized: MessageSizes) -> int:
-    known = [(n, c) for c in session.calls if (n := sized.recorded[c.index])]
-    if not known:
+    calls_with_prompts = [(n, c) for c in session.calls if (n := sized.recorded[c.index])]
+    if not calls_with_prompts:
         return 0
-    first, smallest = known[0], min(known, key=lambda pair: pair[0])
-    begun, least = (
-        max(sized.fixed_at[c.index] - sized.unsent_at[c.index], 0) for _, c in (first, smallest)
+    first_call, smallest_call = (
+        calls_with_prompts[0],
+        min(calls_with_prompts, key=lambda pair: pair[0]),
     )
-    if smallest is first and begun > _MAX_FIXED_PROMPT:
-        reads = [c.message.usage.cache_read_tokens or 0 for _, c in known if c.message.usage]
-        least = min([begun, *(r for r in reads if r > _MIN_LOST_TOKENS)])
-    return begun - least
+    first_fixed, smallest_fixed = (
+        max(sized.fixed_at[c.index] - sized.unsent_at[c.index], 0)
+        for _, c in (first_call, smallest_call)
+    )
+    # Without a smaller later prompt, the smallest cache read bounds the fixed part from above, as
+    # cache breakpoints lie at or behind its end.
+    if smallest_call is first_call and first_fixed > _MAX_FIXED_PROMPT:
+        cache_reads = [
+            c.message.usage.cache_read_tokens or 0 for _, c in calls_with_prompts if c.message.usage
+        ]
+        smallest_fixed = min([first_fixed, *(r for r in cache_reads if r > _MIN_LOST_TOKENS)])
+    return first_fixed - smallest_fixed
 
 
 def _prepend_placeholders(session: Session, size: int) -> Session:
     ids = {e.id for e in session.log} | {m.id for e in session.edits for m in e.inserted}
-    taken = {i.partition("-")[0] for i in ids}
-    stem = next(s for n in range(len(ids) + 1) if (s := f"lost{n or ''}") not in taken)
-    piece = max(_PLACEHOLDER_TOKENS, -(-size // _MOST))
-    sizes = [piece] * (size // piece) + [size % piece] * (size % piece > 0)
-    head = tuple(
+    used_stems = {i.partition("-")[0] for i in ids}
+    stem = next(
+        s
+        for n_placeholders in range(len(ids) + 1)
+        if (s := f"lost{n_placeholders or ''}") not in used_stems
+    )
+    piece_tokens = max(_PLACEHOLDER_TOKENS, -(-size // _MAX_PLACEHOLDERS))
+    piece_sizes = [piece_tokens] * (size // piece_tokens) + [size % piece_tokens] * (
+        size % piece_tokens > 0
+    )
+    placeholders = tuple(
         Message(
             role="summary",
             id=f"{stem}-{i}",
             kind=LOST_KIND,
-            parts=(SizeOnly("conversation that is not in the file", tokens=n),),
+            parts=(SizeOnly("conversation that is not in the file", tokens=n_placeholders),),
         )
-        for i, n in enumerate(sizes)
+        for i, n_placeholders in enumerate(piece_sizes)
     )
-    first = next((e for e in session.edits if e.kind == "summarised"), None)
-    gone = tuple(m.id for m in head)
+    first_compaction = next((e for e in session.edits if e.kind == "summarised"), None)
+    placeholder_ids = tuple(m.id for m in placeholders)
     log = tuple(
-        msgspec.structs.replace(e, targets=(*gone, *e.targets)) if e is first else e
+        msgspec.structs.replace(e, targets=(*placeholder_ids, *e.targets))
+        if e is first_compaction
+        else e
         for e in session.log
     )
-    n, root = len(head), session.indices[0] if session.indices else 0
+    n_placeholders, root = len(placeholders), session.indices[0] if session.indices else 0
     parents = tuple(
-        n - 1 if i == root else -1 if p < 0 else p + n for i, p in enumerate(session.parents)
+        n_placeholders - 1 if i == root else -1 if p < 0 else p + n_placeholders
+        for i, p in enumerate(session.parents)
     )
     return msgspec.structs.replace(
         session,
-        log=(*head, *log),
-        parents=(*range(-1, n - 1), *parents) if parents else (),
-        leaf=session.leaf + n if session.leaf >= 0 else session.leaf,
+        log=(*placeholders, *log),
+        parents=(*range(-1, n_placeholders - 1), *parents) if parents else (),
+        leaf=session.leaf + n_placeholders if session.leaf >= 0 else session.leaf,
     )

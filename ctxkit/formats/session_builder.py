@@ -1,4 +1,4 @@
-"""Build a Session entry by entry: ids, tree, visible messages, rewritten histories, subagents."""
+"""Builder of sessions: entries, ids, branches, visible messages, rewritten histories, subagents."""
 
 from __future__ import annotations
 
@@ -16,65 +16,69 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Fault, Part, Role
 
 
-_STEPS_PER_ENTRY = 8
-"""Walks up the tree cost at most so many steps an entry, plus a little: never quadratic."""
-_MAX_EDIT_WORK = 1_000_000
-"""Shown messages that edits may look at in all, plus the budget; real sessions stay far below."""
+# Readers append entries in the order of the file. The builder maintains three things:
+#   tree     the parent of each entry is the entry at the current position; moving the position to
+#            an earlier entry begins a branch
+#   visible  ids of the messages in the prompt at the current position, in order; an edit replaces
+#            its targets by its inserted messages
+#   ids      unique; an id that is missing or used already is replaced by m0, m1, ...
+# Appending is O(1). Moving and editing cost O(path) and O(visible), so that a hostile file could
+# make them quadratic; budgets that grow linearly with the number of entries bound both, and callers
+# must handle a refusal.
+_MAX_STEPS_PER_ENTRY = 8
+"""Budget of steps up the tree, per entry."""
+_MIN_EDIT_BUDGET = 1_000_000
+"""Budget of visible messages that edits may scan, in addition to that per entry."""
 MAX_PARTS = 1000
-"""A reply has no more parts; a longer one is begun anew, lest a file cost quadratic time."""
+"""Largest number of parts of a reply; more begin a new one, which bounds the cost of merging."""
 TOO_MANY_COMPACTIONS = "compacts too often to be followed; what this one took is not known"
 
 
 class SessionBuilder:
-    """Entries in the order of writing, a tree where they branch, and the ids shown at the entry
-    written last.
-
-    `add` takes entries; `compact` a compaction; `stand` moves to an earlier entry (a branch begins
-    there).
-    """
+    """Builder of a `Session` from entries in file order."""
 
     def __init__(self) -> None:
         self.entries: list[Message | Edit] = []
         self.parents: list[int] = []
         self.at = -1
-        """Index of the entry at which the conversation stands; -1 before the first."""
+        """Index of the current entry, after which the next is added; -1 before the first."""
         self.shown: list[str] = []
-        """Ids of the messages shown now, in order."""
+        """Ids of the messages visible at the position, in order."""
         self.skipped: dict[str, int] = {}
-        """What was passed over, by name, with counts."""
+        """Counts of records that are no entries, by name."""
         self.faults: list[Fault] = []
-        """Places that could not be read."""
+        """Records that could not be read."""
         self.where: dict[str, int] = {}
-        """Id of a message to its index; -1 for what only an edit brought (a summary)."""
+        """Index of each message by id; -1 for a message inserted by an edit (a summary)."""
         self._ids: set[str] = set()
-        self._next = 0
-        self._walked = 0
-        self._edited = 0
-        self._branches = False
+        self._next_number = 0
+        self._path_steps = 0
+        self._edit_steps = 0
+        self._has_branches = False
 
     def new_id(self, wanted: object = None) -> str:
-        """Return and take the id wanted if a text and free, else a made one (`m0`, `m1`, ...)."""
+        """Reserve and return the wanted id if it is a free string, else the next of m0, m1, ..."""
         ids = self._ids
         if type(wanted) is str and wanted and wanted not in ids:
             ids.add(wanted)
             return wanted
-        while (made := f"m{self._next}") in ids:
-            self._next += 1
-        self._next += 1
-        ids.add(made)
-        return made
+        while (candidate := f"m{self._next_number}") in ids:
+            self._next_number += 1
+        self._next_number += 1
+        ids.add(candidate)
+        return candidate
 
-    def take_id(self, own: str) -> None:
-        """Note an id that is used as it is, also where it stands twice."""
-        self._ids.add(own)
+    def take_id(self, id_: str) -> None:
+        """Reserve an id that is used unchanged, even if the file has it twice."""
+        self._ids.add(id_)
 
     def add(self, entry: Message | Edit) -> int:
-        """Write an entry (id from `new_id`) after the one the log stands at; return its index."""
+        """Append an entry (id from `new_id`) after the current one; return its index."""
         index = len(self.entries)
         self.entries.append(entry)
         self.parents.append(self.at)
         if self.at != index - 1:
-            self._branches = True
+            self._has_branches = True
         self.at = index
         if type(entry) is Message:
             self.where[entry.id] = index
@@ -90,103 +94,130 @@ class SessionBuilder:
         return index
 
     def say(
-        self, role: Role, parts: Iterable[Part] = (), wanted: object = None, **more: Any
+        self, role: Role, parts: Iterable[Part] = (), wanted_id: object = None, **fields: Any
     ) -> int:
-        """Write a message (id by `new_id(wanted)`, `more` its other fields); return its index."""
-        return self.add(Message(role=role, id=self.new_id(wanted), parts=tuple(parts), **more))
+        """Append a message and return its index.
+
+        Args:
+            role: its role.
+            parts: its parts.
+            wanted_id: the id it should have (see `new_id`).
+            fields: its other fields.
+        """
+        return self.add(Message(role=role, id=self.new_id(wanted_id), parts=tuple(parts), **fields))
 
     def replace(self, index: int, entry: Message) -> None:
-        """Put a fuller version of a message (same id) in its place: formats write one in pieces."""
+        """Replace a message by a fuller version with the same id, for formats that write pieces."""
         self.entries[index] = entry
 
     def stand(self, index: int) -> bool:
-        """Move to an earlier entry (-1: before the first); False if branches are too many."""
+        """Move the position to an entry (-1: before the first); False if the budget is spent."""
         if index == self.at:
             return True
         path = self.path(index)
         if path is None:
             return False
-        shown: list[str] = []
+        visible_ids: list[str] = []
         for i in path:
             entry = self.entries[i]
             if type(entry) is Edit:
-                shown = _apply_edit_to_ids(shown, entry)
+                visible_ids = _apply_edit_to_ids(visible_ids, entry)
             elif type(entry) is Message and entry.visible:
-                shown.append(entry.id)
-        self.at, self.shown = index, shown
+                visible_ids.append(entry.id)
+        self.at, self.shown = index, visible_ids
         return True
 
     def path(self, index: int) -> list[int] | None:
-        """Return the indices from the root to an entry; None if the budget for walks is spent."""
-        out: list[int] = []
-        parents, allowed = (
+        """Return the indices from the root to an entry; None if the budget is spent."""
+        indices: list[int] = []
+        parents, max_steps = (
             self.parents,
-            _STEPS_PER_ENTRY * len(self.parents) + 100_000 - self._walked,
+            _MAX_STEPS_PER_ENTRY * len(self.parents) + 100_000 - self._path_steps,
         )
-        while index >= 0 and len(out) < allowed:
-            out.append(index)
+        while index >= 0 and len(indices) < max_steps:
+            indices.append(index)
             index = parents[index]
-        self._walked += len(out)
-        out.reverse()
-        return out if index < 0 else None
+        self._path_steps += len(indices)
+        indices.reverse()
+        return indices if index < 0 else None
 
     def may_edit(self) -> bool:
-        """Say whether one more edit may look at all shown; False where a file has too many."""
-        self._edited += len(self.shown)
-        return self._edited <= _STEPS_PER_ENTRY * len(self.entries) + _MAX_EDIT_WORK
+        """Return True, and charge the budget, if one more edit may scan the visible messages."""
+        self._edit_steps += len(self.shown)
+        return self._edit_steps <= _MAX_STEPS_PER_ENTRY * len(self.entries) + _MIN_EDIT_BUDGET
 
-    def compact(self, edit: Edit, kept: Iterable[str]) -> int:
-        """Write a `summarised` edit whose targets are what is shown and not among the ids kept."""
+    def compact(self, edit: Edit, kept_ids: Iterable[str]) -> int:
+        """Append a compaction that removes the visible messages except those kept.
+
+        Args:
+            edit: a `summarised` edit; its targets are set here.
+            kept_ids: ids of the messages that stay visible.
+        """
         if not self.may_edit():
             return self.add(msgspec.structs.replace(edit, reason=TOO_MANY_COMPACTIONS))
-        stays = set(kept)
-        gone = tuple(i for i in self.shown if i not in stays)
-        return self.add(msgspec.structs.replace(edit, targets=gone))
+        kept_set = set(kept_ids)
+        targets = tuple(i for i in self.shown if i not in kept_set)
+        return self.add(msgspec.structs.replace(edit, targets=targets))
 
-    def session(self, **about: Any) -> Session:
-        """Return the session of entries, skipped and faults; `about` adds or overrides fields."""
-        known: dict[str, Any] = {"skipped": self.skipped, "faults": tuple(self.faults)}
-        at_end = self.at in (-1, len(self.entries) - 1)
+    def session(self, **fields: Any) -> Session:
+        """Return the session; `fields` adds or overrides fields."""
+        own_fields: dict[str, Any] = {"skipped": self.skipped, "faults": tuple(self.faults)}
+        is_at_end = self.at in (-1, len(self.entries) - 1)
         return Session(
             log=tuple(self.entries),
-            parents=tuple(self.parents) if self._branches else (),
-            leaf=-1 if at_end else self.at,
-            **{**known, **about},
+            parents=tuple(self.parents) if self._has_branches else (),
+            leaf=-1 if is_at_end else self.at,
+            **{**own_fields, **fields},
         )
 
 
-def _apply_edit_to_ids(shown: list[str], edit: Edit) -> list[str]:
+def _apply_edit_to_ids(visible_ids: list[str], edit: Edit) -> list[str]:
+    """Return the visible ids after an edit: its inserted messages replace its targets."""
     if edit.kind in ("shortened", "replaced"):
-        return shown
-    new = [m.id for m in edit.inserted]
+        return visible_ids
+    inserted_ids = [m.id for m in edit.inserted]
     if not edit.targets:
-        return shown + new
+        return visible_ids + inserted_ids
     targets = set(edit.targets)
-    at = next((i for i, m in enumerate(shown) if m in targets), len(shown))
-    return [*shown[:at], *new, *(m for m in shown[at:] if m not in targets)]
+    first_target = next((i for i, m in enumerate(visible_ids) if m in targets), len(visible_ids))
+    return [
+        *visible_ids[:first_target],
+        *inserted_ids,
+        *(m for m in visible_ids[first_target:] if m not in targets),
+    ]
 
 
 def match_rewritten_history(
-    log: SessionBuilder, history: Iterable[Message], when: float | None
+    builder: SessionBuilder, history: Iterable[Message], time: float | None
 ) -> tuple[set[str], list[Message]]:
-    """Return the ids of what a history repeats of what is shown, and what is new in it; of that,
-    the first that the user seems to say is the summary.
+    """Compare a history that replaced the prompt with the visible messages.
+
+    Messages are equal if role, text, tool calls and call id are. Each visible message is matched at
+    most once; the first new message with role `user` is taken for the summary.
+
+    Args:
+        builder: the builder of the session.
+        history: the messages of the new prompt.
+        time: time of the change, in Unix seconds, for the new messages.
+
+    Returns:
+        The ids of the visible messages that the history repeats, and its new messages.
     """
-    known: dict[Any, list[str]] = {}
-    for own in reversed(log.shown):
-        entry = log.entries[log.where[own]] if log.where[own] >= 0 else None
+    ids_by_key: dict[Any, list[str]] = {}
+    for id_ in reversed(builder.shown):
+        entry = builder.entries[builder.where[id_]] if builder.where[id_] >= 0 else None
         if isinstance(entry, Message):
-            known.setdefault(_message_key(entry), []).append(own)
-    kept, inserted, summed = set[str](), list[Message](), False
-    for m in history:
-        same = known.get(_message_key(m))
-        if same:
-            kept.add(same.pop())
+            ids_by_key.setdefault(_message_key(entry), []).append(id_)
+    kept_ids, inserted, has_summary = set[str](), list[Message](), False
+    for message in history:
+        same_ids = ids_by_key.get(_message_key(message))
+        if same_ids:
+            kept_ids.add(same_ids.pop())
             continue
-        role = "summary" if m.role == "user" and not summed else m.role
-        summed = summed or role == "summary"
-        inserted.append(replace(m, id=log.new_id(), role=role, time=when, usage=None))
-    return kept, inserted
+        role = "summary" if message.role == "user" and not has_summary else message.role
+        has_summary = has_summary or role == "summary"
+        inserted.append(replace(message, id=builder.new_id(), role=role, time=time, usage=None))
+    return kept_ids, inserted
 
 
 def _message_key(m: Message) -> tuple[str, str, tuple[str, ...], str | None]:
@@ -194,17 +225,24 @@ def _message_key(m: Message) -> tuple[str, str, tuple[str, ...], str | None]:
 
 
 def nest_subagents(sessions: dict[str, Session]) -> list[Session]:
-    """Put subagents under their parents; one whose parent is missing or circular stands alone."""
-    below: dict[str, list[str]] = {}
+    """Nest subagents in their parents' `children`.
+
+    Args:
+        sessions: all sessions by id; `parent` is the id of the parent.
+
+    Returns:
+        The sessions without a parent; one whose parent is missing or circular counts as such.
+    """
+    child_ids: dict[str, list[str]] = {}
     for id_, s in sessions.items():
         if s.parent in sessions and s.parent != id_:
-            below.setdefault(s.parent, []).append(id_)
-    done: set[str] = set()
+            child_ids.setdefault(s.parent, []).append(id_)
+    nested_ids: set[str] = set()
 
-    def whole(id_: str) -> Session:
-        done.add(id_)
-        children = tuple(whole(c) for c in below.get(id_, ()) if c not in done)
+    def with_children(id_: str) -> Session:
+        nested_ids.add(id_)
+        children = tuple(with_children(c) for c in child_ids.get(id_, ()) if c not in nested_ids)
         return replace(sessions[id_], children=children) if children else sessions[id_]
 
-    tops = [whole(id_) for id_, s in sessions.items() if s.parent not in sessions]
-    return tops + [whole(id_) for id_ in sessions if id_ not in done]
+    roots = [with_children(id_) for id_, s in sessions.items() if s.parent not in sessions]
+    return roots + [with_children(id_) for id_ in sessions if id_ not in nested_ids]

@@ -1,4 +1,4 @@
-"""ShareGPT: conversations of `from` and `value`, as sets of training talks hold them."""
+"""Reader of ShareGPT conversations (`from` and `value`), as in training data sets."""
 
 from __future__ import annotations
 
@@ -35,105 +35,114 @@ _ROLES: dict[str, Role] = {
     "system": "system",
     **dict.fromkeys(("tool", "function", "observation", "function_response"), "tool"),
 }
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_RESULT, _RESULT_END = "<tool_response>", "</tool_response>"
+_CALL_START, _CALL_END = "<tool_call>", "</tool_call>"
+_RESULT_START, _RESULT_END = "<tool_response>", "</tool_response>"
 
 
+# Calls stand in the text of a reply as JSON between `<tool_call>` marks, results between
+# `<tool_response>` marks. Neither has an id: results are paired with the calls of the last reply in
+# order. Text that looks like a call but is no valid JSON stays text.
 def sniff(source: Source) -> bool:
-    """Say whether there are conversations whose messages say `from` and `value`."""
-    found = source.document if type(source.document) is list else source.head
-    return bool(found) and all(_is_talk(r) for r in found[:4])
+    """Return True for conversations whose messages have `from` and `value`."""
+    records = source.document if type(source.document) is list else source.head
+    return bool(records) and all(_is_conversation(r) for r in records[:4])
 
 
-def _is_talk(raw: Any) -> bool:
-    talk = as_list(as_dict(raw).get("conversations"))
-    return bool(talk) and all({"from", "value"} <= as_dict(m).keys() for m in talk[:4])
+def _is_conversation(raw: Any) -> bool:
+    conversation = as_list(as_dict(raw).get("conversations"))
+    return bool(conversation) and all(
+        {"from", "value"} <= as_dict(m).keys() for m in conversation[:4]
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a conversation."""
-    found = source.document if type(source.document) is list else [r for _, r in source.records]
-    talks = [as_dict(r) for r in found if _is_talk(r)]
-    out = [
-        _session(r, f"{source.path.stem}/{n}" if len(talks) > 1 else source.path.stem)
-        for n, r in enumerate(talks)
+    """Read one session per conversation."""
+    records = source.document if type(source.document) is list else [r for _, r in source.records]
+    conversations = [as_dict(r) for r in records if _is_conversation(r)]
+    sessions = [
+        _read_conversation(
+            r, f"{source.path.stem}/{n}" if len(conversations) > 1 else source.path.stem
+        )
+        for n, r in enumerate(conversations)
     ]
-    if out and len(talks) < len(found):
-        out[0].skipped["no conversation"] = len(found) - len(talks)
-    return out
+    if sessions and len(conversations) < len(records):
+        sessions[0].skipped["no conversation"] = len(records) - len(conversations)
+    return sessions
 
 
-def _session(about: dict[str, Any], name: str) -> Session:
-    log = SessionBuilder()
-    said = str_or_none(about.get("system"))
-    if said:
-        log.say("system", (Text(said),))
-    waiting: list[ToolCall] = []
-    for raw in map(as_dict, as_list(about.get("conversations"))):
-        role = _ROLES.get(as_str(raw.get("from")).lower())
+def _read_conversation(conversation: dict[str, Any], name: str) -> Session:
+    builder = SessionBuilder()
+    system_prompt = str_or_none(conversation.get("system"))
+    if system_prompt:
+        builder.say("system", (Text(system_prompt),))
+    pending_calls: list[ToolCall] = []
+    for message in map(as_dict, as_list(conversation.get("conversations"))):
+        role = _ROLES.get(as_str(message.get("from")).lower())
         if role is None:
-            count_skipped(log.skipped, "message: " + (as_str(raw.get("from")) or "no role"))
+            count_skipped(builder.skipped, "message: " + (as_str(message.get("from")) or "no role"))
             continue
-        told = to_text(raw.get("value"))
+        value = to_text(message.get("value"))
         if role == "tool":
-            for result in _results(told):
-                call = waiting.pop(0) if waiting else None
+            for result in _split_results(value):
+                call = pending_calls.pop(0) if pending_calls else None
                 parts: tuple[Part, ...] = (Text(result),)
-                log.say(
+                builder.say(
                     "tool",
                     parts,
                     call_id=call.id if call else None,
                     tool=call.name if call else None,
                 )
             continue
-        parts = (Text(told),)
+        parts = (Text(value),)
         if role == "assistant":
-            alone = _calls(told, log) if raw.get("from") == "function_call" else ()
-            parts = tuple(alone) or _said(told, log)
-        waiting = [p for p in parts if isinstance(p, ToolCall)] or waiting
-        log.say(role, parts)
-    own = about.get("id")
-    return log.session(
-        id=own if type(own) is str and own else name,
+            only_calls = (
+                _parse_calls(value, builder) if message.get("from") == "function_call" else ()
+            )
+            parts = tuple(only_calls) or _parse_reply(value, builder)
+        pending_calls = [p for p in parts if isinstance(p, ToolCall)] or pending_calls
+        builder.say(role, parts)
+    session_id = conversation.get("id")
+    return builder.session(
+        id=session_id if type(session_id) is str and session_id else name,
         format=NAME,
-        tools=parse_tool_schemas(parse_embedded_json(about.get("tools"))),
+        tools=parse_tool_schemas(parse_embedded_json(conversation.get("tools"))),
     )
 
 
-def _results(told: str) -> list[str]:
-    """What a tool's message holds: one result, or several between marks."""
-    before, *pieces = told.split(_RESULT)
-    whole = [piece.partition(_RESULT_END) for piece in pieces]
-    if len(pieces) > 1 and not before.strip() and all(end for _, end, _ in whole):
-        return [(said + after).strip() for said, _, after in whole]
-    return [told.replace(_RESULT, "").replace(_RESULT_END, "").strip()]
+def _split_results(text: str) -> list[str]:
+    """Split a tool's message into its results: one, or several between marks."""
+    head, *pieces = text.split(_RESULT_START)
+    split = [piece.partition(_RESULT_END) for piece in pieces]
+    if len(pieces) > 1 and not head.strip() and all(end for _, end, _ in split):
+        return [(inner + after).strip() for inner, _, after in split]
+    return [text.replace(_RESULT_START, "").replace(_RESULT_END, "").strip()]
 
 
-def _said(told: str, log: SessionBuilder) -> tuple[Part, ...]:
-    """A reply, with the calls that stand in it as JSON between marks."""
-    before, *pieces = told.split(_OPEN)
-    parts: list[Part] = [Text(before.strip())]
+def _parse_reply(text: str, builder: SessionBuilder) -> tuple[Part, ...]:
+    """Return the parts of a reply, with the calls between marks."""
+    head, *pieces = text.split(_CALL_START)
+    parts: list[Part] = [Text(head.strip())]
     for piece in pieces:
-        inner, closed, after = piece.partition(_CLOSE)
-        made = _calls(inner.strip(), log, len(parts)) if closed else []
-        parts += [*made, Text(after.strip())] if made else [Text(_OPEN + piece)]
+        inner, closed, after = piece.partition(_CALL_END)
+        calls = _parse_calls(inner.strip(), builder, len(parts)) if closed else []
+        parts += [*calls, Text(after.strip())] if calls else [Text(_CALL_START + piece)]
     if not any(isinstance(p, ToolCall) for p in parts):
-        return (Text(told),)
+        return (Text(text),)
     return tuple(p for p in parts if not isinstance(p, Text) or p.text)
 
 
-def _calls(told: str, log: SessionBuilder, n: int = 0) -> list[ToolCall]:
-    """The calls that a text holds as JSON, one or a list; none where it is anything else."""
-    found = parse_embedded_json(told)
-    raws = [as_dict(r) for r in (found if type(found) is list else [found])]
-    if any(not str_or_none(r.get("name")) for r in raws):
+def _parse_calls(text: str, builder: SessionBuilder, first_number: int = 0) -> list[ToolCall]:
+    """Parse a text that is one call or a list of calls in JSON; empty if it is neither."""
+    decoded = parse_embedded_json(text)
+    raw_calls = [as_dict(r) for r in (decoded if type(decoded) is list else [decoded])]
+    if any(not str_or_none(r.get("name")) for r in raw_calls):
         return []
-    own = f"call-{len(log.entries)}"
+    id_prefix = f"call-{len(builder.entries)}"
     return [
         ToolCall(
-            f"{own}-{i}",
+            f"{id_prefix}-{i}",
             as_str(r.get("name")),
             *parse_arguments(r.get("arguments", r.get("parameters"))),
         )
-        for i, r in enumerate(raws, n)
+        for i, r in enumerate(raw_calls, first_number)
     ]

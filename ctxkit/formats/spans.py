@@ -1,7 +1,7 @@
-"""Trace spans of model calls (OTel, OpenInference, OpenLLMetry) as sessions.
+"""Sessions from trace spans of model calls, in the conventions of four instrumentations.
 
-OpenTelemetry GenAI (new: JSON in one attribute; old: events), OpenLLMetry (`gen_ai.prompt.N`),
-OpenInference (`llm.input_messages.N.message`), and plain `input.value` / `output.value`.
+OpenTelemetry GenAI (JSON in one attribute, or events), OpenLLMetry (`gen_ai.prompt.N`),
+OpenInference (`llm.input_messages.N.message`), and plain `input.value` and `output.value`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from ctxkit.formats.chat_messages import (
     count_skipped,
     fill_tool_names,
+    make_usage_from_total,
     parse_chat_message,
     parse_stop_reason,
     parse_tool_schemas,
-    usage_from_total,
 )
 from ctxkit.formats.fields import (
     DAMAGE_ERRORS,
@@ -46,58 +46,70 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-def sessions_from_spans(
-    raw: Iterable[tuple[int, dict[str, Any]]], stem: str, name: str, faults: Iterable[Fault] = ()
+# Spans become sessions in four steps:
+#   1. spans are sorted by start; one without a time stays behind the span written before it
+#   2. they are grouped by the conversation that they or an ancestor name, else by trace
+#   3. of each call span, prompt and reply are extracted in the first convention that has them
+#   4. `PromptThreads` assigns the calls to threads and derives edits from messages that disappear
+# A span with `gen_ai.conversation.compacted`, or a prompt with a part of type `compaction`, turns
+# the derived edit into a recorded compaction.
+def build_sessions_from_spans(
+    numbered_spans: Iterable[tuple[int, dict[str, Any]]],
+    stem: str,
+    name: str,
+    faults: Iterable[Fault] = (),
 ) -> list[Session]:
-    """Return one session a conversation (or trace, where none is named), threads of other agents as
-    its children.
+    """Build one session per conversation (or trace), with other agents' threads as children.
 
     Args:
-        raw: spans in the words of OpenTelemetry's or OpenInference's conventions, each with the
-            line it stands in.
-        stem: what a session without a name is called.
-        name: the format.
-        faults: what could not be read before.
+        numbered_spans: spans in any of the conventions, each with its line.
+        stem: the id of a session that names none.
+        name: the name of the format.
+        faults: faults of the file so far.
     """
     faults, skipped = list(faults), dict[str, int]()
-    spans = _sort_spans(_parse_spans(raw, faults, skipped))
-    agents = {s.id: s for s in spans}
+    spans = _sort_spans(_parse_spans(numbered_spans, faults, skipped))
+    span_by_id = {s.id: s for s in spans}
     groups: dict[str, list[TraceSpan]] = {}
     for s in spans:
-        groups.setdefault(s.conversation(agents), []).append(s)
-    for talk in [n for n, some in groups.items() if not any(s.is_call for s in some)]:
-        if len(groups) > 1:  # tools and the like of a trace whose calls name their conversation
-            for s in groups.pop(talk):
+        groups.setdefault(s.get_conversation(span_by_id), []).append(s)
+    for conversation in [n for n, group in groups.items() if not any(s.is_call for s in group)]:
+        if len(groups) > 1:  # spans without calls, of a trace whose calls name a conversation
+            for s in groups.pop(conversation):
                 count_skipped(skipped, "span: " + (s.kind or "of another kind"))
-    out = [
-        replace(_build_session(talk, some, agents, stem), format=name)
-        for talk, some in groups.items()
+    sessions = [
+        replace(_build_session(conversation, group, span_by_id, stem), format=name)
+        for conversation, group in groups.items()
     ]
-    if out:
-        out[0] = replace(
-            out[0], faults=(*faults, *out[0].faults), skipped=_add_counts(skipped, out[0].skipped)
+    if sessions:
+        sessions[0] = replace(
+            sessions[0],
+            faults=(*faults, *sessions[0].faults),
+            skipped=_add_counts(skipped, sessions[0].skipped),
         )
-    return out
+    return sessions
 
 
 def _parse_spans(
-    raw: Iterable[tuple[int, dict[str, Any]]], faults: list[Fault], skipped: dict[str, int]
+    numbered_spans: Iterable[tuple[int, dict[str, Any]]],
+    faults: list[Fault],
+    skipped: dict[str, int],
 ) -> Iterator[TraceSpan]:
-    for line, one in raw:
+    for line, raw_span in numbered_spans:
         try:
-            yield TraceSpan(one)
+            yield TraceSpan(raw_span)
         except DAMAGE_ERRORS as e:
             faults.append(Fault(line, describe_damage(e)))
             count_skipped(skipped, "span: damaged")
 
 
 def _sort_spans(spans: Iterable[TraceSpan]) -> list[TraceSpan]:
-    """Return spans by their begin; one without a time stays behind the one written before it."""
-    begun, placed = 0.0, list[tuple[float, TraceSpan]]()
-    for s in spans:
-        begun = begun if s.begun is None else s.begun
-        placed.append((begun, s))
-    return [s for _, s in sorted(placed, key=lambda pair: pair[0])]
+    """Sort spans by start; one without a time stays behind the one written before it."""
+    start, keyed = 0.0, list[tuple[float, TraceSpan]]()
+    for span in spans:
+        start = start if span.started_at is None else span.started_at
+        keyed.append((start, span))
+    return [span for _, span in sorted(keyed, key=lambda pair: pair[0])]
 
 
 def _add_counts(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
@@ -105,112 +117,133 @@ def _add_counts(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 
 
 def _build_session(
-    name: str, spans: list[TraceSpan], all_: dict[str, TraceSpan], stem: str
+    name: str, spans: list[TraceSpan], span_by_id: dict[str, TraceSpan], stem: str
 ) -> Session:
     threads, skipped, faults = PromptThreads(), dict[str, int](), list[Fault]()
-    asked, tools = dict[str, str](), tuple[ToolSchema, ...]()
-    for s in spans:
-        if not s.is_call:
-            count_skipped(skipped, "span: " + (s.kind or "of another kind"))
+    tool_by_call, tools = dict[str, str](), tuple[ToolSchema, ...]()
+    for span in spans:
+        if not span.is_call:
+            count_skipped(skipped, "span: " + (span.kind or "of another kind"))
             continue
-        with catch_damage(faults, 0, f"span {s.id[:40]}: "):
-            prompt, reply = extract_prompt_and_reply(s.attributes, s.events)
-            heard = [
+        with catch_damage(faults, 0, f"span {span.id[:40]}: "):
+            prompt, reply = extract_prompt_and_reply(span.attributes, span.events)
+            keyed = [
                 key_message(m)
-                for r in prompt
+                for raw in prompt
                 for m in _mark_summaries(
-                    r, fill_tool_names(parse_chat_message(r, SessionBuilder(), skipped), asked)
+                    raw,
+                    fill_tool_names(
+                        parse_chat_message(raw, SessionBuilder(), skipped), tool_by_call
+                    ),
                 )
             ]
-            _add_call(threads, heard, _make_reply(s, reply, skipped, asked), s, s.agent(all_))
-            tools = tools or parse_tool_schemas(
-                parse_embedded_json(s.attributes.get("gen_ai.tool.definitions"))
+            _add_call(
+                threads,
+                keyed,
+                _make_reply(span, reply, skipped, tool_by_call),
+                span,
+                span.get_agent(span_by_id),
             )
-    product = next((w for s in spans if (w := str_or_none(s.attributes.get("service.name")))), None)
-    about = {"product": product, "started": spans[0].begun} if threads.all else {}
-    made = threads_to_session(threads.all, name or stem, tools, format="", **about)
-    return replace(made, skipped=skipped, faults=tuple(faults))
+            tools = tools or parse_tool_schemas(
+                parse_embedded_json(span.attributes.get("gen_ai.tool.definitions"))
+            )
+    product = next(
+        (w for span in spans if (w := str_or_none(span.attributes.get("service.name")))), None
+    )
+    fields = {"product": product, "started": spans[0].started_at} if threads.all else {}
+    session = threads_to_session(threads.all, name or stem, tools, format="", **fields)
+    return replace(session, skipped=skipped, faults=tuple(faults))
 
 
-def _mark_summaries(raw: Any, made: list[Message]) -> list[Message]:
-    """A message with a part of type `compaction` stands for what was compacted."""
-    marked = any(as_dict(p).get("type") == "compaction" for p in as_list(as_dict(raw).get("parts")))
-    return [replace(m, role="summary") if marked and m.role != "tool" else m for m in made]
+def _mark_summaries(raw: Any, messages: list[Message]) -> list[Message]:
+    """Give messages the role `summary` if the raw message has a part of type `compaction`."""
+    is_summary = any(
+        as_dict(p).get("type") == "compaction" for p in as_list(as_dict(raw).get("parts"))
+    )
+    return [replace(m, role="summary") if is_summary and m.role != "tool" else m for m in messages]
 
 
 def _add_call(
     threads: PromptThreads,
-    heard: list[KeyedMessage],
+    prompt: list[KeyedMessage],
     reply: Message,
-    s: TraceSpan,
+    span: TraceSpan,
     agent: str | None,
 ) -> None:
-    """Write one call; what its span marks as compacted makes the edit a recorded one."""
-    flagged = s.attributes.get("gen_ai.conversation.compacted") is True
-    summed = any(m.role == "summary" for _, m in heard)
-    if not (flagged or summed):
-        threads.call(heard, reply, agent).compacted = False
+    """Add one call; a mark of a compaction turns its derived edit into a recorded one."""
+    is_marked = span.attributes.get("gen_ai.conversation.compacted") is True
+    has_summary = any(m.role == "summary" for _, m in prompt)
+    if not (is_marked or has_summary):
+        threads.call(prompt, reply, agent).is_compacted = False
         return
     latest = threads.latest(agent)
-    if flagged and not heard and latest is not None and not latest.compacted:
-        # no content: the mark is all there is
-        own = latest.log.new_id()
+    if is_marked and not prompt and latest is not None and not latest.is_compacted:
+        # The trace has no content, so that the mark is all that is known.
+        edit_id = latest.log.new_id()
         latest.log.add(
             Edit(
                 kind="summarised",
-                id=own,
+                id=edit_id,
                 method="compacted",
                 reason="what it took is not in the trace",
             )
         )
-    alone = flagged and not (latest is not None and latest.compacted and summed)
-    thread = threads.call(heard, reply, agent, compacted=True)
-    thread.compacted = flagged
-    log = thread.log
-    for i in range(thread.since, len(log.entries)):
-        entry = log.entries[i]
-        if isinstance(entry, Message) and entry.role == "summary":  # of what no prompt had
-            entry = Edit(kind="summarised", id=log.new_id(), inserted=(entry,))
-        if isinstance(entry, Edit) and (alone or any(m.role == "summary" for m in entry.inserted)):
-            told: dict[str, Any] = {"source": "recorded", "method": "compacted", "reason": ""}
-            log.entries[i] = replace(entry, kind="summarised", time=s.begun, **told)
+    is_marked_edit = is_marked and not (latest is not None and latest.is_compacted and has_summary)
+    thread = threads.call(prompt, reply, agent, compacted=True)
+    thread.is_compacted = is_marked
+    builder = thread.log
+    for i in range(thread.first_new_index, len(builder.entries)):
+        entry = builder.entries[i]
+        if isinstance(entry, Message) and entry.role == "summary":  # of messages never seen
+            entry = Edit(kind="summarised", id=builder.new_id(), inserted=(entry,))
+        if isinstance(entry, Edit) and (
+            is_marked_edit or any(m.role == "summary" for m in entry.inserted)
+        ):
+            recorded: dict[str, Any] = {"source": "recorded", "method": "compacted", "reason": ""}
+            builder.entries[i] = replace(entry, kind="summarised", time=span.started_at, **recorded)
 
 
 def _make_reply(
-    s: TraceSpan, reply: list[Any], skipped: dict[str, int], asked: dict[str, str]
+    span: TraceSpan, reply: list[Any], skipped: dict[str, int], tool_by_call: dict[str, str]
 ) -> Message:
-    heard = [
+    messages = [
         m
-        for r in reply
-        for m in fill_tool_names(parse_chat_message(r, SessionBuilder(), skipped), asked)
+        for raw in reply
+        for m in fill_tool_names(parse_chat_message(raw, SessionBuilder(), skipped), tool_by_call)
     ]
-    why_ = parse_embedded_json(s.attributes.get("gen_ai.response.finish_reasons"))
-    stop = next(iter(as_list(why_)), None) or next(
-        (as_dict(r).get("finish_reason") for r in reply), None
+    finish_reasons = parse_embedded_json(span.attributes.get("gen_ai.response.finish_reasons"))
+    stop = next(iter(as_list(finish_reasons)), None) or next(
+        (as_dict(raw).get("finish_reason") for raw in reply), None
     )
     return Message(
         role="assistant",
-        id=s.id,
-        parts=tuple(p for m in heard if m.role == "assistant" for p in m.parts),
-        time=s.ended or s.begun,
-        usage=parse_span_usage(s.attributes),
-        model=get_span_model(s.attributes),
-        latency=s.ended - s.begun if s.begun and s.ended and s.ended >= s.begun else None,
-        stop="error" if s.failed else parse_stop_reason(stop),
-        is_error=s.failed,
-        error=str_or_none(s.attributes.get("error.type")) or s.why,
+        id=span.id,
+        parts=tuple(p for m in messages if m.role == "assistant" for p in m.parts),
+        time=span.ended_at or span.started_at,
+        usage=parse_span_usage(span.attributes),
+        model=get_span_model(span.attributes),
+        latency=span.ended_at - span.started_at
+        if span.started_at and span.ended_at and span.ended_at >= span.started_at
+        else None,
+        stop="error" if span.is_error else parse_stop_reason(stop),
+        is_error=span.is_error,
+        error=str_or_none(span.attributes.get("error.type")) or span.error_message,
     )
 
 
-_CALL_KINDS = {"chat", "text_completion", "generate_content", "LLM"}
+_CALL_OPERATIONS = {"chat", "text_completion", "generate_content", "LLM"}
 
 
 class TraceSpan:
-    """One span, whichever exporter wrote it: attributes as a flat object, times in seconds."""
+    """One span of any exporter, with flat attributes and times in Unix seconds."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
-        given = raw.get("attributes")
-        self.attributes = _flatten(given) if type(given) is dict else _attributes_from_pairs(given)
+        attributes = raw.get("attributes")
+        self.attributes = (
+            _flatten_attributes(attributes)
+            if type(attributes) is dict
+            else _attributes_from_pairs(attributes)
+        )
         context = as_dict(raw.get("context")) or as_dict(raw.get("spanContext"))
         self.id = (
             as_str(raw.get("spanId"))
@@ -223,22 +256,22 @@ class TraceSpan:
             or as_str(raw.get("trace_id"))
             or as_str(context.get("trace_id"))
         )
-        self.begun = _parse_span_time(raw, "startTimeUnixNano", "start_time")
-        self.ended = _parse_span_time(raw, "endTimeUnixNano", "end_time")
-        self.failed = as_dict(raw.get("status")).get("code") in (2, "STATUS_CODE_ERROR") or (
+        self.started_at = _parse_span_time(raw, "startTimeUnixNano", "start_time")
+        self.ended_at = _parse_span_time(raw, "endTimeUnixNano", "end_time")
+        self.is_error = as_dict(raw.get("status")).get("code") in (2, "STATUS_CODE_ERROR") or (
             as_dict(raw.get("status")).get("status_code") == "ERROR"
         )
         status = as_dict(raw.get("status"))
-        self.why = (
+        self.error_message = (
             (str_or_none(status.get("message")) or str_or_none(status.get("description")))
-            if self.failed
+            if self.is_error
             else None
         )
         self.events = [
             {
                 **as_dict(e),
                 "attributes": (
-                    _flatten(a)
+                    _flatten_attributes(a)
                     if type(a := as_dict(e).get("attributes")) is dict
                     else _attributes_from_pairs(a)
                 ),
@@ -248,46 +281,50 @@ class TraceSpan:
 
     @property
     def kind(self) -> str:
-        """What the span says that it is."""
-        a = self.attributes
-        return as_str(a.get("gen_ai.operation.name")) or as_str(a.get("openinference.span.kind"))
+        """The operation or span kind, or an empty string."""
+        attributes = self.attributes
+        return as_str(attributes.get("gen_ai.operation.name")) or as_str(
+            attributes.get("openinference.span.kind")
+        )
 
     @property
     def is_call(self) -> bool:
-        """True for a call of a model."""
-        a = self.attributes
-        asked = "gen_ai.request.model" in a or "llm.model_name" in a
-        return self.kind in _CALL_KINDS or (
-            not self.kind and asked and parse_span_usage(a) is not None
+        """True for a model call."""
+        attributes = self.attributes
+        has_model = "gen_ai.request.model" in attributes or "llm.model_name" in attributes
+        return self.kind in _CALL_OPERATIONS or (
+            not self.kind and has_model and parse_span_usage(attributes) is not None
         )
 
-    def conversation(self, spans: dict[str, TraceSpan]) -> str:
-        """Return the conversation that it, or one above it, names; else its trace."""
-        for s in self.line(spans):
-            named_ = str_or_none(s.attributes.get("gen_ai.conversation.id")) or str_or_none(
-                s.attributes.get("session.id")
-            )
-            if named_:
-                return named_
+    def get_conversation(self, spans: dict[str, TraceSpan]) -> str:
+        """Return the conversation id of the span or its nearest ancestor, else the trace id."""
+        for span in self.iter_ancestors(spans):
+            conversation_id = str_or_none(
+                span.attributes.get("gen_ai.conversation.id")
+            ) or str_or_none(span.attributes.get("session.id"))
+            if conversation_id:
+                return conversation_id
         return self.trace
 
-    def agent(self, spans: dict[str, TraceSpan]) -> str | None:
-        """Return the agent that it, or one above it, names."""
-        names = (str_or_none(s.attributes.get("gen_ai.agent.name")) for s in self.line(spans))
+    def get_agent(self, spans: dict[str, TraceSpan]) -> str | None:
+        """Return the agent's name from the span or its nearest ancestor, or None."""
+        names = (
+            str_or_none(s.attributes.get("gen_ai.agent.name")) for s in self.iter_ancestors(spans)
+        )
         return next((n for n in names if n), None)
 
-    def line(self, spans: dict[str, TraceSpan]) -> Iterator[TraceSpan]:
-        """Yield the span and those above it."""
-        at: TraceSpan | None = self
+    def iter_ancestors(self, spans: dict[str, TraceSpan]) -> Iterator[TraceSpan]:
+        """Yield the span and its ancestors, at most 64."""
+        span: TraceSpan | None = self
         for _ in range(64):
-            if at is None:
+            if span is None:
                 return
-            yield at
-            at = spans.get(at.parent) if at.parent else None
+            yield span
+            span = spans.get(span.parent) if span.parent else None
 
 
 def _attributes_from_pairs(raw: Any) -> dict[str, Any]:
-    """OTLP's list of key and typed value as an object."""
+    """Return OTLP's list of keys and typed values as a dict."""
     return {
         as_str(as_dict(a).get("key")): _parse_otlp_value(as_dict(a).get("value"), 0)
         for a in as_list(raw)
@@ -314,28 +351,28 @@ def _parse_otlp_value(raw: Any, depth: int) -> Any:
     return None
 
 
-def _flatten(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return attributes flat: Phoenix nests them (`llm` holds `token_count` holds `prompt`)."""
-    out: dict[str, Any] = {}
-    waiting = [("", raw, 0)]
-    while waiting:
-        prefix, value, depth = waiting.pop()
-        for k, v in value.items():
-            key = f"{prefix}{k}"
+def _flatten_attributes(raw: dict[str, Any]) -> dict[str, Any]:
+    """Flatten nested attributes, as Phoenix writes them (`llm`, `token_count`, `prompt`)."""
+    flat: dict[str, Any] = {}
+    pending = [("", raw, 0)]
+    while pending:
+        prefix, value, depth = pending.pop()
+        for name, inner in value.items():
+            key = f"{prefix}{name}"
             if (
-                type(v) is list
-                and v
-                and type(v[0]) is dict
+                type(inner) is list
+                and inner
+                and type(inner[0]) is dict
                 and depth < 8
                 and "messages" in key
                 and "gen_ai" not in key
             ):
-                waiting += [(f"{key}.{i}.", as_dict(e), depth + 1) for i, e in enumerate(v)]
-            elif type(v) is dict and depth < 8:
-                waiting.append((f"{key}.", v, depth + 1))
+                pending += [(f"{key}.{i}.", as_dict(e), depth + 1) for i, e in enumerate(inner)]
+            elif type(inner) is dict and depth < 8:
+                pending.append((f"{key}.", inner, depth + 1))
             else:
-                out[key] = v
-    return out
+                flat[key] = inner
+    return flat
 
 
 def _parse_span_time(raw: dict[str, Any], nano: str, plain: str) -> float | None:
@@ -348,8 +385,8 @@ def _parse_span_time(raw: dict[str, Any], nano: str, plain: str) -> float | None
 
 
 _MAX_ATTRIBUTES = 20_000
-"""Attributes of one span that are looked at."""
-_EVENTS = {
+"""Largest number of attributes read from one span."""
+_ROLE_BY_EVENT = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
@@ -358,7 +395,7 @@ _EVENTS = {
 
 
 def extract_raw_messages(value: Any) -> list[Any]:
-    """Return the messages of a trace's input or output: a list, an object around it, or one."""
+    """Return the raw messages of an input or output: a list, an object around one, or one."""
     value = parse_embedded_json(value)
     if type(value) is str:
         return [{"role": "user", "content": value}] if value else []
@@ -366,9 +403,10 @@ def extract_raw_messages(value: Any) -> list[Any]:
         value = [parse_embedded_json(v) for v in value]
         if len(value) == 1 and type(value[0]) is list:  # LangChain: a batch of one
             value = value[0]
-        found = [v for v in value if type(v) is dict]
+        messages = [v for v in value if type(v) is dict]
         return [
-            v["message"] if "role" not in v and type(v.get("message")) is dict else v for v in found
+            v["message"] if "role" not in v and type(v.get("message")) is dict else v
+            for v in messages
         ]
     fields = as_dict(value)
     for key in ("messages", "contents", "choices", "generations", "output"):
@@ -381,18 +419,18 @@ def extract_raw_messages(value: Any) -> list[Any]:
         return [fields]
     if type(fields.get("message")) is dict:
         return [fields["message"]]
-    said = next(
+    text = next(
         (fields[k] for k in ("text", "content", "input", "query") if type(fields.get(k)) is str),
         None,
     )
-    return [] if said is None else [{"role": "user", "content": said}]
+    return [] if text is None else [{"role": "user", "content": text}]
 
 
 def extract_prompt_and_reply(
     attributes: dict[str, Any], events: list[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Return raw messages of a span's prompt and reply, in whichever convention it has them."""
-    prompt, reply = _instructions(attributes), list[Any]()
+    """Return the raw messages of a span's prompt and reply, from the first matching convention."""
+    prompt, reply = _system_messages(attributes), list[Any]()
     prompt += extract_raw_messages(attributes.get("gen_ai.input.messages"))
     reply += extract_raw_messages(attributes.get("gen_ai.output.messages"))
     if not prompt and not reply:
@@ -420,46 +458,46 @@ def extract_prompt_and_reply(
     ]
 
 
-def _instructions(attributes: dict[str, Any]) -> list[Any]:
-    said = parse_embedded_json(attributes.get("gen_ai.system_instructions"))
-    if type(said) is str and said:
-        return [{"role": "system", "content": said}]
-    return [{"role": "system", "parts": said}] if as_list(said) else []
+def _system_messages(attributes: dict[str, Any]) -> list[Any]:
+    instructions = parse_embedded_json(attributes.get("gen_ai.system_instructions"))
+    if type(instructions) is str and instructions:
+        return [{"role": "system", "content": instructions}]
+    return [{"role": "system", "parts": instructions}] if as_list(instructions) else []
 
 
 def _collect_numbered(attributes: dict[str, Any], prefix: str) -> list[Any]:
-    """Put `prefix.0.role`, `prefix.0.tool_calls.1.name` ... together again, by their numbers."""
-    found: dict[int, dict[str, Any]] = {}
+    """Rebuild objects from numbered keys (`prefix.0.role`, `prefix.0.tool_calls.1.name`)."""
+    objects: dict[int, dict[str, Any]] = {}
     for key, value in list(attributes.items())[:_MAX_ATTRIBUTES]:
         if not key.startswith(prefix):
             continue
-        first, _, rest = key[len(prefix) :].partition(".")
-        if first.isascii() and first.isdigit() and len(first) < 7:
-            _set_nested(found.setdefault(int(first), {}), rest.split(".")[:8], value)
-    return [_numbered_to_lists(found[n]) for n in sorted(found)]
+        number, _, path = key[len(prefix) :].partition(".")
+        if number.isascii() and number.isdigit() and len(number) < 7:
+            _set_nested(objects.setdefault(int(number), {}), path.split(".")[:8], value)
+    return [_numbered_to_lists(objects[n]) for n in sorted(objects)]
 
 
-def _set_nested(into: dict[str, Any], keys: list[str], value: Any) -> None:
+def _set_nested(target: dict[str, Any], keys: list[str], value: Any) -> None:
     for key in keys[:-1]:
-        inner = into.get(key)
-        if type(inner) is not dict:
-            inner = into[key] = {}
-        into = inner
-    into[keys[-1]] = value
+        child = target.get(key)
+        if type(child) is not dict:
+            child = target[key] = {}
+        target = child
+    target[keys[-1]] = value
 
 
 def _numbered_to_lists(value: Any) -> Any:
-    """Turn objects whose keys are all numbers into lists."""
+    """Convert dicts whose keys are all numbers to lists, recursively."""
     if type(value) is not dict:
         return value
-    made = {k: _numbered_to_lists(v) for k, v in value.items()}
-    if made and all(k.isascii() and k.isdigit() for k in made):
-        return [made[k] for k in sorted(made, key=int)]
-    return made
+    converted = {k: _numbered_to_lists(v) for k, v in value.items()}
+    if converted and all(k.isascii() and k.isdigit() for k in converted):
+        return [converted[k] for k in sorted(converted, key=int)]
+    return converted
 
 
 def _parse_openinference(raw: Any) -> dict[str, Any]:
-    """OpenInference's message: fields lie in `message`, calls in `tool_call`, parts likewise."""
+    """Unwrap an OpenInference message, its `tool_call`s and its `message_content`s."""
     message = dict(as_dict(as_dict(raw).get("message")))
     calls = [as_dict(as_dict(c).get("tool_call")) for c in as_list(message.get("tool_calls"))]
     if calls:
@@ -474,20 +512,20 @@ def _messages_from_events(events: list[Any]) -> tuple[list[Any], list[Any]]:
     prompt, reply = list[Any](), list[Any]()
     for event in map(as_dict, events):
         name = as_str(event.get("name"))
-        told = as_dict(event.get("attributes"))
+        attributes = as_dict(event.get("attributes"))
         if name == "gen_ai.client.inference.operation.details":
             prompt += [
-                *_instructions(told),
-                *extract_raw_messages(told.get("gen_ai.input.messages")),
+                *_system_messages(attributes),
+                *extract_raw_messages(attributes.get("gen_ai.input.messages")),
             ]
-            reply += extract_raw_messages(told.get("gen_ai.output.messages"))
+            reply += extract_raw_messages(attributes.get("gen_ai.output.messages"))
         body = (
-            as_dict(parse_embedded_json(told.get("gen_ai.event.content")))
+            as_dict(parse_embedded_json(attributes.get("gen_ai.event.content")))
             or as_dict(parse_embedded_json(event.get("body")))
-            or told
+            or attributes
         )
-        if name in _EVENTS:
-            prompt.append({"role": _EVENTS[name], **body})
+        if name in _ROLE_BY_EVENT:
+            prompt.append({"role": _ROLE_BY_EVENT[name], **body})
         elif name == "gen_ai.choice":
             reply.append(
                 {"role": "assistant", **(as_dict(parse_embedded_json(body.get("message"))) or body)}
@@ -496,45 +534,56 @@ def _messages_from_events(events: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def parse_span_usage(attributes: dict[str, Any]) -> Usage | None:
-    """Return the usage in attributes, whose input is the whole prompt, cached tokens included."""
+    """Return the usage in a span's attributes, whose input includes cached tokens."""
 
-    def first(*keys: str) -> int | None:
+    def first_count(*keys: str) -> int | None:
         return next((n for k in keys if (n := count_or_none(attributes.get(k))) is not None), None)
 
-    u = "gen_ai.usage."
-    whole = first(u + "input_tokens", u + "prompt_tokens", "llm.token_count.prompt")
-    read = first(
-        u + "cache_read.input_tokens",
-        u + "cache_read_input_tokens",
-        u + "input_tokens.cached",
+    prefix = "gen_ai.usage."
+    input_tokens = first_count(
+        prefix + "input_tokens", prefix + "prompt_tokens", "llm.token_count.prompt"
+    )
+    cache_read = first_count(
+        prefix + "cache_read.input_tokens",
+        prefix + "cache_read_input_tokens",
+        prefix + "input_tokens.cached",
         "llm.token_count.prompt_details.cache_read",
     )
-    write = first(
-        u + "cache_creation.input_tokens",
-        u + "cache_write.input_tokens",
-        u + "cache_creation_input_tokens",
+    cache_write = first_count(
+        prefix + "cache_creation.input_tokens",
+        prefix + "cache_write.input_tokens",
+        prefix + "cache_creation_input_tokens",
         "llm.token_count.prompt_details.cache_write",
     )
-    output = first(u + "output_tokens", u + "completion_tokens", "llm.token_count.completion")
+    output_tokens = first_count(
+        prefix + "output_tokens", prefix + "completion_tokens", "llm.token_count.completion"
+    )
     cost = next(
         (
             c
-            for k in (u + "cost", "llm.cost.total")
+            for k in (prefix + "cost", "llm.cost.total")
             if (c := float_or_none(attributes.get(k))) is not None
         ),
         None,
     )
-    if whole is None and output is None:
+    if input_tokens is None and output_tokens is None:
         return None if cost is None else Usage(cost_usd=cost)
-    thought = first(
-        u + "reasoning.output_tokens",
-        u + "reasoning_tokens",
+    reasoning = first_count(
+        prefix + "reasoning.output_tokens",
+        prefix + "reasoning_tokens",
         "llm.token_count.completion_details.reasoning",
     )
-    return usage_from_total(whole, read, write, output, reasoning_tokens=thought, cost_usd=cost)
+    return make_usage_from_total(
+        input_tokens,
+        cache_read,
+        cache_write,
+        output_tokens,
+        reasoning_tokens=reasoning,
+        cost_usd=cost,
+    )
 
 
 def get_span_model(attributes: dict[str, Any]) -> str | None:
-    """Return the model that answered, or else the one asked."""
+    """Return the model that replied, or else the one requested."""
     keys = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
     return next((w for k in keys if (w := str_or_none(attributes.get(k)))), None)

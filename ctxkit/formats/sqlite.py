@@ -1,4 +1,4 @@
-"""SQLite databases of other programs, opened read-only."""
+"""Read-only access to the SQLite databases of other programs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from ctxkit.formats.source import Source
 
 MAX_DATABASE_BYTES = 16 << 30
-"""Databases above this are refused."""
+"""Databases above this size are refused."""
 MAX_ROWS = 5_000_000
-"""At most so many rows are read of one table."""
+"""Largest number of rows read from one table."""
 LOCK_TIMEOUT = 5.0
-"""Seconds for which a lock is waited for."""
+"""Seconds to wait for a lock."""
 _MAX_CELL_BYTES = 256 << 20
 _MAX_COPY_BYTES = 4 << 30
 _decode = msgspec.json.Decoder().decode
 
 
 class Database:
-    """An open database: its tables, and rows as objects by the names of their columns."""
+    """An open database; rows are dicts by column name."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection, self._path = connection, path
@@ -40,45 +40,46 @@ class Database:
         connection.execute("PRAGMA query_only = 1")
         connection.execute("PRAGMA trusted_schema = 0")
 
-    def columns(self, table: str) -> set[str]:
-        """Return the names of a table's columns; none where there is no such table (or a view)."""
-        found = self._connection.execute(
+    def column_names(self, table: str) -> set[str]:
+        """Return the column names of a table; empty if there is no such table (or it is a view)."""
+        table_row = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
         ).fetchone()
-        if found is None:
+        if table_row is None:
             return set()
         return {
-            str(r[0])
-            for r in self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+            str(row[0])
+            for row in self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
         }
 
-    def rows(
-        self, table: str, wanted: tuple[str, ...], order: str, **where: Any
+    def iter_rows(
+        self, table: str, columns: tuple[str, ...], order: str, **where: Any
     ) -> Iterator[dict[str, Any]]:
-        """Yield rows as objects; columns that this version of the tool has not are left out.
+        """Yield the rows of a table as dicts, without the columns that the table does not have.
 
         Args:
-            table: a name out of a reader, never out of the file.
-            wanted: columns, likewise.
-            order: columns to order by, likewise; those that are missing are left out.
-            where: columns that must be equal to a value.
+            table: the table. This and all column names must come from a reader, never from a file.
+            columns: the columns.
+            order: columns to order by, separated by ", "; missing ones are ignored.
+            where: columns that must equal a value.
         """
-        there = self.columns(table)
-        names = [c for c in wanted if c in there]
-        by = [c for c in order.split(", ") if c in there] + ["rowid"]
-        if not names or not there.issuperset(where):
+        existing = self.column_names(table)
+        names = [column for column in columns if column in existing]
+        order_columns = [column for column in order.split(", ") if column in existing] + ["rowid"]
+        if not names or not existing.issuperset(where):
             return
-        only = " AND ".join(f'"{c}" = ?' for c in where) or "1"
-        chosen = ", ".join(f'"{c}"' for c in names)
+        condition = " AND ".join(f'"{column}" = ?' for column in where) or "1"
+        selected = ", ".join(f'"{column}"' for column in names)
         sql = (
-            f'SELECT {chosen} FROM "{table}" WHERE {only} ORDER BY {", ".join(by)} LIMIT {MAX_ROWS}'  # noqa: S608  names are a reader's
+            f'SELECT {selected} FROM "{table}" WHERE {condition} '  # noqa: S608  a reader's names
+            f"ORDER BY {', '.join(order_columns)} LIMIT {MAX_ROWS}"
         )
         for row in self._connection.execute(sql, tuple(where.values())):
             yield dict(zip(names, row, strict=True))
 
 
 def decode_json_cell(value: Any) -> Any:
-    """Return the JSON in a cell, or None where it is none."""
+    """Decode the JSON in a cell; None if it holds none."""
     if not isinstance(value, (str, bytes)):
         return None
     try:
@@ -89,37 +90,37 @@ def decode_json_cell(value: Any) -> Any:
 
 @contextmanager
 def open_database(source: Source) -> Iterator[Database]:
-    """Open a database for reading, as of one moment; nothing beside it is made, changed or removed.
+    """Open a database for reading in one transaction; no file beside it is created or changed.
 
     Raises:
-        ReadError: it is locked, torn, too large, or no database.
+        ReadError: it is locked, damaged, too large, or no database.
     """
     if not source.is_database:
         raise ReadError(f"expected an SQLite database, found {source.looks}.", source.path)
     try:
-        with _connected(source) as connection:
+        with _connect(source) as connection:
             connection.execute("BEGIN")
             yield Database(connection, source.path)
     except (
         sqlite3.Error,
         UnicodeDecodeError,
         OverflowError,
-    ) as e:  # errors of a torn one are no text
-        said = str(e)[:100]
-        if "locked" in said or "busy" in said:
-            why = (
+    ) as e:
+        message = str(e)[:100]
+        if "locked" in message or "busy" in message:
+            reason = (
                 "the database is locked by the tool that writes it: try again when it is idle, or"
                 " copy it."
             )
-        elif "too big" in said:
-            why = "a cell of the database is too large."
+        elif "too big" in message:
+            reason = "a cell of the database is too large."
         else:
-            why = f"the database is torn ({said})."
-        raise ReadError(why, source.path) from None
+            reason = f"the database is torn ({message})."
+        raise ReadError(reason, source.path) from None
 
 
 @contextmanager
-def _connected(source: Source) -> Iterator[sqlite3.Connection]:
+def _connect(source: Source) -> Iterator[sqlite3.Connection]:
     if not source.on_disk:
         connection = sqlite3.connect(":memory:")
         try:
@@ -134,9 +135,9 @@ def _connected(source: Source) -> Iterator[sqlite3.Connection]:
         raise ReadError(
             f"the database has {size:,} bytes; at most {MAX_DATABASE_BYTES:,} are read.", path
         )
-    with _choose_file(path, size) as (place, how):
+    with _choose_file_and_mode(path, size) as (file, mode):
         connection = sqlite3.connect(
-            f"{place.resolve().as_uri()}?{how}", uri=True, timeout=LOCK_TIMEOUT
+            f"{file.resolve().as_uri()}?{mode}", uri=True, timeout=LOCK_TIMEOUT
         )
         try:
             yield connection
@@ -145,14 +146,14 @@ def _connected(source: Source) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _choose_file(path: Path, size: int) -> Iterator[tuple[Path, str]]:
-    """Yield which file to open and how: nobody's file is written, and a read-only opening may write
-    beside one.
-
-    A database that nobody writes is opened as unchangeable. One with a log of writes beside it is
-    opened through the index that the writer keeps; where that is missing (the tool was killed), a
-    copy of both is read.
-    """
+def _choose_file_and_mode(path: Path, size: int) -> Iterator[tuple[Path, str]]:
+    """Yield the file to open and the URI parameters to open it with."""
+    # Even with mode=ro SQLite creates or updates a -shm file when a write-ahead log (-wal) exists.
+    # Four cases:
+    #   no log, no rollback journal   immutable: no lock, nothing is written
+    #   rollback journal              read-only; SQLite honours the journal
+    #   log and its index (-shm)      read-only through the index that the running tool maintains
+    #   log without an index          the tool was killed: read a temporary copy of both
     wal, index = Path(f"{path}-wal"), Path(f"{path}-shm")
     if not wal.exists() or wal.stat().st_size == 0:
         journal = Path(f"{path}-journal")
@@ -172,5 +173,5 @@ def _choose_file(path: Path, size: int) -> Iterator[tuple[Path, str]]:
 
 
 def _without_wal(data: bytes) -> bytes:
-    """Return an image that can be opened in memory: there, none has a log of writes beside it."""
+    """Return a database image that opens in memory, with the write-ahead flag cleared."""
     return data[:18] + b"\1\1" + data[20:] if data[18:20] == b"\2\2" else data

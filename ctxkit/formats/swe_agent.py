@@ -1,4 +1,4 @@
-"""SWE-agent trajectories; which history processor ran, inferred from tokens sent."""
+"""Reader of SWE-agent trajectories; inference of the history processor from the tokens sent."""
 
 from __future__ import annotations
 
@@ -45,181 +45,207 @@ TRAITS = (
         ),
     ),
 )
-_OWN = {"is_demo", "message_type", "thought", "action"}
+_SWE_AGENT_FIELDS = {"is_demo", "message_type", "thought", "action"}
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a trajectory: a history whose messages carry SWE-agent's own fields."""
+    """Return True for a trajectory: a history whose messages have SWE-agent's own fields."""
     document = source.document
     if type(document) is not dict:
         return False
     if "environment" in document and type(document.get("trajectory")) is list:
         return True
     history = map(as_dict, as_list(document.get("history"))[:12])
-    return any("role" in m and not _OWN.isdisjoint(m) for m in history)
+    return any(
+        "role" in message and not _SWE_AGENT_FIELDS.isdisjoint(message) for message in history
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of the file; without a history it is put together from the steps."""
+    """Read the session of the file, from its history or else from its steps."""
     document = as_dict(source.document)
-    teller = _HistoryReader()
-    history = as_list(document.get("history")) or _from_steps(as_list(document.get("trajectory")))
-    read_each_object(history, "message", teller.take, teller.log.faults)
+    reader = _HistoryReader()
+    history = as_list(document.get("history")) or _history_from_steps(
+        as_list(document.get("trajectory"))
+    )
+    read_each_object(history, "message", reader.read_message, reader.builder.faults)
     info = as_dict(document.get("info"))
     return [
         infer_history_processor(
-            teller.log.session(
+            reader.builder.session(
                 id=source.path.name.split(".")[0] or "swe-agent",
                 format=NAME,
                 product="swe-agent",
                 version=str_or_none(info.get("swe_agent_version")),
-                agent=teller.agent or "main",
-                details=_totals(info, as_list(document.get("trajectory"))),
+                agent=reader.agent or "main",
+                details=_read_totals(info, as_list(document.get("trajectory"))),
             )
         )
     ]
 
 
-def _totals(info: dict[str, Any], steps: list[Any]) -> dict[str, Any]:
-    stats = as_dict(info.get("model_stats"))
+def _read_totals(info: dict[str, Any], steps: list[Any]) -> dict[str, Any]:
+    model_stats = as_dict(info.get("model_stats"))
     totals = {
         "exit_status": str_or_none(info.get("exit_status")),
-        "cost_usd": float_or_none(stats.get("instance_cost")),
-        "input_tokens": count_or_none(stats.get("tokens_sent")),
-        "output_tokens": count_or_none(stats.get("tokens_received")),
-        "api_calls": count_or_none(stats.get("api_calls")),
+        "cost_usd": float_or_none(model_stats.get("instance_cost")),
+        "input_tokens": count_or_none(model_stats.get("tokens_sent")),
+        "output_tokens": count_or_none(model_stats.get("tokens_received")),
+        "api_calls": count_or_none(model_stats.get("api_calls")),
         "steps": len(steps) or None,
     }
-    return {k: v for k, v in totals.items() if v}
+    return {name: value for name, value in totals.items() if value}
 
 
-def _from_steps(steps: list[Any]) -> list[dict[str, Any]]:
-    out = []
+def _history_from_steps(steps: list[Any]) -> list[dict[str, Any]]:
+    messages = []
     for step in map(as_dict, steps):
-        said = {"role": "assistant", "content": as_str(step.get("response"))}
-        out += [{**said, "thought": step.get("thought"), "action": step.get("action")}]
-        out += [{"role": "user", "content": as_str(step.get("observation"))}]
-    return out
+        reply = {"role": "assistant", "content": as_str(step.get("response"))}
+        messages += [{**reply, "thought": step.get("thought"), "action": step.get("action")}]
+        messages += [{"role": "user", "content": as_str(step.get("observation"))}]
+    return messages
 
 
 class _HistoryReader:
-    """Writes the history: an action becomes a tool call, the observation after it its result."""
+    """Reader of a history; an action becomes a tool call, the next observation its result."""
 
     def __init__(self) -> None:
-        self.log = SessionBuilder()
+        self.builder = SessionBuilder()
         self.agent: str | None = None
-        self._waiting: dict[str, ToolCall] = {}
+        self._pending_calls: dict[str, ToolCall] = {}
 
-    def take(self, raw: dict[str, Any]) -> None:
-        role = as_str(raw.get("role"))
-        self.agent = self.agent or str_or_none(raw.get("agent"))
-        parts, _ = parse_parts(raw.get("content"), self.log.skipped)
-        agent = str_or_none(raw.get("agent"))
-        if raw.get("is_demo") is True:
+    def read_message(self, raw_message: dict[str, Any]) -> None:
+        role = as_str(raw_message.get("role"))
+        self.agent = self.agent or str_or_none(raw_message.get("agent"))
+        parts, _ = parse_parts(raw_message.get("content"), self.builder.skipped)
+        agent = str_or_none(raw_message.get("agent"))
+        if raw_message.get("is_demo") is True:
             # A demonstration is part of the prompt and never was a call, whatever role it plays.
-            self.log.say("user", parts, agent=agent, kind="demo")
+            self.builder.say("user", parts, agent=agent, kind="demo")
         elif role == "assistant":
-            self._action(raw, parts, agent)
+            self._read_action(raw_message, parts, agent)
         elif role in ("user", "tool"):
-            self._observation(raw, parts, agent, is_tool=role == "tool")
+            self._read_observation(raw_message, parts, agent, is_tool=role == "tool")
         elif role == "system":
-            self.log.say("system", parts, agent=agent)
+            self.builder.say("system", parts, agent=agent)
         else:
-            count_skipped(self.log.skipped, "message: " + (role or "no role"))
+            count_skipped(self.builder.skipped, "message: " + (role or "no role"))
 
-    def _action(self, raw: dict[str, Any], parts: list[Part], agent: str | None) -> None:
-        calls = parse_tool_calls(raw.get("tool_calls"))
-        action, id_ = as_str(raw.get("action")), self.log.new_id()
+    def _read_action(
+        self, raw_message: dict[str, Any], parts: list[Part], agent: str | None
+    ) -> None:
+        calls = parse_tool_calls(raw_message.get("tool_calls"))
+        action, message_id = as_str(raw_message.get("action")), self.builder.new_id()
         if not calls and action.strip():
-            # The reply's text is the thought and the action in a block of its own: each is kept
-            # once.
-            words = action.split(None, 1)
-            calls = [ToolCall(f"action-{id_}", words[0][:80], {"command": action})]
-            thought = as_str(raw.get("thought"))
-            parts = [Text(thought)] if thought else []
-        self._waiting = {c.id: c for c in calls}
-        self.log.add(
+            # The reply's text repeats thought and action, which are stored once, as parts.
+            action_words = action.split(None, 1)
+            calls = [ToolCall(f"action-{message_id}", action_words[0][:80], {"command": action})]
+            thinking = as_str(raw_message.get("thought"))
+            parts = [Text(thinking)] if thinking else []
+        self._pending_calls = {c.id: c for c in calls}
+        self.builder.add(
             Message(
                 role="assistant",
-                id=id_,
+                id=message_id,
                 parts=(*parts, *calls),
                 agent=agent,
                 stop="tool" if calls else None,
             )
         )
 
-    def _observation(
-        self, raw: dict[str, Any], parts: list[Part], agent: str | None, *, is_tool: bool
+    def _read_observation(
+        self, raw_message: dict[str, Any], parts: list[Part], agent: str | None, *, is_tool: bool
     ) -> None:
-        ids = [i for i in as_list(raw.get("tool_call_ids")) if type(i) is str]
-        named = (
-            next((i for i in ids if i in self._waiting), None)
+        ids = [i for i in as_list(raw_message.get("tool_call_ids")) if type(i) is str]
+        pending_id = (
+            next((i for i in ids if i in self._pending_calls), None)
             if ids
-            else next(iter(self._waiting), None)
+            else next(iter(self._pending_calls), None)
         )
-        asked = None if named is None else self._waiting.pop(named)
-        id_ = self.log.new_id()
-        if asked is None and not is_tool:
-            self.log.add(Message(role="user", id=id_, parts=tuple(parts), agent=agent))
+        call = None if pending_id is None else self._pending_calls.pop(pending_id)
+        message_id = self.builder.new_id()
+        if call is None and not is_tool:
+            self.builder.add(Message(role="user", id=message_id, parts=tuple(parts), agent=agent))
             return
-        called = asked.id if asked else (ids[0] if ids else None)
-        tool = asked.name if asked else None
-        self.log.add(
-            Message(role="tool", id=id_, parts=tuple(parts), agent=agent, tool=tool, call_id=called)
+        call_id = call.id if call else (ids[0] if ids else None)
+        tool = call.name if call else None
+        self.builder.add(
+            Message(
+                role="tool",
+                id=message_id,
+                parts=tuple(parts),
+                agent=agent,
+                tool=tool,
+                call_id=call_id,
+            )
         )
 
 
+# Inference of the history processor.
+#
+# The run records only the total of tokens sent over all calls. Two totals are estimated from the
+# history (chars/4): with the whole history in each prompt, and with all but the last
+# KEPT_OBSERVATIONS observations masked by a line. If they differ by more than _MIN_RATIO, the
+# recorded total shows which one was sent; otherwise nothing is inferred. O(messages).
 KEPT_OBSERVATIONS = 5
-"""Observations that SWE-agent's own default kept whole; older ones became a line."""
+"""Observations that SWE-agent's default history processor keeps; older ones become a line."""
 MASKED_LINE_TOKENS = 12
 """Tokens of that line."""
-_MIN_FACTOR = 1.3
-"""A factor between what was sent and an estimate that the counting alone does not explain."""
+_MIN_RATIO = 1.3
+"""Ratios of two totals below this are within the error of the estimate."""
 
 
 def infer_history_processor(session: Session) -> Session:
-    """Return a session with what its total of sent tokens tells: was all history sent each time?
+    """Infer from the total of tokens sent whether a history processor masked observations.
 
-    `details["history_processor"]` then names the preset that does the same (`swe_agent_mask`, with
-    the observations it kept), or `none`; missing where the total fits both, or there is none.
+    Returns:
+        The session with `details["history_processor"]`: the preset that does the same
+        (`swe_agent_mask`, with the number of observations it keeps), or `none`. The session itself
+        if the total fits both or is missing.
     """
-    sent = session.details.get("input_tokens")
-    if not sent:
+    recorded_sent = session.details.get("input_tokens")
+    if not recorded_sent:
         return session
-    whole, masked = _estimates(session)
-    if whole < _MIN_FACTOR * masked:
+    estimated_whole, estimated_masked = _estimate_sent_tokens(session)
+    if estimated_whole < _MIN_RATIO * estimated_masked:
         return session
-    ran = whole > _MIN_FACTOR * sent and abs(masked - sent) < abs(whole - sent)
-    if not ran and whole * _MIN_FACTOR < sent:
+    is_masked_closer = abs(estimated_masked - recorded_sent) < abs(estimated_whole - recorded_sent)
+    has_run = estimated_whole > _MIN_RATIO * recorded_sent and is_masked_closer
+    if not has_run and estimated_whole * _MIN_RATIO < recorded_sent:
         return session
-    found = {"name": "swe_agent_mask", "n": KEPT_OBSERVATIONS} if ran else {"name": "none"}
-    told = (
-        f"The run says that it sent {sent:,} tokens; its whole history at each call would be about "
-        f"{whole:,}, with all but the last {KEPT_OBSERVATIONS} observations masked about "
-        f"{masked:,}: "
+    processor = {"name": "swe_agent_mask", "n": KEPT_OBSERVATIONS} if has_run else {"name": "none"}
+    note = (
+        f"The run says that it sent {recorded_sent:,} tokens; its whole history at each call "
+        f"would be about {estimated_whole:,}, with all but the last {KEPT_OBSERVATIONS} "
+        f"observations masked about {estimated_masked:,}: "
     )
-    told += (
+    note += (
         "such a history processor ran (swe_agent_mask, inferred)."
-        if ran
+        if has_run
         else "no history processor ran (inferred)."
     )
-    details = {**session.details, "history_processor": found}
-    return msgspec.structs.replace(session, details=details, notes=(*session.notes, told))
+    details = {**session.details, "history_processor": processor}
+    return msgspec.structs.replace(session, details=details, notes=(*session.notes, note))
 
 
-def _estimates(session: Session) -> tuple[int, int]:
-    """Tokens of all prompts together as the history stands, and with old observations masked."""
+def _estimate_sent_tokens(session: Session) -> tuple[int, int]:
+    """Return the tokens of all prompts with the whole history, and with observations masked."""
     counter = tokens.get_counter("chars/4")
-    whole = masked = total = 0
-    observed: list[int] = []
-    gone = 0
-    for m in session.messages:
-        if m.role == "assistant":
-            whole, masked = whole + total, masked + total - gone
-        n = counter.message(m)
-        total += n
-        if m.role == "tool":
-            observed.append(n)
-            if len(observed) > KEPT_OBSERVATIONS:
-                gone += max(observed[-KEPT_OBSERVATIONS - 1] - MASKED_LINE_TOKENS, 0)
-    return whole, masked
+    whole_total = masked_total = history_tokens = 0
+    observation_tokens: list[int] = []
+    masked_tokens = 0
+    for message in session.messages:
+        if message.role == "assistant":
+            whole_total, masked_total = (
+                whole_total + history_tokens,
+                masked_total + history_tokens - masked_tokens,
+            )
+        message_tokens = counter.message(message)
+        history_tokens += message_tokens
+        if message.role == "tool":
+            observation_tokens.append(message_tokens)
+            if len(observation_tokens) > KEPT_OBSERVATIONS:
+                masked_tokens += max(
+                    observation_tokens[-KEPT_OBSERVATIONS - 1] - MASKED_LINE_TOKENS, 0
+                )
+    return whole_total, masked_total

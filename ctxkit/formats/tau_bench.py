@@ -1,6 +1,4 @@
-"""tau-bench results, also of tau2: runs of an agent with a simulated user, with a reward; its
-few-shot talks.
-"""
+"""Reader of tau-bench and tau2-bench results, and of tau-bench's few-shot conversations."""
 
 from __future__ import annotations
 
@@ -38,19 +36,23 @@ CANNOT = (
 )
 
 
+# A result file is a list of runs (tau-bench: `traj`) or an object with `simulations` (tau2:
+# `messages` with usage, cost and time; calls of the simulated user's own tools are hidden). The
+# few-shot file has a conversation per line as text with `user: `, `assistant: `, `tool: ` at line
+# starts; a reply that calls a tool is the text `None`, so that name and arguments are unknown.
 def sniff(source: Source) -> bool:
-    """Say whether this is a list of runs with a `traj`, or an object with tau2's simulations."""
-    runs = _runs(source)
-    return (bool(runs) and _is_run(runs[0])) or _is_shown(source)
+    """Return True for a list of runs, an object with simulations, or few-shot conversations."""
+    runs = _get_runs(source)
+    return (bool(runs) and _is_run(runs[0])) or _is_few_shot_file(source)
 
 
-def _is_shown(source: Source) -> bool:
-    """Say whether this is the file of few-shot talks: each a text under `messages_display`."""
+def _is_few_shot_file(source: Source) -> bool:
+    """Return True for the file of few-shot conversations, each a text in `messages_display`."""
     head = source.head[:4]
     return bool(head) and all(as_str(r.get("messages_display")).startswith("user: ") for r in head)
 
 
-def _runs(source: Source) -> list[Any]:
+def _get_runs(source: Source) -> list[Any]:
     return as_list(source.document) or as_list(as_dict(source.document).get("simulations"))
 
 
@@ -63,66 +65,70 @@ def _is_run(run: Any) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a run; what is no run is a fault of the first."""
-    if _is_shown(source):
-        return _shown(source)
-    out: list[Session] = []
+    """Read one session per run; a record that is no run becomes a fault of the next session."""
+    if _is_few_shot_file(source):
+        return _read_few_shot_file(source)
+    sessions: list[Session] = []
     faults: list[Fault] = []
-    for i, run in enumerate(_runs(source)):
+    for number, run in enumerate(_get_runs(source)):
         if _is_run(run):
-            out.append(_session(source, run, i, faults))
+            sessions.append(_read_run(source, run, number, faults))
             faults = []
         else:
-            faults.append(Fault(0, f"run {i}: expected an object with 'task_id' and 'traj'"))
-    return out
+            faults.append(Fault(0, f"run {number}: expected an object with 'task_id' and 'traj'"))
+    return sessions
 
 
-_SPEAKER = re.compile(r"^(user|assistant|tool): ", re.MULTILINE)
+_SPEAKER_PATTERN = re.compile(r"^(user|assistant|tool): ", re.MULTILINE)
 
 
-def _shown(source: Source) -> list[Session]:
-    """The few-shot talks, one a line: a call is written as `None`, a result follows its call."""
-    out = []
+def _read_few_shot_file(source: Source) -> list[Session]:
+    """Read the few-shot conversations, one per line."""
+    sessions = []
     for line, record in source.records:
-        log, said = SessionBuilder(), as_str(record.get("messages_display"))
-        marks = list(_SPEAKER.finditer(said))
-        ends = [*(m.start() - 1 for m in marks[1:]), len(said)]
-        for mark, end in zip(marks, ends, strict=False):
-            _speak(log, mark[1], said[mark.end() : end], end)
+        builder, text = SessionBuilder(), as_str(record.get("messages_display"))
+        speakers = list(_SPEAKER_PATTERN.finditer(text))
+        ends = [*(m.start() - 1 for m in speakers[1:]), len(text)]
+        for speaker, end in zip(speakers, ends, strict=False):
+            _add_few_shot_message(builder, speaker[1], text[speaker.end() : end], end)
         name = f"{source.path.stem}/{line}"
-        out.append(log.session(id=name, format=NAME, product="tau-bench"))
-    if out:
-        out[0] = replace(out[0], faults=(*out[0].faults, *source.faults))
-    return out
+        sessions.append(builder.session(id=name, format=NAME, product="tau-bench"))
+    if sessions:
+        sessions[0] = replace(sessions[0], faults=(*sessions[0].faults, *source.faults))
+    return sessions
 
 
-def _speak(log: SessionBuilder, role: str, said: str, at: int) -> None:
-    """Write what one speaker said; the tool that answered, and its arguments, are not told."""
-    last = log.entries[-1] if log.entries else None
-    if role == "tool" and isinstance(last, Message) and last.role == "assistant":
-        call = ToolCall(f"call-{at}", "")
-        log.replace(len(log.entries) - 1, replace(last, parts=(*last.parts, call)))
-        log.say("tool", (Text(said),), call_id=call.id)
+def _add_few_shot_message(builder: SessionBuilder, role: str, text: str, number: int) -> None:
+    """Add one message; before a result, the call is added to the reply, without name."""
+    last_entry = builder.entries[-1] if builder.entries else None
+    if role == "tool" and isinstance(last_entry, Message) and last_entry.role == "assistant":
+        call = ToolCall(f"call-{number}", "")
+        builder.replace(
+            len(builder.entries) - 1, replace(last_entry, parts=(*last_entry.parts, call))
+        )
+        builder.say("tool", (Text(text),), call_id=call.id)
         return
-    parts = () if role == "assistant" and said == "None" else (Text(said),)
-    as_: Role = "assistant" if role == "assistant" else "user"
-    log.say(as_, parts)
+    parts = () if role == "assistant" and text == "None" else (Text(text),)
+    message_role: Role = "assistant" if role == "assistant" else "user"
+    builder.say(message_role, parts)
 
 
-def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:
-    log, asked = SessionBuilder(), dict[str, str]()
-    log.faults += faults
-    second = "traj" not in run
-    for n, raw in enumerate(run["messages"] if second else run["traj"]):
+def _read_run(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:
+    builder, tool_by_call = SessionBuilder(), dict[str, str]()
+    builder.faults += faults
+    is_tau2 = "traj" not in run
+    for number, raw in enumerate(run["messages"] if is_tau2 else run["traj"]):
         try:
             for m in (
-                _second(raw, log, asked)
-                if second
-                else fill_tool_names(parse_chat_message(raw, log, log.skipped), asked)
+                _parse_tau2_message(raw, builder, tool_by_call)
+                if is_tau2
+                else fill_tool_names(
+                    parse_chat_message(raw, builder, builder.skipped), tool_by_call
+                )
             ):
-                log.add(m)
+                builder.add(m)
         except DAMAGE_ERRORS as e:
-            log.faults.append(Fault(0, f"run {index}, message {n}: {describe_damage(e)}"))
+            builder.faults.append(Fault(0, f"run {index}, message {number}: {describe_damage(e)}"))
     info = as_dict(run.get("info"))
     task = run["task_id"] if type(run["task_id"]) in (int, str) else index
     trial = run.get("trial") if type(run.get("trial")) in (int, str) else 0
@@ -132,7 +138,7 @@ def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault
         "reward": float_or_none(run.get("reward", as_dict(run.get("reward_info")).get("reward"))),
         "user_cost": float_or_none(info.get("user_cost", run.get("user_cost"))),
     }
-    return log.session(
+    return builder.session(
         id=f"{source.path.stem}/{task}/{trial}",
         format=NAME,
         product="tau-bench",
@@ -140,22 +146,30 @@ def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault
     )
 
 
-def _second(raw: Any, log: SessionBuilder, asked: dict[str, str]) -> list[Message]:
-    """Return a message of tau2's, with usage and time; the simulated user's tools are not shown."""
+def _parse_tau2_message(
+    raw: Any, builder: SessionBuilder, tool_by_call: dict[str, str]
+) -> list[Message]:
+    """Parse a message of tau2-bench; the calls of the simulated user's tools are not visible."""
     raw = as_dict(raw)
-    several = as_list(raw.get("tool_messages"))
-    if several:
-        return [m for one in several for m in _second(as_dict(one), log, asked)]
-    when, said = parse_timestamp(raw.get("timestamp")), raw.get("role")
+    nested = as_list(raw.get("tool_messages"))
+    if nested:
+        return [
+            m
+            for inner in nested
+            for m in _parse_tau2_message(as_dict(inner), builder, tool_by_call)
+        ]
+    time, role = parse_timestamp(raw.get("timestamp")), raw.get("role")
     cost = float_or_none(raw.get("cost"))
     usage = (
-        parse_usage(raw.get("usage"), cost) if said == "assistant" and raw.get("usage") else None
+        parse_usage(raw.get("usage"), cost) if role == "assistant" and raw.get("usage") else None
     )
-    plain = {k: v for k, v in raw.items() if k != "usage"}
-    aside = raw.get("requestor") == "user" or (said == "user" and bool(raw.get("tool_calls")))
-    failed = raw.get("error") is True
-    made = fill_tool_names(
-        parse_chat_message(plain, log, log.skipped, time=when, usage=usage, visible=not aside),
-        asked,
+    chat_message = {k: v for k, v in raw.items() if k != "usage"}
+    is_hidden = raw.get("requestor") == "user" or (role == "user" and bool(raw.get("tool_calls")))
+    is_failed = raw.get("error") is True
+    messages = fill_tool_names(
+        parse_chat_message(
+            chat_message, builder, builder.skipped, time=time, usage=usage, visible=not is_hidden
+        ),
+        tool_by_call,
     )
-    return [replace(m, is_error=True) for m in made] if failed else made
+    return [replace(m, is_error=True) for m in messages] if is_failed else messages

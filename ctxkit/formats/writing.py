@@ -1,4 +1,4 @@
-"""Write a session to a file in one of six formats."""
+"""Writing a session to a file in one of six formats."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     SessionEncoder = Callable[[Session], tuple[Iterable[bytes], Counter[str]]]
 
 WRITE_FORMATS = ("native", "openai", "pi", "atif", "otel", "inspect")
+"""Names of the formats that can be written; only native keeps everything."""
 
 
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `write` did: where, in which format, and what that format could not hold."""
+    """Result of `write`: the file, its format, and what that format cannot hold."""
 
     path: str
     format: str
     lost: dict[str, int] = {}
-    """What the file does not have, by name, with counts; empty where nothing was lost."""
+    """Counts of what the file does not contain, by name; empty if nothing was lost."""
 
     def __repr__(self) -> str:
         lost = ", ".join(f"{n:,} {name}" for name, n in self.lost.items()) or "nothing"
@@ -38,11 +39,11 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @accepts_session
 def write(session: Session, path: str | os.PathLike[str], format: str = "native") -> WriteResult:  # noqa: A002  fixed name
-    """Write a session to a file, whole or not at all, readable by its owner only.
+    """Write a session to a file, atomically and readable by its owner only.
 
     Args:
-        session: what to write: a session, the path of a log, or a list of messages.
-        path: the file; one that exists is replaced. Nothing else is written.
+        session: a session, the path of a log, or a list of messages.
+        path: the file; an existing one is replaced.
         format: `native` (lossless), `pi` (Pi's session format, version 3), `openai` (an object with
             Chat Completions `messages` and `tools`), `atif` (Agent Trajectory Interchange Format),
             `otel` (OpenTelemetry GenAI spans as an OTLP exporter writes them: usage and
@@ -50,31 +51,41 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
             which `inspect_ai.log.read_eval_log` takes).
 
     Returns:
-        What the format could not hold, by name.
+        The path, the format, and counts of what the format cannot hold, by name (`lost`).
 
     Raises:
         BadArguments: there is no such format.
         StoreError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> import ctxkit as ck
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result = ck.write(ck.samples.path("billing"), f"{folder}/log.jsonl", "openai")
+        >>> result.lost["compactions"]
+        2
     """
     from ctxkit.formats import atif, inspect_ai, native, openai, otel, pi
 
     if format not in WRITE_FORMATS:
-        known = ", ".join(WRITE_FORMATS)
+        choices = ", ".join(WRITE_FORMATS)
         raise BadArguments(
             f"There is no format {format!r} to write.{did_you_mean(str(format), WRITE_FORMATS)} "
             "Known:"
-            f" {known}."
+            f" {choices}."
         )
     if format == "native":
         write_file(Path(path), native.encode_session_lines(session))
         return WriteResult(path=str(path), format=format)
-    members: dict[str, SessionEncoder] = {
+    encoders: dict[str, SessionEncoder] = {
         "openai": openai.encode_session,
         "pi": pi.encode_session,
         "atif": atif.encode_session,
         "otel": otel.encode_session,
         "inspect": inspect_ai.encode_session,
     }
-    lines, lost = members[format](session)
+    lines, lost = encoders[format](session)
     write_file(Path(path), lines)
-    return WriteResult(path=str(path), format=format, lost={k: n for k, n in lost.items() if n})
+    return WriteResult(
+        path=str(path), format=format, lost={name: count for name, count in lost.items() if count}
+    )

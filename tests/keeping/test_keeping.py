@@ -148,7 +148,7 @@ def test_a_kill_between_a_copy_and_its_note_loses_and_doubles_nothing(
 
     def kill() -> None:
         with monkeypatch.context() as m:
-            m.setattr(archive.Archive, "_note", killed)
+            m.setattr(archive.Archive, "_append_entry", killed)
             with pytest.raises(KeyboardInterrupt):
                 ck.keep(tmp_path / "kept", home, tools="pi")
 
@@ -276,7 +276,7 @@ def test_mistakes_are_told_in_a_sentence(home: Path, tmp_path: Path):
 
 
 def test_two_at_once_do_not_mix(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(archive, "WAIT", 0.1)
+    monkeypatch.setattr(archive, "LOCK_TIMEOUT_SECONDS", 0.1)
     with archive.Archive(tmp_path / "kept"), pytest.raises(CtxkitError, match="Another keep"):
         ck.keep(tmp_path / "kept", home)
 

@@ -176,14 +176,14 @@ def test_a_reader_of_another_package_is_asked_and_a_broken_one_is_named(
         EntryPoint("bad", "no_such", room.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(room, "entry_points", lambda group: points)
-    room._installed.cache_clear()
+    room._load_readers.cache_clear()
     try:
         with pytest.warns(
             UserWarning, match="The reader 'bad' could not be loaded: ModuleNotFoundError"
         ):
             assert ck.read(put(tmp_path, "x", b"theirs")).messages[0].text == "hello"
     finally:
-        room._installed.cache_clear()
+        room._load_readers.cache_clear()
 
 
 def made_reader(name: str, word: str) -> Any:
@@ -196,7 +196,7 @@ def made_reader(name: str, word: str) -> Any:
 def test_a_reader_of_ones_own_is_asked_first_and_may_be_registered_again(
     monkeypatch: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(room, "_REGISTERED", {})
+    monkeypatch.setattr(room, "_USER_READERS", {})
     path = put(tmp_path, "x", b"mine: {}")
     with pytest.raises(UnknownFormat):
         ck.read(path)
@@ -208,7 +208,7 @@ def test_a_reader_of_ones_own_is_asked_first_and_may_be_registered_again(
 
 
 def test_the_collector_waits_while_a_log_is_read(monkeypatch: Any, tmp_path: Path) -> None:
-    monkeypatch.setattr(room, "_REGISTERED", {})
+    monkeypatch.setattr(room, "_USER_READERS", {})
     reader, waits = made_reader("mine", "hello"), list[bool]()
     read = reader.read
     reader.read = lambda s: [waits.append(not gc.isenabled()), *read(s)][1:]
@@ -221,7 +221,7 @@ def test_the_collector_waits_while_a_log_is_read(monkeypatch: Any, tmp_path: Pat
 
 
 def test_what_is_no_reader_or_bears_a_taken_name_is_not_registered(monkeypatch: Any) -> None:
-    monkeypatch.setattr(room, "_REGISTERED", {})
+    monkeypatch.setattr(room, "_USER_READERS", {})
     with pytest.raises(BadArguments, match="NAME"):
         ck.formats.register(object())
     with pytest.raises(BadArguments, match="'pi' is there already"):

@@ -40,7 +40,7 @@ FACTORS = (10**6, 10**9, 10**12)
 CLAIMED = "windows of its model"
 MEMORY, SECONDS = 256 << 20, 2.0
 """What reading a few kilobytes may take, whatever they claim."""
-LIMIT = size_claims.MOST_WINDOWS * 2_000_000
+LIMIT = size_claims.MAX_WINDOWS * 2_000_000
 """Tokens that a model may claim whose window nobody knows."""
 
 
@@ -106,8 +106,8 @@ def figures(session: Session) -> Iterator[tuple[int, str]]:
 def check_sizes(sessions: list[Session]) -> None:
     for s in sessions:
         for size, kind in figures(s):
-            assert size <= LIMIT * (size_claims.MOST_CALLS if kind == "turn" else 1)
-        assert sum(m.kind == LOST_KIND for m in s.messages) <= repairs._MOST
+            assert size <= LIMIT * (size_claims.MAX_CALLS_PER_TURN if kind == "turn" else 1)
+        assert sum(m.kind == LOST_KIND for m in s.messages) <= repairs._MAX_PLACEHOLDERS
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -146,7 +146,7 @@ def test_a_lost_beginning_is_a_bounded_number_of_messages(claimed: int):
     lost = [m for m in session.messages if m.kind == LOST_KIND]
     sizes = [p.tokens for m in lost for p in m.parts if isinstance(p, SizeOnly)]
     believed = claimed < 20 * 10**6  # the table gives the model 200,000
-    assert len(lost) == (repairs._MOST if believed else 0)
+    assert len(lost) == (repairs._MAX_PLACEHOLDERS if believed else 0)
     assert sum(sizes) == pytest.approx(claimed - 30_000 if believed else 0, abs=100)
     assert [CLAIMED in f.why for f in session.faults] == ([] if believed else [True])
 
@@ -241,11 +241,11 @@ def test_edits_parts_and_subagents_are_held_to_it():
 def test_the_bounds_stand_in_the_policy():
     policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
     assert (
-        f"{size_claims.MOST_WINDOWS} windows of its model (of {LIMIT // size_claims.MOST_WINDOWS:,} tokens"
+        f"{size_claims.MAX_WINDOWS} windows of its model (of {LIMIT // size_claims.MAX_WINDOWS:,} tokens"
         in policy
     )
-    assert f"whole turn {size_claims.MOST_CALLS:,} times as much" in policy
+    assert f"whole turn {size_claims.MAX_CALLS_PER_TURN:,} times as much" in policy
     assert (
-        f"| {repairs._MOST:,}; for more than {repairs._MOST * repairs._PLACEHOLDER_TOKENS:,} tokens"
+        f"| {repairs._MAX_PLACEHOLDERS:,}; for more than {repairs._MAX_PLACEHOLDERS * repairs._PLACEHOLDER_TOKENS:,} tokens"
         in policy
     )

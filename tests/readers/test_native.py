@@ -212,7 +212,7 @@ def test_a_fact_of_another_kind_is_left_out_and_told(tmp_path):
     assert read.log == whole.log
 
 
-@pytest.mark.parametrize("name", native._DETAILS)
+@pytest.mark.parametrize("name", native._DETAIL_TYPES)
 def test_details_of_another_kind_are_left_out(name, tmp_path):
     told = {name: 1.5, "own": 1.5}
     reply = assistant("b", usage=usage(), details=told)

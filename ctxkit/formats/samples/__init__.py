@@ -1,4 +1,4 @@
-"""Sessions that ship with the kit, made by a script, for a first look and for the course."""
+"""Sample sessions that ship with ctxkit, made by a script, for examples and the course."""
 
 from __future__ import annotations
 
@@ -22,27 +22,44 @@ _FILES = {
 
 
 def names() -> list[str]:
-    """Return the names of the sessions that ship with the kit.
+    """Return the names of the sample sessions.
 
     `billing`: two days of coding, compacted twice. `chat`: mostly talk. `inbox`: 60,000 tokens of
     tool schemas that no message of the log holds. `incident`: large logs, another provider.
     `migration`: long, never compacted. `research`: long pages in a window of 200,000.
+
+    Example:
+        >>> names()
+        ['billing', 'chat', 'inbox', 'incident', 'migration', 'research']
     """
     return list(_FILES)
 
 
 def path(name: str = "billing") -> Path:
-    """Return the file of a session that ships with the kit, to be given to `ctxkit.read`.
+    """Return the file of a sample session.
+
+    Args:
+        name: one of `names()`.
 
     Raises:
-        BadArguments: there is none of that name.
+        BadArguments: no sample has that name.
+
+    Example:
+        >>> path("chat").name
+        'chat.jsonl'
     """
     if name not in _FILES:
-        known = f"No sample is called {name!r}; there is {', '.join(_FILES)}."
-        raise BadArguments(f"{known}{did_you_mean(name, _FILES)}")
+        problem = f"No sample is called {name!r}; there is {', '.join(_FILES)}."
+        raise BadArguments(f"{problem}{did_you_mean(name, _FILES)}")
     return _FOLDER / _FILES[name]
 
 
 def paths() -> list[Path]:
-    """Return the files of all of them: the shelf of sessions for whatever takes several."""
+    """Return the files of all sample sessions.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> len(ck.read_all(paths()))
+        6
+    """
     return [path(name) for name in _FILES]

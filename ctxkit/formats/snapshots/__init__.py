@@ -1,4 +1,4 @@
-"""fuseraft's snapshot logs (`ctx_snapshots*.jsonl`): read, followed, understood, written."""
+"""fuseraft snapshot logs (`ctx_snapshots*.jsonl`) as DataFrames: read, follow, analyse, write."""
 
 from __future__ import annotations
 

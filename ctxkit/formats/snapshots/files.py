@@ -1,4 +1,4 @@
-"""Which files are snapshot logs, and their lines from where the last reading stopped."""
+"""Discovery of snapshot logs, and incremental reading from where the last reading stopped."""
 
 from __future__ import annotations
 
@@ -22,20 +22,27 @@ if TYPE_CHECKING:
 
     from ctxkit.formats.snapshots.schema import FaultCollector
 
+# A log is append-only. What was read of it is described by its file state (size, times, inode), the
+# number of bytes and lines read, and a hash of samples of those bytes. On the next reading
+#   equal state                               nothing is read
+#   same inode, larger, equal sample hash     only what follows the offset is read
+#   anything else                             the log was replaced; all is read again
+# Only whole lines are consumed. A last line without newline is a row if it decodes, else it stays
+# unread until it is finished.
 CHUNK_BYTES = 8 << 20
-"""Bytes of one log that are read at a time."""
+"""Bytes of one log read at a time."""
 GROUP_BYTES = 2 << 20
-"""Bytes of small logs that are parsed together."""
+"""Total bytes of small logs that are parsed together."""
 MAX_LINE_BYTES = 16 << 20
-"""Bytes of a line; what is longer is no snapshot and is passed over."""
+"""Longer lines are no snapshots and are skipped."""
 _NEWLINE = 10
 _BOM = b"\xef\xbb\xbf"
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_SAMPLES, _SAMPLE = 16, 4096
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_N_SAMPLES, _SAMPLE_BYTES = 16, 4096
 
 
 FileState = tuple[int, int, int, int]
-"""A file's size (-1: never read), times of change (content, anything; ns), and inode."""
+"""Size (-1: never read), mtime and ctime (ns), and inode of a file."""
 
 
 class SnapshotLog(msgspec.Struct):
@@ -43,105 +50,113 @@ class SnapshotLog(msgspec.Struct):
 
     path: str
     stamp: FileState = (-1, 0, 0, 0)
-    """Its state when it was last read."""
+    """The state of the file when it was last read."""
     offset: int = 0
-    """Bytes that were read: whole lines."""
+    """Number of bytes read, in whole lines."""
     newlines: int = 0
-    """Newlines among them."""
-    print: str = ""
-    """Hash of samples of the bytes that were read."""
-    open: int = 0
-    """Bytes of an unfinished last line, which are read when it is finished."""
+    """Number of lines read."""
+    fingerprint: str = msgspec.field(name="print", default="")
+    """Hash of samples of the bytes read."""
+    unfinished_bytes: int = msgspec.field(name="open", default=0)
+    """Size of an unfinished last line, which was not read."""
 
     def is_same(self) -> bool:
-        """True where the file has not changed since."""
+        """Return True if the file has not changed since it was read."""
         return self.stamp == get_file_state(self.path)
 
     def has_grown(self) -> bool:
-        """True where the file still begins with what was read: only what follows is new."""
-        now = get_file_state(self.path)
+        """Return True if the file grew and still begins with what was read."""
+        state = get_file_state(self.path)
         return (
-            now[3] == self.stamp[3]
-            and now[0] > self.stamp[0]
-            and now[0] >= self.offset
-            and self.print == fingerprint(self.path, self.offset)
+            state[3] == self.stamp[3]
+            and state[0] > self.stamp[0]
+            and state[0] >= self.offset
+            and self.fingerprint == hash_samples(self.path, self.offset)
         )
 
 
 def get_file_state(path: str) -> FileState:
-    """Return size, times of change and inode of a file; zeros where it cannot be asked."""
+    """Return the state of a file; zeros if it is not accessible."""
     try:
-        s = os.stat(path)  # noqa: PTH116  a thousand files: Path costs more than the question
+        status = os.stat(path)  # noqa: PTH116  a Path costs more than the call
     except OSError:
         return (0, 0, 0, 0)
-    return (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
-def hash_file_states(paths: list[str], stamps: Iterable[FileState] | None = None) -> str:
-    """Return one hash of files in their order and of their states, by default the present ones."""
+def hash_file_states(paths: list[str], given_states: Iterable[FileState] | None = None) -> str:
+    """Return one hash of paths, in order, and their states (default: the present ones)."""
     states: list[int] = []
-    for state in map(get_file_state, paths) if stamps is None else stamps:
-        states += state  # no thousand tuples that live on: they would wake the garbage collector
+    for state in map(get_file_state, paths) if given_states is None else given_states:
+        states += state  # flat, as thousands of live tuples would trigger the garbage collector
     names = "\0".join(paths).encode("utf-8", "surrogatepass")
     return blake2b(msgspec.msgpack.encode((names, states)), digest_size=16).hexdigest()
 
 
-def fingerprint(path: str, size: int) -> str:
-    """Return a hash of at most 16 samples of 4 kB of the first `size` bytes, ends included."""
-    step = max((size - _SAMPLE) // (_SAMPLES - 1), _SAMPLE)
-    seen = blake2b(digest_size=16)
+def hash_samples(path: str, size: int) -> str:
+    """Hash at most 16 samples of 4 kB of the first `size` bytes, including both ends."""
+    step = max((size - _SAMPLE_BYTES) // (_N_SAMPLES - 1), _SAMPLE_BYTES)
+    digest = blake2b(digest_size=16)
     try:
-        with open(path, "rb", buffering=0) as f:  # noqa: PTH123
-            for start in {*range(0, size, step), max(size - _SAMPLE, 0)}:
-                f.seek(start)
-                seen.update(f.read(min(_SAMPLE, size - start)))
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            for start in {*range(0, size, step), max(size - _SAMPLE_BYTES, 0)}:
+                file.seek(start)
+                digest.update(file.read(min(_SAMPLE_BYTES, size - start)))
     except OSError:
         return ""
-    return seen.hexdigest()
+    return digest.hexdigest()
 
 
 # -- finding logs ---------------------------------------------------------------------------------
 
 
 def to_absolute_paths(paths: str | Path | Iterable[str | Path]) -> list[str]:
-    """Return paths as absolute ones, whether one or several are given; they need not exist.
+    """Return one or several paths as a list of absolute paths, which need not exist.
 
     Raises:
-        BadArguments: something given is no path.
+        BadArguments: an item is no path.
     """
-    given = (
+    path_list = (
         [paths]
         if isinstance(paths, (str, os.PathLike)) or not isinstance(paths, Iterable)
         else list(paths)
     )
-    for path in given:
+    for path in path_list:
         if not isinstance(path, (str, os.PathLike)):
             raise BadArguments(
                 f"Give a file, a folder or a pattern, or a list of them, not {type(path).__name__}."
             )
-    return [os.path.abspath(os.path.expanduser(path)) for path in given]  # noqa: PTH100, PTH111
+    return [os.path.abspath(os.path.expanduser(path)) for path in path_list]  # noqa: PTH100, PTH111
 
 
 def find_snapshot_logs(paths: Iterable[str]) -> list[str]:
     """Return the logs that absolute paths name, each once, sorted within each folder or pattern.
 
-    A file is taken whatever its name; a folder gives all `ctx_snapshots*.jsonl` below it; a pattern
-    may name both.
+    A file may have any name; a folder stands for all `ctx_snapshots*.jsonl` below it; a pattern may
+    match both.
 
     Raises:
-        ReadError: a path names nothing, or a folder holds no log.
+        ReadError: a path matches nothing, or a folder has no log.
     """
-    found = [_named(path) for path in paths]
-    return found[0] if len(found) == 1 else list(dict.fromkeys(chain.from_iterable(found)))
+    logs_by_path = [_find_logs(path) for path in paths]
+    return (
+        logs_by_path[0]
+        if len(logs_by_path) == 1
+        else list(dict.fromkeys(chain.from_iterable(logs_by_path)))
+    )
 
 
-def _named(path: str) -> list[str]:
-    mode = _mode(path)
+def _find_logs(path: str) -> list[str]:
+    mode = _get_file_mode(path)
     if mode is None and has_magic(path):
         matches = sorted(glob(path, recursive=True, include_hidden=True))  # noqa: PTH207  absolute patterns
         logs = list(
             dict.fromkeys(
-                log for m in matches for log in ([m] if _is(stat.S_ISREG, m) else _below(m))
+                log
+                for match in matches
+                for log in (
+                    [match] if _has_file_type(stat.S_ISREG, match) else _find_logs_below(match)
+                )
             )
         )
         if not logs:
@@ -150,7 +165,7 @@ def _named(path: str) -> list[str]:
     if mode is None:
         raise ReadError("there is no such file or folder.", path)
     if stat.S_ISDIR(mode):
-        logs = _below(path)
+        logs = _find_logs_below(path)
         if not logs:
             raise ReadError("the folder holds no ctx_snapshots*.jsonl, at no depth.", path)
         return logs
@@ -159,25 +174,27 @@ def _named(path: str) -> list[str]:
     return [path]
 
 
-def _below(folder: str) -> list[str]:
-    """Logs of a folder, sorted; links to folders are not followed: there is no circle."""
+def _find_logs_below(folder: str) -> list[str]:
+    """Return the logs below a folder, sorted; links to folders are not followed."""
     out: list[str] = []
-    for where, folders, names in os.walk(folder):
+    for root, folders, names in os.walk(folder):
         folders.sort()
-        logs = sorted([n for n in names if n[:13] == "ctx_snapshots" and n[-6:] == ".jsonl"])
-        out += [where + os.sep + n for n in logs]
+        logs = sorted(
+            [name for name in names if name[:13] == "ctx_snapshots" and name[-6:] == ".jsonl"]
+        )
+        out += [root + os.sep + name for name in logs]
     return out
 
 
-def _mode(path: str) -> int | None:
+def _get_file_mode(path: str) -> int | None:
     try:
         return os.stat(path).st_mode  # noqa: PTH116
     except (OSError, ValueError):
         return None
 
 
-def _is(kind: Any, path: str) -> bool:
-    mode = _mode(path)
+def _has_file_type(kind: Any, path: str) -> bool:
+    mode = _get_file_mode(path)
     return mode is not None and bool(kind(mode))
 
 
@@ -185,11 +202,11 @@ def _is(kind: Any, path: str) -> bool:
 
 
 def read_new_parts(logs: list[SnapshotLog], report: FaultCollector) -> Iterator[list[LogPart]]:
-    """Yield what is new in all logs as groups of parts; the logs note how far they were read."""
+    """Yield what is new in all logs, as groups of parts, and update the logs."""
     group: list[LogPart] = []
     size = 0
     for number, log in enumerate(logs):
-        for part in _read_new(number, log, report):
+        for part in _read_new_of_log(number, log, report):
             if size and size + len(part.data) > GROUP_BYTES:
                 yield group
                 group, size = [], 0
@@ -199,84 +216,85 @@ def read_new_parts(logs: list[SnapshotLog], report: FaultCollector) -> Iterator[
         yield group
 
 
-def _read_new(number: int, log: SnapshotLog, report: FaultCollector) -> Iterator[LogPart]:
-    if not _is(stat.S_ISREG, log.path):  # a pipe of that name would be waited for
+def _read_new_of_log(number: int, log: SnapshotLog, report: FaultCollector) -> Iterator[LogPart]:
+    if not _has_file_type(stat.S_ISREG, log.path):  # opening a pipe would block
         report.add(log.path, 0, "expected a file")
         log.stamp = get_file_state(log.path)
         return
     try:
-        with open(log.path, "rb", buffering=0) as f:  # noqa: PTH123
-            s = os.fstat(f.fileno())
-            before = (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
-            yield from _read(number, log, f, report)
-            log.stamp = before  # of before: what is written meanwhile makes it differ
+        with open(log.path, "rb", buffering=0) as file:  # noqa: PTH123
+            status = os.fstat(file.fileno())
+            state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+            yield from _read_chunks(number, log, file, report)
+            log.stamp = state  # the earlier state: later writes make it differ
     except OSError as e:
         report.add(log.path, 0, f"the file could not be read ({type(e).__name__})")
         log.stamp = get_file_state(log.path)
         return
-    log.print = fingerprint(log.path, log.offset)
+    log.fingerprint = hash_samples(log.path, log.offset)
 
 
-def _read(number: int, log: SnapshotLog, f: BinaryIO, report: FaultCollector) -> Iterator[LogPart]:
-    f.seek(log.offset)
-    rest = b""
-    skipping = False
-    while chunk := f.read(CHUNK_BYTES):
-        end = chunk.rfind(b"\n") + 1
-        if log.offset == 0 and not rest and chunk.startswith(_UTF16):
+def _read_chunks(
+    number: int, log: SnapshotLog, file: BinaryIO, report: FaultCollector
+) -> Iterator[LogPart]:
+    file.seek(log.offset)
+    remainder = b""
+    is_skipping = False
+    while chunk := file.read(CHUNK_BYTES):
+        last_newline = chunk.rfind(b"\n") + 1
+        if log.offset == 0 and not remainder and chunk.startswith(_UTF16_MARKS):
             report.add(log.path, 0, "the file is UTF-16: save it as UTF-8")
             return
-        if not end:
-            rest = b"" if skipping else rest + chunk
-            if skipping or len(rest) > MAX_LINE_BYTES:
-                if not skipping:
+        if not last_newline:
+            remainder = b"" if is_skipping else remainder + chunk
+            if is_skipping or len(remainder) > MAX_LINE_BYTES:
+                if not is_skipping:
                     report.add(
                         log.path, log.newlines + 1, f"a line of more than {MAX_LINE_BYTES:,} bytes"
                     )
-                log.offset += len(chunk) if skipping else len(rest)
-                rest, skipping = b"", True
+                log.offset += len(chunk) if is_skipping else len(remainder)
+                remainder, is_skipping = b"", True
             continue
-        data = rest + chunk[:end]
-        rest = chunk[end:]
-        if skipping:
-            data, skipping = _after(log, data), False
+        data = remainder + chunk[:last_newline]
+        remainder = chunk[last_newline:]
+        if is_skipping:
+            data, is_skipping = _skip_line_end(log, data), False
         if data:
-            yield _take(number, log, data)
-    yield from _tail(number, log, b"" if skipping else rest)
+            yield _make_part(number, log, data)
+    yield from _read_tail(number, log, b"" if is_skipping else remainder)
 
 
-def _after(log: SnapshotLog, data: bytes) -> bytes:
-    """What follows the end of a line that was passed over."""
-    cut = data.index(b"\n") + 1
-    log.offset += cut
+def _skip_line_end(log: SnapshotLog, data: bytes) -> bytes:
+    """Return what follows the end of a skipped line."""
+    line_end = data.index(b"\n") + 1
+    log.offset += line_end
     log.newlines += 1
-    return data[cut:]
+    return data[line_end:]
 
 
-def _take(number: int, log: SnapshotLog, data: bytes) -> LogPart:
-    lines = int(
-        np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
-    )  # six times faster than bytes.count
+def _make_part(number: int, log: SnapshotLog, data: bytes) -> LogPart:
+    # Six times as fast as bytes.count.
+    n_lines = int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
     part = LogPart(
         number,
         log.path,
         log.newlines + 1,
         data.removeprefix(_BOM) if log.offset == 0 else data,
-        lines,
+        n_lines,
     )
     log.offset += len(data)
-    log.newlines += lines
+    log.newlines += n_lines
     return part
 
 
-def _tail(number: int, log: SnapshotLog, rest: bytes) -> Iterator[LogPart]:
-    """The last line without a newline: a row where it is whole, else left until it is finished."""
-    log.open = 0
-    if not rest or rest.isspace():
+def _read_tail(number: int, log: SnapshotLog, remainder: bytes) -> Iterator[LogPart]:
+    """Yield a last line without newline if it is complete; otherwise note its size."""
+    log.unfinished_bytes = 0
+    if not remainder or remainder.isspace():
         return
-    if isinstance(decode_line(rest), dict):
-        first = log.newlines + 1
-        log.offset += len(rest)
-        yield LogPart(number, log.path, first, rest.removeprefix(_BOM) + b"\n", 1)
+    if isinstance(decode_line(remainder), dict):
+        first_line = log.newlines + 1
+        log.offset += len(remainder)
+        yield LogPart(number, log.path, first_line, remainder.removeprefix(_BOM) + b"\n", 1)
     else:
-        log.open = len(rest)
+        log.unfinished_bytes = len(remainder)

@@ -1,4 +1,4 @@
-"""Read snapshot logs to a frame, or follow them while they are written."""
+"""Reading of snapshot logs into a frame, and following them while they are written."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from ctxkit.formats.snapshots.schema import (
     TextCodes,
     block_to_frame,
     concat_blocks,
+    count_rows,
     new_text_codes,
-    row_count,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 
 Where = Callable[[pd.DataFrame], Any] | Mapping[str, Any]
-_SLICE = 1 << 18  # rows that a condition sees at a time
+# With a condition, rows are selected slice by slice, so that memory holds the result and one slice.
+# With a cache the slices are views of memory-mapped arrays; without one they are parsed parts.
+_ROWS_PER_SLICE = 1 << 18
+"""Number of rows that a condition is applied to at a time."""
 
 
 def read_snapshots(
@@ -47,132 +50,140 @@ def read_snapshots(
     *,
     cache: bool | str | Path = True,
 ) -> pd.DataFrame:
-    """Return every line of snapshot logs as a row, compaction markers included (agent
-    ``"system"``), in file order.
-
-    Columns, always these: `ts` (UTC, to 100 ns), `session` and `agent` (categories of text: an id
-    ``"000012"`` stays text), `turn`, `turn_input_tokens`, `turn_output_tokens`,
-    `cumulative_input_tokens`, `warn_at`, `cutover_at` (Int64, missing where the line has none) and
-    `compaction_occurred` (True on markers only). Token counts are what was billed in a turn, over
-    all its calls: not the occupancy of the window. For turns without markers see `turns`.
-
-    ``frame.attrs["faults"]`` holds every place that could not be read, wholly or in part, as (file,
-    line, why, kept); its `.frame` is a DataFrame. An unfinished last line is left, and read when it
-    is finished.
+    """Read snapshot logs into a frame.
 
     Args:
         paths: files (of any name), folders (every ``ctx_snapshots*.jsonl`` below them, in both
-            layouts of fuseraft) and patterns such as ``"logs/**/ctx_*.jsonl"``; rows come in the
-            order of the sorted files.
-        columns: the columns wanted, all if None.
-        where: which rows: a function that takes a frame of some 100,000 rows with all columns and
-            returns a truth value for each, or a mapping of columns to a value, a list of values, a
-            ``slice(low, high)`` with both ends included, or a function of the column. Logs larger
-            than memory are read so: only what is asked for stays.
-        cache: keep columns in the cache folder (`CTXKIT_CACHE_DIR`, else the user's own), or in the
-            folder named, so that opening again costs nothing and appended lines cost only
-            themselves; False keeps nothing. Logs are never written to. A cache that is deleted,
-            damaged or not writable costs time and nothing else.
+            layouts of fuseraft) and patterns such as ``"logs/**/ctx_*.jsonl"``.
+        columns: the columns to return; None: all.
+        where: a condition for rows: a function that takes a frame of some 100,000 rows with all
+            columns and returns a boolean for each, or a mapping of columns to a value, a list of
+            values, a ``slice(low, high)`` with both ends included, or a function of the column.
+            Only matching rows stay in memory, so that logs may be larger than it.
+        cache: True keeps the columns in the cache folder (`CTXKIT_CACHE_DIR`, else the user's own),
+            a path in that folder, so that a later call reads only what was appended; False keeps
+            nothing. The cache may be deleted at any time.
+
+    Returns:
+        One row per line in the order of the sorted files, with compaction markers (agent
+        ``"system"``). Columns: `ts` (UTC, to 100 ns), `session` and `agent` (categories),
+        `turn`, `turn_input_tokens`, `turn_output_tokens`, `cumulative_input_tokens`, `warn_at`,
+        `cutover_at` (Int64, missing if the line has none) and `compaction_occurred` (True on
+        markers only). Token counts are billed over all calls of a turn; they are no context sizes.
+        For turns without markers see `turns`. ``attrs["faults"]`` has every place that could not be
+        read, wholly or in part, as (file, line, why, kept); its `.frame` is a DataFrame. An
+        unfinished last line is read once it is finished.
 
     Raises:
-        ReadError: a path names nothing, or a folder holds no log.
-        BadArguments: a column or a condition that does not exist.
+        ReadError: a path matches nothing, or a folder has no log.
+        BadArguments: a column or condition does not exist.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.formats.snapshots import SnapshotWriter
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with SnapshotWriter(f"{folder}/ctx_snapshots.jsonl", "a1b2c3d4") as writer:
+        ...         writer.turn("Coder", 0, 1_200, 80)
+        ...         writer.turn("Reviewer", 1, 700, 60)
+        ...     frame = read_snapshots(folder, where={"agent": "Coder"}, cache=False)
+        >>> frame["turn_input_tokens"].tolist()
+        [1200]
     """
-    _check(columns, where)
-    given = to_absolute_paths(paths)
-    logs = find_snapshot_logs(given)
-    found = None
+    _check_arguments(columns, where)
+    absolute_paths = to_absolute_paths(paths)
+    logs = find_snapshot_logs(absolute_paths)
+    cached = None
     if cache is not False:
-        found = load_up_to_date(
-            get_cache_folder("\0".join(given), None if cache is True else cache), logs
+        cached = load_up_to_date(
+            get_cache_folder("\0".join(absolute_paths), None if cache is True else cache), logs
         )
-    if found is not None:
-        block, words, faults = found
-        blocks = [block] if where is None else _slices(block)
-        picked = _select(blocks, words, columns, where)
+    if cached is not None:
+        block, texts, faults = cached
+        blocks = [block] if where is None else _iter_slices(block)
+        selected = _select_rows(blocks, texts, columns, where)
     else:
-        grown, report = new_text_codes(), FaultCollector()
-        fresh = [SnapshotLog(path) for path in logs]
-        picked = _select(_read(fresh, grown, report), grown, columns, where)
-        words, faults = grown, sort_faults(report.faults, fresh)
-    out = block_to_frame(picked, words, SNAPSHOT_FIELDS if columns is None else list(columns))
+        codes, report = new_text_codes(), FaultCollector()
+        new_logs = [SnapshotLog(path) for path in logs]
+        selected = _select_rows(_parse_logs(new_logs, codes, report), codes, columns, where)
+        texts, faults = codes, sort_faults(report.faults, new_logs)
+    frame = block_to_frame(selected, texts, SNAPSHOT_FIELDS if columns is None else list(columns))
     if where is not None:
-        for name in set(TEXT_FIELDS) & set(out.columns):
-            out[name] = out[name].cat.remove_unused_categories()
-    out.attrs["faults"] = faults
-    return out
+        for name in set(TEXT_FIELDS) & set(frame.columns):
+            frame[name] = frame[name].cat.remove_unused_categories()
+    frame.attrs["faults"] = faults
+    return frame
 
 
-# -- what is asked for ----------------------------------------------------------------------------
+# -- selection of rows and columns ----------------------------------------------------------------
 
 
-def _read(
-    logs: list[SnapshotLog], words: TextCodes, report: FaultCollector
+def _parse_logs(
+    logs: list[SnapshotLog], codes: TextCodes, report: FaultCollector
 ) -> Iterator[ColumnBlock]:
     for parts in read_new_parts(logs, report):
-        yield parse_log_parts(parts, words, report)[0]
+        yield parse_log_parts(parts, codes, report)[0]
 
 
-def _slices(block: ColumnBlock) -> Iterator[ColumnBlock]:
-    for start in range(0, row_count(block), _SLICE):
-        yield {name: values[start : start + _SLICE] for name, values in block.items()}
+def _iter_slices(block: ColumnBlock) -> Iterator[ColumnBlock]:
+    for start in range(0, count_rows(block), _ROWS_PER_SLICE):
+        yield {name: values[start : start + _ROWS_PER_SLICE] for name, values in block.items()}
 
 
-def _select(
+def _select_rows(
     blocks: Iterable[ColumnBlock],
-    words: Mapping[str, Any],
+    texts: Mapping[str, Any],
     columns: Collection[str] | None,
     where: Where | None,
 ) -> ColumnBlock:
-    """The rows and arrays asked for; of all others nothing is kept."""
-    names = [
+    """Return the selected rows and arrays."""
+    array_names = [
         name for name in ARRAY_DTYPES if columns is None or name.removesuffix(".missing") in columns
     ]
-    picked = []
+    selected = []
     for block in blocks:
         if where is None:
-            picked.append({name: block[name] for name in names})
+            selected.append({name: block[name] for name in array_names})
         else:
-            mask = _mask(block_to_frame(block, words), where)
-            picked.append({name: block[name][mask] for name in names})
-    return concat_blocks(picked)
+            mask = _make_mask(block_to_frame(block, texts), where)
+            selected.append({name: block[name][mask] for name in array_names})
+    return concat_blocks(selected)
 
 
-def _mask(chunk: pd.DataFrame, where: Where) -> np.ndarray[Any, Any]:
+def _make_mask(chunk: pd.DataFrame, where: Where) -> np.ndarray[Any, Any]:
     if callable(where):
-        return _truths(where(chunk), len(chunk))
-    out = np.ones(len(chunk), np.bool_)
-    for name, wanted in where.items():
-        out &= _truths(_fits(chunk[name], wanted), len(chunk))
-    return out
+        return _to_mask(where(chunk), len(chunk))
+    mask = np.ones(len(chunk), np.bool_)
+    for name, condition in where.items():
+        mask &= _to_mask(_match_condition(chunk[name], condition), len(chunk))
+    return mask
 
 
-def _fits(column: pd.Series[Any], wanted: Any) -> Any:
-    if callable(wanted):
-        return wanted(column)
-    if isinstance(wanted, slice):
-        low = True if wanted.start is None else column >= wanted.start
-        high = True if wanted.stop is None else column <= wanted.stop
-        return (column == column) & low & high  # noqa: PLR0124  missing values fit nothing
-    if isinstance(wanted, Collection) and not isinstance(wanted, str):
-        return column.isin(list(wanted))
-    return column == wanted
+def _match_condition(column: pd.Series[Any], condition: Any) -> Any:
+    if callable(condition):
+        return condition(column)
+    if isinstance(condition, slice):
+        low = True if condition.start is None else column >= condition.start
+        high = True if condition.stop is None else column <= condition.stop
+        return (column == column) & low & high  # noqa: PLR0124  missing values never match
+    if isinstance(condition, Collection) and not isinstance(condition, str):
+        return column.isin(list(condition))
+    return column == condition
 
 
-def _truths(given: Any, n: int) -> np.ndarray[Any, Any]:
-    truths = (
-        pd.array(np.asarray(given, dtype=object), dtype="boolean")
-        if not hasattr(given, "dtype")
-        else given
+def _to_mask(result: Any, n_rows: int) -> np.ndarray[Any, Any]:
+    values = (
+        pd.array(np.asarray(result, dtype=object), dtype="boolean")
+        if not hasattr(result, "dtype")
+        else result
     )
-    if getattr(truths, "shape", None) != (n,) or not pd.api.types.is_bool_dtype(truths.dtype):
+    if getattr(values, "shape", None) != (n_rows,) or not pd.api.types.is_bool_dtype(values.dtype):
         raise BadArguments(
-            f"where= must give one truth value for each of the {n} rows it is shown."
+            f"where= must give one truth value for each of the {n_rows} rows it is shown."
         )
-    return pd.array(truths, dtype="boolean").to_numpy(dtype=np.bool_, na_value=False)
+    return pd.array(values, dtype="boolean").to_numpy(dtype=np.bool_, na_value=False)
 
 
-def _check(columns: Collection[str] | None, where: Where | None) -> None:
+def _check_arguments(columns: Collection[str] | None, where: Where | None) -> None:
     if isinstance(columns, str):
         raise BadArguments(f"columns= takes a list: columns=[{columns!r}].")
     if where is not None and not callable(where) and not isinstance(where, Mapping):
@@ -191,22 +202,31 @@ def follow(
     idle: float | None = None,
     from_end: bool = False,
 ) -> Follower:
-    """Return an iterator over new rows of logs that are being written, as frames of
-    `read_snapshots`'s columns.
+    """Iterate over the new rows of logs that are being written.
 
-    ``for new in follow("logs/"): ...`` first gives what is there, then sleeps between looks. New
-    files of a folder are found; a log that was replaced is read from its beginning; paths that do
-    not exist yet are waited for.
+    New files of a folder are found, a replaced log is read from its beginning, and paths need not
+    exist yet.
 
     Args:
         paths: as for `read_snapshots`.
         poll: seconds between two looks.
-        idle: seconds without anything new after which the iteration ends; None never ends it: use
-            `stop`.
-        from_end: pass over what is there already.
+        idle: seconds without new rows after which the iteration ends; None: only `stop` ends it.
+        from_end: True skips the rows that exist already.
+
+    Returns:
+        An iterator over frames with the columns of `read_snapshots`; the first has what exists.
 
     Raises:
-        BadArguments: `poll` is not above zero, or something given is no path.
+        BadArguments: `poll` is not above zero, or an item is no path.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.formats.snapshots import SnapshotWriter
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with SnapshotWriter(f"{folder}/ctx_snapshots.jsonl", "a1b2c3d4") as writer:
+        ...         writer.turn("Coder", 0, 1_200, 80)
+        ...     [len(frame) for frame in follow(folder, poll=0.01, idle=0.02)]
+        [1]
     """
     if poll <= 0:
         raise BadArguments("poll= takes seconds above zero.")
@@ -214,14 +234,14 @@ def follow(
 
 
 class Follower:
-    """New rows of logs, one frame at a time; made by `follow`."""
+    """Iterator over new rows of logs, one frame at a time; created by `follow`."""
 
     def __init__(
         self, paths: list[str], poll: float, idle: float | None, *, from_end: bool = False
     ) -> None:
         self._paths, self._poll, self._idle = paths, poll, idle
         self._logs: dict[str, SnapshotLog] = {}
-        self._words = new_text_codes()
+        self._codes = new_text_codes()
         self._stopped = Event()
         if from_end:
             self.new()
@@ -230,43 +250,45 @@ class Follower:
         return self
 
     def __next__(self) -> pd.DataFrame:
-        waited = 0.0
+        waited_seconds = 0.0
         while not self._stopped.is_set():
-            found = self.new()
-            if len(found):
-                return found
-            if self._idle is not None and waited >= self._idle:
+            frame = self.new()
+            if len(frame):
+                return frame
+            if self._idle is not None and waited_seconds >= self._idle:
                 break
             self._stopped.wait(self._poll)
-            waited += self._poll
+            waited_seconds += self._poll
         raise StopIteration
 
     def new(self) -> pd.DataFrame:
-        """Return what is new since the last look, maybe a frame without rows; never waits."""
+        """Return the rows added since the last look, without waiting; possibly none."""
         report = FaultCollector()
-        changed = [log for log in map(self._log, self._found()) if not log.is_same()]
+        changed_logs = [log for log in map(self._get_log, self._find_logs()) if not log.is_same()]
         blocks = [
-            parse_log_parts(parts, self._words, report)[0]
-            for parts in read_new_parts(changed, report)
+            parse_log_parts(parts, self._codes, report)[0]
+            for parts in read_new_parts(changed_logs, report)
         ]
-        out = block_to_frame(concat_blocks([b for b in blocks if row_count(b)]), self._words)
-        out.attrs["faults"] = Faults(report.faults)
-        return out
+        frame = block_to_frame(
+            concat_blocks([block for block in blocks if count_rows(block)]), self._codes
+        )
+        frame.attrs["faults"] = Faults(report.faults)
+        return frame
 
     def stop(self) -> None:
-        """End the iteration, from any thread; what is there is not lost to a later `new`."""
+        """End the iteration, from any thread; unread rows can still be read afterwards."""
         self._stopped.set()
 
-    def _found(self) -> list[str]:
-        out: list[str] = []
+    def _find_logs(self) -> list[str]:
+        logs: list[str] = []
         for path in self._paths:
             try:
-                out += find_snapshot_logs([path])
+                logs += find_snapshot_logs([path])
             except ReadError:  # not there yet
                 continue
-        return list(dict.fromkeys(out))
+        return list(dict.fromkeys(logs))
 
-    def _log(self, path: str) -> SnapshotLog:
+    def _get_log(self, path: str) -> SnapshotLog:
         log = self._logs.setdefault(path, SnapshotLog(path))
         if log.offset and not log.is_same() and not log.has_grown():
             log = self._logs[path] = SnapshotLog(path)

@@ -1,11 +1,15 @@
-"""Lines of snapshot logs to columns: many at once by Arrow, singly around damage.
-
-Lines of one writer have the same keys in the same order, so that they can be read as a table of
-comma-separated cells that each begin with their key: about twice as fast as a JSON parser. Every
-cell is checked to be of that form; lines of another form (compaction markers among turns) are read
-the same way among themselves, and what is left over by a typed JSON decoder. Whatever either
-refuses is for `lines`.
-"""
+"""Parsing of snapshot lines into columns: in bulk by Arrow, line by line around damage."""
+# Three parsers, from fast to tolerant. Each refuses what it cannot read exactly, and the next one
+# is used for that data:
+#   1. cells    lines of one writer have the same keys in the same order, so that they are a table
+#               of comma-separated cells that begin with their key. Arrow's CSV reader splits them,
+#               about twice as fast as a JSON parser. Every cell is checked to have the expected
+#               form. Lines with another number of cells (markers among turns) are parsed in the
+#               same way among themselves, up to _MAX_FORMS forms.
+#   2. objects  a typed JSON decoder, for any key order
+#   3. lines    `parse_lines` reads each line alone, repairs what it can and reports the rest
+# Around a damaged line only a piece of _PIECE_BYTES is read line by line. Texts become integer
+# codes in order of appearance, so that reading in steps gives the same codes as reading at once.
 
 from __future__ import annotations
 
@@ -33,10 +37,10 @@ from ctxkit.formats.snapshots.schema import (
     ColumnBlock,
     TextCodes,
     concat_blocks,
+    count_rows,
     encode_texts,
     new_text_codes,
     recode_block,
-    row_count,
 )
 
 if TYPE_CHECKING:
@@ -46,109 +50,119 @@ if TYPE_CHECKING:
 
 
 _PIECE_BYTES = 1 << 16
-"""Bytes that are read line by line around a damaged line."""
+"""Size of the piece around a damaged line that is read line by line."""
 
 
 class LogPart(NamedTuple):
     """Whole lines of one log."""
 
     log: int
-    """Number of the log among those that are read."""
+    """Index of the log among those that are read."""
     file: str
     first: int
-    """Number of the first line, counted from 1."""
+    """Number of the first line, from 1."""
     data: bytes
-    """Lines, each with its newline."""
+    """The lines, each with its newline."""
     lines: int
-    """How many."""
+    """Number of lines."""
 
 
 def parse_log_parts(
-    parts: Sequence[LogPart], words: TextCodes, report: FaultCollector
+    parts: Sequence[LogPart], codes: TextCodes, report: FaultCollector
 ) -> tuple[ColumnBlock, list[tuple[int, int]]]:
-    """Return the rows of all parts, and for each part the number of its log and of its rows.
+    """Parse parts of logs, small ones together, so that a thousand files cost as much as one.
 
-    Small parts are read together: a thousand files cost what one costs. What is wrong goes to the
-    report; new texts get their codes in order of appearance, so that a log read in steps gives what
-    it gives at once.
+    Args:
+        parts: the parts.
+        codes: codes by text; new texts are added.
+        report: receives the faults.
+
+    Returns:
+        The rows of all parts, and for each part (index of its log, number of its rows).
     """
-    local = new_text_codes()
-    whole = None
+    local_codes = new_text_codes()
+    combined = None
     if len(parts) > 1:
-        whole = parse_with_arrow(
-            b"".join(p.data for p in parts), sum(p.lines for p in parts), local
+        combined = parse_with_arrow(
+            b"".join(part.data for part in parts), sum(part.lines for part in parts), local_codes
         )
-    if whole is not None:
-        runs = [(p.log, p.lines) for p in parts]
+    if combined is not None:
+        runs = [(part.log, part.lines) for part in parts]
     else:
-        blocks = [_parse_part(p, local, report) for p in parts]
-        runs = [(p.log, row_count(b)) for p, b in zip(parts, blocks, strict=True)]
-        whole = concat_blocks(blocks)
-    return recode_block(whole, {name: list(known) for name, known in local.items()}, words), runs
+        blocks = [_parse_part(part, local_codes, report) for part in parts]
+        runs = [(part.log, count_rows(block)) for part, block in zip(parts, blocks, strict=True)]
+        combined = concat_blocks(blocks)
+    return recode_block(
+        combined, {name: list(code_by_text) for name, code_by_text in local_codes.items()}, codes
+    ), runs
 
 
-def _parse_part(part: LogPart, words: TextCodes, report: FaultCollector) -> ColumnBlock:
-    block = parse_with_arrow(part.data, part.lines, words)
+def _parse_part(part: LogPart, codes: TextCodes, report: FaultCollector) -> ColumnBlock:
+    block = parse_with_arrow(part.data, part.lines, codes)
     if block is not None:
         return block
     blocks = []
-    for piece in _pieces(part):
-        sound = (
-            parse_with_arrow(piece.data, piece.lines, words) if piece.lines < part.lines else None
+    for piece in _split_part(part):
+        fast_block = (
+            parse_with_arrow(piece.data, piece.lines, codes) if piece.lines < part.lines else None
         )
         blocks.append(
-            parse_lines(piece.data, part.file, piece.first, words, report)
-            if sound is None
-            else sound
+            parse_lines(piece.data, part.file, piece.first, codes, report)
+            if fast_block is None
+            else fast_block
         )
-    return concat_blocks([b for b in blocks if row_count(b)])
+    return concat_blocks([part_block for part_block in blocks if count_rows(part_block)])
 
 
-def _pieces(part: LogPart) -> Iterator[LogPart]:
-    data, first, start = part.data, part.first, 0
+def _split_part(part: LogPart) -> Iterator[LogPart]:
+    data, first_line, start = part.data, part.first, 0
     while start < len(data):
         stop = data.find(b"\n", min(start + _PIECE_BYTES, len(data) - 1)) + 1 or len(data)
         piece = data[start:stop]
-        yield LogPart(part.log, part.file, first, piece, piece.count(b"\n"))
-        start, first = stop, first + piece.count(b"\n")
+        yield LogPart(part.log, part.file, first_line, piece, piece.count(b"\n"))
+        start, first_line = stop, first_line + piece.count(b"\n")
 
 
-# kinds of lines (turns and markers, with and without thresholds) before the JSON parser takes over
-_DEPTH = 4
-_SAMPLE = 9
-_BLOCK = 1 << 20
-_LONGEST = 1 << 24  # bytes of a cell: those of the longest line
-_CELL = re.compile(rb'(\{?[ ]*"(\w+)":[ ]*)([^ ].*)', re.DOTALL)
+_MAX_FORMS = 4
+"""Forms of lines (turns and markers, with and without thresholds) that are read as cells."""
+_SAMPLE_LINES = 9
+_ARROW_BLOCK_BYTES = 1 << 20
+_MAX_CELL_BYTES = 1 << 24
+"""Largest size of a cell, that of the longest line."""
+_CELL_PATTERN = re.compile(rb'(\{?[ ]*"(\w+)":[ ]*)([^ ].*)', re.DOTALL)
 
 
 class _UnexpectedForm(Exception):
-    """These lines are not of the form that was assumed."""
+    """The lines do not have the form that the parser assumes."""
 
 
 class _Column(NamedTuple):
-    """Cells of one key."""
+    """The cells of one key."""
 
     name: str
     cells: pa.Array
     key: bytes
-    """What every cell begins with."""
+    """The bytes that every cell must begin with."""
     last: bool
-    """True where every cell ends with the brace of its object."""
+    """True if every cell must end with the brace of its object."""
 
 
-def parse_with_arrow(data: bytes, lines: int, words: TextCodes) -> ColumnBlock | None:
-    """Return one row for each line, in order; None where any line needs a closer look.
+def parse_with_arrow(data: bytes, n_lines: int, codes: TextCodes) -> ColumnBlock | None:
+    """Parse lines in bulk, by the first two parsers.
 
     Args:
         data: whole lines, each with its newline.
-        lines: how many.
-        words: tables of texts; grow.
+        n_lines: number of lines.
+        codes: codes by text; new texts are added.
+
+    Returns:
+        One row per line, in order; None if any line must be read alone.
     """
     try:
         if not data.isascii():
-            # Arrow decodes lines of another form by itself, and only prints that it could not
+            # Arrow only prints a message for invalid UTF-8 in skipped lines; this raises.
             data.decode()
-        block = _cells(data, words, 0)
+        block = _parse_cells(data, codes, 0)
     except (
         _UnexpectedForm,
         pa.ArrowInvalid,
@@ -158,41 +172,45 @@ def parse_with_arrow(data: bytes, lines: int, words: TextCodes) -> ColumnBlock |
         RecursionError,
     ):
         return None
-    return block if row_count(block) == lines else None
+    return block if count_rows(block) == n_lines else None
 
 
 # -- lines of one form, as cells ------------------------------------------------------------------
 
 
-def _cells(data: bytes, words: TextCodes, depth: int) -> ColumnBlock:
-    if depth == _DEPTH:
-        return _objects(data, words)
-    sample = data[: 1 << 14].split(b"\n", _SAMPLE)[:_SAMPLE]
-    width = Counter(line.count(b",") + 1 for line in sample if line).most_common(1)
-    if not width:
+def _parse_cells(data: bytes, codes: TextCodes, depth: int) -> ColumnBlock:
+    if depth == _MAX_FORMS:
+        return _parse_objects(data, codes)
+    sample = data[: 1 << 14].split(b"\n", _SAMPLE_LINES)[:_SAMPLE_LINES]
+    most_common_width = Counter(line.count(b",") + 1 for line in sample if line).most_common(1)
+    if not most_common_width:
         raise _UnexpectedForm
-    others: list[tuple[int, bytes]] = []
+    other_lines: list[tuple[int, bytes]] = []
     try:
-        table = _split(data, width[0][0], others)
-        block = _columns(table, words)
+        table = _split_cells(data, most_common_width[0][0], other_lines)
+        block = _parse_columns(table, codes)
     except (_UnexpectedForm, pa.ArrowInvalid, ValueError):
-        return _objects(data, words)
-    if not others:
+        return _parse_objects(data, codes)
+    if not other_lines:
         return block
-    rest = _cells(b"".join(line for _, line in others), words, depth + 1)
-    return _merge(block, rest, np.array([number - 1 for number, _ in others]))
+    other_rows = _parse_cells(b"".join(line for _, line in other_lines), codes, depth + 1)
+    return _merge_rows(block, other_rows, np.array([number - 1 for number, _ in other_lines]))
 
 
-def _split(data: bytes, width: int, others: list[tuple[int, bytes]]) -> pa.Table:
-    def odd(row: Any) -> str:
-        others.append((row.number, row.text.encode() + b"\n"))
+def _split_cells(data: bytes, n_cells: int, other_lines: list[tuple[int, bytes]]) -> pa.Table:
+    def note_other_line(row: Any) -> str:
+        other_lines.append((row.number, row.text.encode() + b"\n"))
         return "skip"
 
-    names = [str(i) for i in range(width)]
+    names = [str(i) for i in range(n_cells)]
     return pyarrow.csv.read_csv(
         pa.BufferReader(data),
-        pyarrow.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
-        pyarrow.csv.ParseOptions(quote_char=False, escape_char=False, invalid_row_handler=odd),
+        pyarrow.csv.ReadOptions(
+            column_names=names, use_threads=False, block_size=_ARROW_BLOCK_BYTES
+        ),
+        pyarrow.csv.ParseOptions(
+            quote_char=False, escape_char=False, invalid_row_handler=note_other_line
+        ),
         pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.binary()),
             check_utf8=False,
@@ -201,122 +219,126 @@ def _split(data: bytes, width: int, others: list[tuple[int, bytes]]) -> pa.Table
     )
 
 
-def _columns(table: pa.Table, words: TextCodes) -> ColumnBlock:
-    n, last = table.num_rows, table.num_columns - 1
+def _parse_columns(table: pa.Table, codes: TextCodes) -> ColumnBlock:
+    n_rows, last_index = table.num_rows, table.num_columns - 1
     block: ColumnBlock = {}
     for i, column in enumerate(table.columns):
         cells = column.combine_chunks()
-        found = _CELL.fullmatch(cells[0].as_py())
-        if found is None or (found[1][:1] == b"{") != (i == 0):
+        key_match = _CELL_PATTERN.fullmatch(cells[0].as_py())
+        if key_match is None or (key_match[1][:1] == b"{") != (i == 0):
             raise _UnexpectedForm
-        name = found[2].decode()
+        name = key_match[2].decode()
         if name not in SNAPSHOT_FIELDS or name in block:
             raise _UnexpectedForm
-        read = _COLUMN_READERS[
+        read_column = _COLUMN_READERS[
             name if name in ("ts", COMPACTION_FIELD) else "text" if name in TEXT_FIELDS else "count"
         ]
-        read(block, _Column(name, cells, found[1], i == last), words)
+        read_column(block, _Column(name, cells, key_match[1], i == last_index), codes)
     if not all(name in block for name in REQUIRED_FIELDS):
         raise _UnexpectedForm
-    return {name: _missing(name, n) if name not in block else block[name] for name in ARRAY_DTYPES}
+    return {
+        name: _missing_column(name, n_rows) if name not in block else block[name]
+        for name in ARRAY_DTYPES
+    }
 
 
-def _missing(name: str, n: int) -> np.ndarray[Any, Any]:
+def _missing_column(name: str, n_rows: int) -> np.ndarray[Any, Any]:
     fill: int = (
         -1 if name in TEXT_FIELDS else MISSING_TIME if name == "ts" else name.endswith(".missing")
     )
-    return np.full(n, fill, ARRAY_DTYPES[name])
+    return np.full(n_rows, fill, ARRAY_DTYPES[name])
 
 
-def _values(column: _Column) -> pa.Array:
-    """The cells without key, the last without its brace; each must begin with the key."""
+def _cell_values(column: _Column) -> pa.Array:
+    """Return the values of cells, without key and final brace, after checking both."""
     if not pc.all(pc.starts_with(column.cells, column.key)).as_py():
         raise _UnexpectedForm
-    values = pc.binary_slice(column.cells, len(column.key), _LONGEST)
+    values = pc.binary_slice(column.cells, len(column.key), _MAX_CELL_BYTES)
     if not column.last:
         return values
     if not pc.all(pc.ends_with(values, b"}")).as_py():
         raise _UnexpectedForm
     lengths = pc.subtract(pc.binary_length(values), 1)
     longest = pc.max(lengths).as_py()
-    cut = pc.ascii_rtrim(values.view(pa.string()), "}")
-    if pc.any(pc.not_equal(pc.binary_length(cut), lengths)).as_py() or longest is None:
+    without_brace = pc.ascii_rtrim(values.view(pa.string()), "}")
+    if pc.any(pc.not_equal(pc.binary_length(without_brace), lengths)).as_py() or longest is None:
         raise _UnexpectedForm  # more than one brace
-    return cut.view(pa.binary())
+    return without_brace.view(pa.binary())
 
 
-def _read_count(block: ColumnBlock, column: _Column, words: TextCodes) -> None:  # noqa: ARG001
-    text = _values(column).view(pa.string())
+def _read_count(block: ColumnBlock, column: _Column, codes: TextCodes) -> None:  # noqa: ARG001
+    texts = _cell_values(column).view(pa.string())
     try:
-        numbers = text.cast(pa.int64())
+        numbers = texts.cast(pa.int64())
     except pa.ArrowInvalid:
-        numbers = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text).cast(
+        numbers = pc.if_else(pc.equal(texts, "null"), pa.scalar(None, pa.string()), texts).cast(
             pa.int64()
         )
-    if pc.any(pc.and_(pc.starts_with(text, "0"), pc.greater(pc.binary_length(text), 1))).as_py():
-        raise _UnexpectedForm  # 0x1F and 007: numbers for Arrow, not for JSON
+    if pc.any(pc.and_(pc.starts_with(texts, "0"), pc.greater(pc.binary_length(texts), 1))).as_py():
+        raise _UnexpectedForm  # 0x1F and 007 are numbers for Arrow, but not in JSON
     _store_counts(block, column.name, numbers)
 
 
-def _read_text(block: ColumnBlock, column: _Column, words: TextCodes) -> None:
+def _read_text(block: ColumnBlock, column: _Column, codes: TextCodes) -> None:
     if column.last:
         raise _UnexpectedForm
-    known = column.cells.dictionary_encode()
+    encoded = column.cells.dictionary_encode()
     texts: list[str | None] = []
-    for cell in known.dictionary.to_pylist():
+    for cell in encoded.dictionary.to_pylist():
         text = json.loads(cell.removeprefix(column.key)) if cell.startswith(column.key) else 0
         if not (text is None or isinstance(text, str)) or (
             text is not None and not _is_valid_text(text)
         ):
             raise _UnexpectedForm
         texts.append(text)
-    table = np.array(encode_texts(words[column.name], texts), np.int32)
-    block[column.name] = table[known.indices.to_numpy(zero_copy_only=False)]
+    code_by_index = np.array(encode_texts(codes[column.name], texts), np.int32)
+    block[column.name] = code_by_index[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
-def _read_flag(block: ColumnBlock, column: _Column, words: TextCodes) -> None:  # noqa: ARG001
-    known = _values(column).dictionary_encode()
-    meaning = {b"true": True, b"false": False, b"null": False}
-    values = [meaning.get(v) for v in known.dictionary.to_pylist()]
+def _read_flag(block: ColumnBlock, column: _Column, codes: TextCodes) -> None:  # noqa: ARG001
+    encoded = _cell_values(column).dictionary_encode()
+    flag_by_text = {b"true": True, b"false": False, b"null": False}
+    values = [flag_by_text.get(v) for v in encoded.dictionary.to_pylist()]
     if None in values:
         raise _UnexpectedForm
-    block[column.name] = np.array(values, np.bool_)[known.indices.to_numpy(zero_copy_only=False)]
+    block[column.name] = np.array(values, np.bool_)[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
-def _read_time(block: ColumnBlock, column: _Column, words: TextCodes) -> None:  # noqa: ARG001
-    """Times of one length, in UTC, with a fraction: those of one writer are."""
+def _read_time(block: ColumnBlock, column: _Column, codes: TextCodes) -> None:  # noqa: ARG001
+    """Read times that all have the same length, a fraction, and UTC, as one writer's have."""
     cells, key = column.cells, column.key
-    first = cells[0].as_py()
-    shape = re.fullmatch(
-        rb'"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9})((?:\\u002B|\+)00:00|Z)"', first[len(key) :]
+    first_cell = cells[0].as_py()
+    time_match = re.fullmatch(
+        rb'"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9})((?:\\u002B|\+)00:00|Z)"',
+        first_cell[len(key) :],
     )
-    if shape is None or column.last:
+    if time_match is None or column.last:
         raise _UnexpectedForm
-    grid = _grid(cells, len(first))
-    tail = np.frombuffer(shape[2] + b'"', np.uint8)
+    grid = _byte_matrix(cells, len(first_cell))
+    time_end = np.frombuffer(time_match[2] + b'"', np.uint8)
     if (
-        not (grid[:, -len(tail) :] == tail).all()
+        not (grid[:, -len(time_end) :] == time_end).all()
         or not (grid[:, : len(key) + 1] == grid[0, : len(key) + 1]).all()
     ):
         raise _UnexpectedForm
-    start = len(key) + 1
-    stamps = (
-        pc.binary_slice(cells, start, start + len(shape[1]))
+    time_start = len(key) + 1
+    timestamps = (
+        pc.binary_slice(cells, time_start, time_start + len(time_match[1]))
         .view(pa.string())
         .cast(pa.timestamp("ns"))
     )
-    block[column.name] = stamps.view(pa.int64()).to_numpy(zero_copy_only=False)
+    block[column.name] = timestamps.view(pa.int64()).to_numpy(zero_copy_only=False)
 
 
-def _grid(cells: pa.Array, width: int) -> np.ndarray[Any, Any]:
-    """Cells of one width as a matrix of bytes."""
+def _byte_matrix(cells: pa.Array, cell_bytes: int) -> np.ndarray[Any, Any]:
+    """Return cells of equal size as a matrix of bytes."""
     offsets = np.frombuffer(cells.buffers()[1], np.int32)[
         cells.offset : cells.offset + len(cells) + 1
     ]
-    if not (np.diff(offsets) == width).all():
+    if not (np.diff(offsets) == cell_bytes).all():
         raise _UnexpectedForm
     return np.frombuffer(cells.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].reshape(
-        len(cells), width
+        len(cells), cell_bytes
     )
 
 
@@ -328,20 +350,25 @@ _COLUMN_READERS: dict[str, Callable[[ColumnBlock, _Column, TextCodes], None]] = 
 }
 
 
-def _merge(block: ColumnBlock, rest: ColumnBlock, at: np.ndarray[Any, Any]) -> ColumnBlock:
-    """Put rows of `rest` to their places `at` in the whole."""
-    n = row_count(block) + row_count(rest)
-    if len(at) != row_count(rest) or (len(at) and at[-1] >= n):
+def _merge_rows(
+    block: ColumnBlock, other_rows: ColumnBlock, positions: np.ndarray[Any, Any]
+) -> ColumnBlock:
+    """Merge rows into a block at the given positions of the result."""
+    n_rows = count_rows(block) + count_rows(other_rows)
+    if len(positions) != count_rows(other_rows) or (len(positions) and positions[-1] >= n_rows):
         raise _UnexpectedForm
-    here = np.ones(n, np.bool_)
-    here[at] = False
-    order = np.empty(n, np.int64)
-    order[here], order[at] = np.arange(row_count(block)), np.arange(row_count(block), n)
-    return {name: values[order] for name, values in concat_blocks([block, rest]).items()}
+    is_in_block = np.ones(n_rows, np.bool_)
+    is_in_block[positions] = False
+    order = np.empty(n_rows, np.int64)
+    order[is_in_block], order[positions] = (
+        np.arange(count_rows(block)),
+        np.arange(count_rows(block), n_rows),
+    )
+    return {name: values[order] for name, values in concat_blocks([block, other_rows]).items()}
 
 
-# -- any objects, as JSON -------------------------------------------------------------------------
-# Not by Arrow's JSON parser: a line of `null`, or one nested deeply, ends the process (pyarrow 26).
+# -- objects, by a typed JSON decoder -------------------------------------------------------------
+# Arrow's own JSON parser ends the process on a line of `null` or deep nesting (pyarrow 26).
 
 
 class _RawLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -360,14 +387,14 @@ class _RawLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _DECODER = msgspec.json.Decoder(_RawLine)
 
 
-def _objects(data: bytes, words: TextCodes) -> ColumnBlock:
+def _parse_objects(data: bytes, codes: TextCodes) -> ColumnBlock:
     lines = _DECODER.decode_lines(data)
     if not all(TIME_START.match(line.ts) for line in lines):
         raise _UnexpectedForm
-    stamps = pa.array([line.ts for line in lines], pa.string()).cast(pa.timestamp("ns", "UTC"))
-    block: ColumnBlock = {"ts": stamps.view(pa.int64()).to_numpy(zero_copy_only=False)}
+    timestamps = pa.array([line.ts for line in lines], pa.string()).cast(pa.timestamp("ns", "UTC"))
+    block: ColumnBlock = {"ts": timestamps.view(pa.int64()).to_numpy(zero_copy_only=False)}
     for name in TEXT_FIELDS:
-        block[name] = np.array(encode_texts(words[name], map(attrgetter(name), lines)), np.int32)
+        block[name] = np.array(encode_texts(codes[name], map(attrgetter(name), lines)), np.int32)
     for name in COUNT_FIELDS:
         _store_counts(
             block, name, pa.array(map(attrgetter(name), lines), pa.int64(), size=len(lines))
@@ -388,40 +415,39 @@ def _is_valid_text(text: str) -> bool:
 
 
 LINE_START = b'{"ts":'
-"""How a line of fuseraft's begins; behind a torn line, the second one begins here."""
+"""The first bytes of fuseraft's lines, which also mark the second record on a torn line."""
 MAX_COUNT = 2**63 - 1
 TIME_START = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
-"""How a time begins."""
-_MIN_REQUIRED_FIELDS = 3  # always-fields below which an object is some other record
+"""The beginning of a time."""
+_MIN_REQUIRED_FIELDS = 3
+"""An object with fewer of the required fields is no snapshot."""
 
 Row = dict[str, Any]
 
 
 def parse_lines(
-    data: bytes, file: str, first: int, words: TextCodes, report: FaultCollector
+    data: bytes, file: str, first_line: int, codes: TextCodes, report: FaultCollector
 ) -> ColumnBlock:
-    """Return the rows of all lines that hold one; everything wrong with any line goes to the
-    report.
+    """Parse each line alone; everything wrong with it becomes a fault.
 
     Args:
         data: whole lines.
-        file: name of the log, for the report.
-        first: number of the first line, counted from 1.
-        words: tables of texts; grow.
-        report: grows.
+        file: name of the log, for the faults.
+        first_line: number of the first line, from 1.
+        codes: codes by text; new texts are added.
+        report: receives the faults.
     """
-    found: list[Row] = []
-    for number, line in enumerate(data.split(b"\n"), first):
+    rows: list[Row] = []
+    for number, line in enumerate(data.split(b"\n"), first_line):
         if line and not line.isspace():
-            found.extend(_parse_line(line, file, number, report))
-    return _rows_to_block(found, words)
+            rows.extend(_parse_line(line, file, number, report))
+    return _rows_to_block(rows, codes)
 
 
 def decode_line(line: bytes) -> Row | str:
-    """Return the object of a line, or the reason why there is none.
+    """Return the object of a line, or the reason why it has none.
 
-    Python's own decoder is used because it reads what others refuse: NaN, integers of any size,
-    lone surrogates.
+    Python's decoder accepts what others refuse: NaN, large integers, lone surrogates.
     """
     try:
         record = json.loads(line.decode("utf-8-sig"))
@@ -452,14 +478,14 @@ def _parse_line(line: bytes, file: str, number: int, report: FaultCollector) -> 
         report.add(file, number, record)
         return []
     decoded = [decode_line(LINE_START + piece) for piece in pieces[1:]]
-    whole = [d for d in decoded if isinstance(d, dict)]
+    complete = [candidate for candidate in decoded if isinstance(candidate, dict)]
     report.add(
         file,
         number,
-        f"{len(decoded)} records on one line, {len(whole)} of them whole",
-        kept=bool(whole),
+        f"{len(decoded)} records on one line, {len(complete)} of them whole",
+        kept=bool(complete),
     )
-    return [_parse_record(d, file, number, report) for d in whole]
+    return [_parse_record(candidate, file, number, report) for candidate in complete]
 
 
 def _parse_record(record: Row, file: str, number: int, report: FaultCollector) -> Row:
@@ -472,30 +498,30 @@ def _parse_record(record: Row, file: str, number: int, report: FaultCollector) -
                     file, number, f"`{name}` is missing from here on, on this line at least"
                 )
             continue
-        row[name], wrong = _value(name, value)
-        if wrong:
-            report.add(file, number, f"`{name}` {wrong}", kept=True)
+        row[name], problem = _parse_value(name, value)
+        if problem:
+            report.add(file, number, f"`{name}` {problem}", kept=True)
     for name in record.keys() - set(SNAPSHOT_FIELDS):
         report.once(file, number, f"`{name[:80]}` is no known field and was left out")
     return row
 
 
-def _value(name: str, value: Any) -> tuple[Any, str]:
-    """The value as the column wants it, or None, and what was wrong with it."""
+def _parse_value(name: str, value: Any) -> tuple[Any, str]:
+    """Return a value in the column's type, or None, and what was wrong with it."""
     if name == "ts":
-        return _time(value)
+        return _parse_time(value)
     if name in TEXT_FIELDS:
-        return _text(value)
+        return _parse_text(value)
     if name == COMPACTION_FIELD:
         return (
             (value, "")
             if isinstance(value, bool)
-            else (None, f"is no truth value but {_show(value)}: left out")
+            else (None, f"is no truth value but {_show_value(value)}: left out")
         )
-    return _count(value)
+    return _parse_count(value)
 
 
-def _count(value: Any) -> tuple[int | None, str]:
+def _parse_count(value: Any) -> tuple[int | None, str]:
     if isinstance(value, str) and len(value) <= 20 and value.removeprefix("-").isascii():
         number = int(value) if value.removeprefix("-").isdigit() else value
     elif isinstance(value, float) and value.is_integer():
@@ -503,45 +529,51 @@ def _count(value: Any) -> tuple[int | None, str]:
     else:
         number = value
     if isinstance(number, bool) or not isinstance(number, int):
-        return None, f"is no whole number but {_show(value)}: left out"
+        return None, f"is no whole number but {_show_value(value)}: left out"
     if abs(number) > MAX_COUNT:
         return None, "is beyond 64 bits: left out"
-    return number, "" if number is value else f"is {_show(value)}: read as {number}"
+    return number, "" if number is value else f"is {_show_value(value)}: read as {number}"
 
 
-def _text(value: Any) -> tuple[str | None, str]:
+def _parse_text(value: Any) -> tuple[str | None, str]:
     if isinstance(value, str):
-        sound = value.encode("utf-8", "replace").decode("utf-8")
-        return sound, "" if sound == value else "holds half a surrogate pair: replaced"
+        valid = value.encode("utf-8", "replace").decode("utf-8")
+        return valid, "" if valid == value else "holds half a surrogate pair: replaced"
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value), f"is the number {_show(value)}: read as text"
-    return None, f"is no text but {_show(value)}: left out"
+        return str(value), f"is the number {_show_value(value)}: read as text"
+    return None, f"is no text but {_show_value(value)}: left out"
 
 
-def _time(value: Any) -> tuple[int | None, str]:
+def _parse_time(value: Any) -> tuple[int | None, str]:
     if isinstance(value, str) and TIME_START.match(value):
         try:
-            stamp = pd.Timestamp(value)
-            utc = stamp if stamp.tzinfo is None else stamp.tz_convert("UTC")
+            timestamp = pd.Timestamp(value)
+            utc = timestamp if timestamp.tzinfo is None else timestamp.tz_convert("UTC")
             return int(utc.as_unit("ns").value), ""
         except (ValueError, OverflowError):  # OutOfBoundsDatetime is a ValueError
             pass
-    return None, f"is no time between 1678 and 2262 but {_show(value)}: left out"
+    return None, f"is no time between 1678 and 2262 but {_show_value(value)}: left out"
 
 
-def _show(value: Any) -> str:
+def _show_value(value: Any) -> str:
     return repr(value)[:60] if isinstance(value, (str, float, bool)) else str(value)[:60]
 
 
-def _rows_to_block(found: list[Row], words: TextCodes) -> ColumnBlock:
+def _rows_to_block(rows: list[Row], codes: TextCodes) -> ColumnBlock:
     block: ColumnBlock = {
-        "ts": np.array([MISSING_TIME if (t := r.get("ts")) is None else t for r in found], np.int64)
+        "ts": np.array(
+            [MISSING_TIME if (time := each.get("ts")) is None else time for each in rows], np.int64
+        )
     }
     for name in TEXT_FIELDS:
-        block[name] = np.array(encode_texts(words[name], (r.get(name) for r in found)), np.int32)
+        block[name] = np.array(
+            encode_texts(codes[name], (each.get(name) for each in rows)), np.int32
+        )
     for name in COUNT_FIELDS:
-        values = [r.get(name) for r in found]
-        block[f"{name}.missing"] = np.array([v is None for v in values], np.bool_)
-        block[name] = np.array([v or 0 for v in values], np.int64)
-    block[COMPACTION_FIELD] = np.array([bool(r.get(COMPACTION_FIELD)) for r in found], np.bool_)
+        values = [each.get(name) for each in rows]
+        block[f"{name}.missing"] = np.array([value is None for value in values], np.bool_)
+        block[name] = np.array([value or 0 for value in values], np.int64)
+    block[COMPACTION_FIELD] = np.array(
+        [bool(each.get(COMPACTION_FIELD)) for each in rows], np.bool_
+    )
     return {name: block[name] for name in ARRAY_DTYPES}

@@ -28,7 +28,7 @@ SNAPSHOT_FIELDS = (
 TEXT_FIELDS = ("session", "agent")
 COUNT_FIELDS = SNAPSHOT_FIELDS[3:9]
 REQUIRED_FIELDS = ("ts", "agent", *SNAPSHOT_FIELDS[3:7])
-"""Fields that every line of fuseraft's carries."""
+"""Fields that every line of fuseraft has."""
 COMPACTION_FIELD = "compaction_occurred"
 _INT8_MAX, _INT16_MAX = np.iinfo(np.int8).max, np.iinfo(np.int16).max
 MISSING_TIME = np.iinfo(np.int64).min
@@ -40,51 +40,59 @@ ARRAY_DTYPES: dict[str, np.dtype[Any]] = {
     **{f"{name}.missing": np.dtype(np.bool_) for name in COUNT_FIELDS},
     COMPACTION_FIELD: np.dtype(np.bool_),
 }
-"""Nanoseconds since 1970 (UTC), codes of texts (-1: missing), counts beside their masks."""
+"""Array types: nanoseconds since 1970 (UTC), codes of texts (-1: missing), counts and masks."""
 
 ColumnBlock = dict[str, "np.ndarray[Any, Any]"]
 TextCodes = dict[str, dict[str, int]]
 
 
 def new_text_codes() -> TextCodes:
-    """Return empty tables of texts: for each text column, text to code in order of appearance."""
+    """Return an empty table of codes by text, in order of appearance, for each text column."""
     return {name: {} for name in TEXT_FIELDS}
 
 
-def encode_texts(words: dict[str, int], texts: Iterable[str | None]) -> list[int]:
-    """Return the code of each text, giving new texts the next ones; None is -1."""
-    return [-1 if text is None else words.setdefault(text, len(words)) for text in texts]
+def encode_texts(codes: dict[str, int], texts: Iterable[str | None]) -> list[int]:
+    """Return the code of each text, adding new texts to the table; None is -1."""
+    return [-1 if text is None else codes.setdefault(text, len(codes)) for text in texts]
 
 
 def recode_block(
-    block: ColumnBlock, old: Mapping[str, Sequence[str]], words: TextCodes
+    block: ColumnBlock, old_texts: Mapping[str, Sequence[str]], codes: TextCodes
 ) -> ColumnBlock:
-    """Return the block with codes of `old` texts as those of `words`, which grow in order."""
-    out = dict(block)
+    """Return a block with its text codes translated.
+
+    Args:
+        block: the block.
+        old_texts: for each text column, the texts of the block's codes.
+        codes: codes by text of the result; new texts are added.
+    """
+    recoded = dict(block)
     for name in TEXT_FIELDS:
-        seen = pd.unique(block[name])
-        table = np.full(len(old[name]) + 1, -1, np.int32)  # its last place is that of -1
-        table[seen] = encode_texts(
-            words[name], [None if code < 0 else old[name][code] for code in seen]
+        old_codes = pd.unique(block[name])
+        new_codes = np.full(len(old_texts[name]) + 1, -1, np.int32)  # the last item is for code -1
+        new_codes[old_codes] = encode_texts(
+            codes[name], [None if code < 0 else old_texts[name][code] for code in old_codes]
         )
-        out[name] = table[block[name]]
-    return out
+        recoded[name] = new_codes[block[name]]
+    return recoded
 
 
-def disk_dtype(name: str, words: int) -> np.dtype[Any]:
-    """The type of an array on disk; codes are as narrow as pandas', which would copy others."""
+def get_disk_dtype(name: str, n_texts: int) -> np.dtype[Any]:
+    """Return the type of an array on disk; codes have pandas' width, so that none is copied."""
     if name not in TEXT_FIELDS:
         return ARRAY_DTYPES[name]
-    return np.dtype(np.int8 if words < _INT8_MAX else np.int16 if words < _INT16_MAX else np.int32)
+    return np.dtype(
+        np.int8 if n_texts < _INT8_MAX else np.int16 if n_texts < _INT16_MAX else np.int32
+    )
 
 
-def row_count(block: ColumnBlock) -> int:
-    """The number of rows of a block."""
+def count_rows(block: ColumnBlock) -> int:
+    """Return the number of rows of a block."""
     return len(block["ts"])
 
 
 def concat_blocks(blocks: Sequence[ColumnBlock]) -> ColumnBlock:
-    """Return blocks one after the other as one; no copy where there is only one."""
+    """Concatenate blocks; a single block is returned without a copy."""
     if len(blocks) == 1:
         return blocks[0]
     if not blocks:
@@ -93,20 +101,22 @@ def concat_blocks(blocks: Sequence[ColumnBlock]) -> ColumnBlock:
 
 
 def block_to_frame(
-    block: ColumnBlock, words: Mapping[str, Iterable[str]], names: Sequence[str] = SNAPSHOT_FIELDS
+    block: ColumnBlock, texts: Mapping[str, Iterable[str]], columns: Sequence[str] = SNAPSHOT_FIELDS
 ) -> pd.DataFrame:
-    """Return a frame over the arrays of a block: they are not copied."""
-    return pd.DataFrame({name: _series(block, words, name) for name in names}, copy=False)
+    """Return a frame over the arrays of a block, without a copy."""
+    return pd.DataFrame({name: _make_column(block, texts, name) for name in columns}, copy=False)
 
 
-def _series(block: ColumnBlock, words: Mapping[str, Iterable[str]], name: str) -> Any:
+def _make_column(block: ColumnBlock, words: Mapping[str, Iterable[str]], name: str) -> Any:
     values = block[name]
     if name == "ts":
         return pd.DatetimeIndex(values, dtype=pd.DatetimeTZDtype("ns", "UTC"), copy=False).array
     if name in TEXT_FIELDS:
-        texts = list(words[name])
+        categories = list(words[name])
         return pd.Categorical.from_codes(
-            values, pd.Index(texts) if texts else pd.Index([], dtype="str"), validate=False
+            values,
+            pd.Index(categories) if categories else pd.Index([], dtype="str"),
+            validate=False,
         )
     if name == COMPACTION_FIELD:
         return pd.arrays.BooleanArray(values, np.zeros(len(values), np.bool_))
@@ -114,22 +124,21 @@ def _series(block: ColumnBlock, words: Mapping[str, Iterable[str]], name: str) -
 
 
 class SnapshotFault(NamedTuple):
-    """One place of a log."""
+    """A place of a log that could not be read, wholly or in part."""
 
     file: str
     line: int
-    """Counted from 1; 0 is the whole file."""
+    """Counted from 1; 0 for the whole file."""
     why: str
     kept: bool
-    """True where the line is a row of the frame all the same, as far as it could be read."""
+    """True if the line is a row of the frame nevertheless, as far as it could be read."""
 
 
 class Faults(tuple[SnapshotFault, ...]):
-    """The faults of one reading, in order of files and lines; small enough to live in
-    `frame.attrs`.
+    """The faults of a frame, in order of files and lines, for `frame.attrs`.
 
-    pandas copies `attrs` deeply with every operation and writes them as JSON: a tuple of tuples
-    bears both.
+    pandas deep-copies `attrs` with every operation and writes them as JSON; a tuple of tuples
+    allows both at no cost.
     """
 
     __slots__ = ()
@@ -139,28 +148,28 @@ class Faults(tuple[SnapshotFault, ...]):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The faults as a frame: file, line, why, kept."""
+        """The faults as a frame with the columns file, line, why, kept."""
         return pd.DataFrame([tuple(f) for f in self], columns=list(SnapshotFault._fields))
 
 
 class FaultCollector:
-    """Collects faults while reading; what holds for many lines of a file is told once."""
+    """Collector of faults; a fault of many lines of a file is reported once."""
 
     def __init__(self) -> None:
         self.faults: list[SnapshotFault] = []
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def add(self, file: str | Path, line: int, why: str, *, kept: bool = False) -> None:
-        """Note one place."""
+        """Add a fault."""
         self.faults.append(SnapshotFault(str(file), line, why, kept))
 
     def once(self, file: str | Path, line: int, why: str) -> None:
-        """Note something that holds for many lines of a file at its first line only."""
-        if (str(file), why) not in self._told:
-            self._told.add((str(file), why))
+        """Add a fault of a file at its first line only."""
+        if (str(file), why) not in self._reported:
+            self._reported.add((str(file), why))
             self.add(file, line, why, kept=True)
 
     def remember(self, faults: list[SnapshotFault]) -> None:
-        """Take over the faults of an earlier reading."""
+        """Add the faults of an earlier reading."""
         self.faults.extend(faults)
-        self._told.update((f.file, f.why) for f in faults if f.kept)
+        self._reported.update((f.file, f.why) for f in faults if f.kept)
