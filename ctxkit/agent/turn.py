@@ -338,8 +338,10 @@ class LiveEvents:
         turn: returns the number of the current turn.
     """
 
-    def __init__(self, hear: Listener, clock: Callable[[], float], turn: Callable[[], int]) -> None:
-        self._listener, self._clock, self._current_turn = hear, clock, turn
+    def __init__(
+        self, listener: Listener, clock: Callable[[], float], turn: Callable[[], int]
+    ) -> None:
+        self._listener, self._clock, self._current_turn = listener, clock, turn
         self._piece_kind, self._redactor = "", StreamRedactor()
 
     def tell(self, kind: str, payload: dict[str, Any]) -> None:

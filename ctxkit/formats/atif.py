@@ -40,7 +40,7 @@ from ctxkit.session.messages import (
     Thinking,
     ToolCall,
     Usage,
-    plain_text,
+    get_plain_text,
 )
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ def _encode_result(m: Message) -> dict[str, Any]:
 def _encode_content(m: Message) -> Any:
     pictures = any(isinstance(p, Image) and p.kind == "image" for p in m.parts)
     if not pictures:
-        return plain_text(m)
+        return get_plain_text(m)
     out: list[dict[str, Any]] = []
     for p in m.parts:
         if isinstance(p, Text):

@@ -18,7 +18,7 @@ from ctxkit.formats.fields import (
     str_or_none,
 )
 from ctxkit.formats.losses import count_losses, visible_messages
-from ctxkit.session.messages import Fault, Image, Message, Text, plain_text
+from ctxkit.session.messages import Fault, Image, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -184,7 +184,7 @@ def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
 def encode_chat_message(m: Message) -> dict[str, Any]:
     """Return one message as Chat Completions has it."""
     out: dict[str, Any] = {"role": m.sent_as}
-    said = plain_text(m)
+    said = get_plain_text(m)
     pictures = [p for p in m.parts if isinstance(p, Image) and p.kind == "image"]
     if m.role in ("user", "summary") and pictures:
         out["content"] = [_encode_content_part(p) for p in m.parts if isinstance(p, (Text, Image))]

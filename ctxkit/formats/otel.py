@@ -17,7 +17,7 @@ from ctxkit.formats.chat_messages import encode_tool_schemas
 from ctxkit.formats.fields import as_dict, as_list
 from ctxkit.formats.losses import count_losses, visible_messages
 from ctxkit.formats.spans import sessions_from_spans
-from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, plain_text
+from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, get_plain_text
 from ctxkit.session.session import ListPrefix
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def _message(m: Message) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [{"type": "compaction", "content": m.text}]
         parts += [_part(p) for p in m.parts if isinstance(p, Image)]
     elif m.role == "tool":
-        said = plain_text(m)
+        said = get_plain_text(m)
         parts = [{"type": "tool_call_response", "id": m.call_id or "", "response": said}]
         parts += [_part(p) for p in m.parts if isinstance(p, Image)]
     else:

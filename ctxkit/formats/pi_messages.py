@@ -21,7 +21,7 @@ from ctxkit.formats.fields import (
     to_text,
 )
 from ctxkit.session.messages import (
-    LOST_KIND,
+    MISSING_START_KIND,
     USER_VISIBLE_KEY,
     Edit,
     Image,
@@ -236,7 +236,7 @@ def encode_message(m: Message) -> dict[str, Any] | None:
         return _encode_reply(
             m, stamp - int((m.latency or 0) * 1000)
         )  # Pi's messages bear the time of their beginning
-    if not m.visible or m.role == "system" or m.kind == LOST_KIND:
+    if not m.visible or m.role == "system" or m.kind == MISSING_START_KIND:
         return None
     if m.role == "tool":
         return {
