@@ -17,11 +17,15 @@ from ctxkit.engine.cache_model.call_features import MISS_RULES, has_reliable_tim
 from ctxkit.engine.cache_model.miss_rates import MIN_CALLS, TABLE_FILE, load_counts
 from ctxkit.engine.cache_model.prediction import (
     Prediction,
-    compaction_read_error,
+    compute_compaction_read_error,
     predict_input_cost,
-    reads_after_compactions,
+    predict_reads_after_compactions,
 )
-from ctxkit.engine.cache_model.training import count_sessions, distinct_sessions, leave_one_out
+from ctxkit.engine.cache_model.training import (
+    count_sessions,
+    predict_leave_one_out,
+    select_distinct_sessions,
+)
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.ledger import closure_error
 
@@ -88,7 +92,7 @@ GOALS = """
 
 def learn(folders: list[Path]) -> None:
     """Remake the table from folders of logs; sessions of it that are not there stay as they are."""
-    given = distinct_sessions(
+    given = select_distinct_sessions(
         [s for folder in folders for s in ck.read_all(folder, progress=False)]
     )
     new = count_sessions(given)
@@ -101,8 +105,8 @@ def learn(folders: list[Path]) -> None:
 
 def page(folder: Path) -> str:
     """Return the chapter."""
-    sessions = distinct_sessions(ck.read_all(folder, progress=False))
-    judged = leave_one_out(sessions, load_counts())
+    sessions = select_distinct_sessions(ck.read_all(folder, progress=False))
+    judged = predict_leave_one_out(sessions, load_counts())
     priced = [(s, p) for s, p in judged if p.error is not None]
     return "\n".join(
         [
@@ -168,7 +172,9 @@ def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
         _row("the same, nine of ten", None, _nine(priced, "half_error")),
     ]
     cut = [
-        e for s, _ in priced if (e := compaction_read_error(reads_after_compactions(s))) is not None
+        e
+        for s, _ in priced
+        if (e := compute_compaction_read_error(predict_reads_after_compactions(s))) is not None
     ]
     rows.append(
         _row(
@@ -211,7 +217,7 @@ def _noise_rows(priced: Judged) -> list[str]:
             f"{times:.1f} times in the mean; closure error {median(closed):.2%} "
             f"| {_ok(times >= least)} |"
         )
-    chance = [training.chance_errors(s) for s, _ in priced]
+    chance = [training.compute_chance_errors(s) for s, _ in priced]
     middles = [median(c) for c in chance if c]
     nines = [float(np.percentile(c, 90)) for c in chance if c]
     rows.append(
@@ -223,7 +229,9 @@ def _noise_rows(priced: Judged) -> list[str]:
 
 def _cause_rows(priced: Judged, sessions: list[Session]) -> list[str]:
     with_clock = [s for s in sessions if s.format == CLAUDE and has_reliable_times(s)]
-    pairs = [training.chance_named_tokens(s, seed) for s, _ in priced for seed in range(20)]
+    pairs = [
+        training.count_tokens_named_by_chance(s, seed) for s, _ in priced for seed in range(20)
+    ]
     chance = sum(named for _, named in pairs) / max(sum(lost for lost, _ in pairs), 1)
     return [
         _least("lost tokens with a cause, Claude Code with a clock", 0.80, _named(with_clock)),

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctxkit.engine.cache_model.call_features import call_features
-from ctxkit.engine.cache_model.miss_rates import draw_reads, load_counts
-from ctxkit.engine.cache_model.prediction import input_costs, interval_stretch, rates_for_session
+from ctxkit.engine.cache_model.call_features import get_call_features
+from ctxkit.engine.cache_model.miss_rates import load_counts, simulate_reads
+from ctxkit.engine.cache_model.prediction import (
+    compute_input_costs,
+    compute_interval_stretch,
+    estimate_session_rates,
+)
 
 if TYPE_CHECKING:
     from ctxkit.engine.cache_model.miss_rates import ClassCount
@@ -38,7 +42,7 @@ read is drawn.
 
 def page(priced: list[tuple[Session, Prediction]]) -> str:
     """Return the part."""
-    lines = [(s, line) for s, _ in priced if (line := input_costs(s, call_features(s)))]
+    lines = [(s, line) for s, _ in priced if (line := compute_input_costs(s, get_call_features(s)))]
     rows = zip(*(_widths(*each) for each in lines), strict=True)
     words = (
         "chance call by call, at the rates of the tool",
@@ -50,11 +54,11 @@ def page(priced: list[tuple[Session, Prediction]]) -> str:
 
 
 def _widths(session: Session, line: InputCosts) -> tuple[float, float, float]:
-    known, rates = call_features(session), rates_for_session(session, load_counts())
-    own = line.of(draw_reads(known, rates))
-    down, up = interval_stretch(rates)
+    known, rates = get_call_features(session), estimate_session_rates(session, load_counts())
+    own = line.of(simulate_reads(known, rates))
+    down, up = compute_interval_stretch(rates)
     rates.drawn = []
-    plain = line.of(draw_reads(known, rates))
+    plain = line.of(simulate_reads(known, rates))
     true = float(np.median(own))
     low, mid, high = np.percentile(own, [10, 50, 90]).tolist()
     whole = (mid - low) * down + (high - mid) * up

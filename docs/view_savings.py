@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import ctxkit as ck
 from ctxkit.metrics.team_log import render_for_peers
-from ctxkit.session.messages import FRAME
+from ctxkit.session.messages import OTHER_AGENT_CALL_KIND
 from ctxkit.tokens.registry import default_counter
 from ctxkit.tokens.sizes import measure_sizes
 
@@ -41,8 +41,8 @@ def spared(session: Session) -> Spared | None:
     count = default_counter()
     said = list(render_for_peers(session.agent, session.messages))
     users = sum(count.message(m) for m in session.messages if m.role == "user" and m.visible)
-    frames = sum(count.message(m) for m in said if m.kind == FRAME)
-    whole = users + frames + sum(count.message(m) for m in said if m.kind != FRAME)
+    frames = sum(count.message(m) for m in said if m.kind == OTHER_AGENT_CALL_KIND)
+    whole = users + frames + sum(count.message(m) for m in said if m.kind != OTHER_AGENT_CALL_KIND)
     fixed = measure_sizes(session).fixed
     share = frames / (whole + fixed) if fixed else None
     return Spared(session.product or session.format, frames / whole, share)

@@ -33,7 +33,7 @@ from ctxkit.policies.history import MessageLog
 from ctxkit.policies.rules import Rules
 from ctxkit.presets.config_keys import COUNTS, FLAG, NAMES, NUMBER, WHOLE
 from ctxkit.presets.systems.fuseraft import AGENT_CONFIG_KEYS
-from ctxkit.session.messages import FROM_OTHERS, Message
+from ctxkit.session.messages import OTHER_AGENT_KINDS, Message
 from ctxkit.teams.members import ISOLATIONS
 
 VIEWS = dict(views())
@@ -55,7 +55,7 @@ def own_rows(messages):
         first = row
         if m.role == "user" and not m.kind:
             break
-    return [r for r in range(first, len(messages)) if messages[r].kind not in FROM_OTHERS]
+    return [r for r in range(first, len(messages)) if messages[r].kind not in OTHER_AGENT_KINDS]
 
 
 def test_every_filter_of_history_is_held_to_the_contract():

@@ -14,8 +14,8 @@ from ctxkit.session.tool_calls import (
     describe_message,
     get_call_path,
     get_path_and_command,
+    map_results_by_call,
     pair_with_calls,
-    results_by_call,
 )
 
 
@@ -103,7 +103,7 @@ def test_a_result_is_its_own_calls_where_ids_are_used_again():
     asked = [call("Bash", "c", command=said) for said in ("ls", "pwd")]
     told = [result(text, of) for text, of in zip(("a.py", "/w"), asked, strict=True)]
     messages = [asked[0], told[0], asked[1], told[1]]
-    found = results_by_call(messages)
+    found = map_results_by_call(messages)
     assert [found[id(m.tool_calls[0])].text for m in asked] == ["a.py", "/w"]
     assert group_rows(messages) == [(0, 1), (2, 3)]
     assert [a.output for a in collect_actions(messages)] == ["a.py", "/w"]

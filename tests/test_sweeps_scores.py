@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, session, step, user
 
 import ctxkit as ck
-from ctxkit.engine.replay import run_replay, shared_prompt_tokens
+from ctxkit.engine.replay import compute_shared_tokens, run_replay
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.comparison import DETAIL_HEADS
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
@@ -64,7 +64,7 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
     done, again = run_replay(s, rules), ck.replay(s, rules)
     cut, sheet = done.cuts[0], SessionScoreCache(s).sheet
-    sent = SentPrompts(done.prompts.tolist(), shared_prompt_tokens(done).tolist())
+    sent = SentPrompts(done.prompts.tolist(), compute_shared_tokens(done).tolist())
     assert sheet.read(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
     assert sheet.read(cut.call, sent) < done.prompts[cut.call - 1]
     assert sheet.read(cut.call + 1, sent) == done.prompts[cut.call]

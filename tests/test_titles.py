@@ -6,40 +6,40 @@ from builders import assistant, session, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.session.titles import make_names_unique, title_of, unique_titles
+from ctxkit.session.titles import get_title, make_names_unique, make_unique_titles
 from ctxkit.widgets.source import resolve_source
 
 
 def test_a_title_else_the_first_words_else_project_and_day_else_the_id():
     asked = user("<env>\n/w\n</env>\n# Fix the *export* please")
-    assert title_of(session(asked, title="Nightly export", id="i")) == "Nightly export"
-    assert title_of(session(asked, id="i")) == "Fix the *export* please"
-    assert title_of(session(cwd="/home/me/billing", started=0.0, id="i")) == "billing 1970-01-01"
-    assert title_of(session(id="i")) == "i"
+    assert get_title(session(asked, title="Nightly export", id="i")) == "Nightly export"
+    assert get_title(session(asked, id="i")) == "Fix the *export* please"
+    assert get_title(session(cwd="/home/me/billing", started=0.0, id="i")) == "billing 1970-01-01"
+    assert get_title(session(id="i")) == "i"
 
 
 def test_a_title_that_says_nothing_is_none():
     for title in ("New session - 2026-07-28T18:19:59.340Z", "...", "Untitled chat", " "):
-        assert title_of(session(user("Do this."), title=title)) == "Do this."
+        assert get_title(session(user("Do this."), title=title)) == "Do this."
 
 
 def test_what_a_person_said_in_tags_is_taken_where_there_is_no_more():
-    assert title_of(session(user("<task>Write a poem.</task>"))) == "Write a poem."
+    assert get_title(session(user("<task>Write a poem.</task>"))) == "Write a poem."
 
 
 def test_what_was_put_in_the_users_place_is_no_title():
-    assert title_of(session(user("Skill loaded", kind="injected"), user("Go on"))) == "Go on"
+    assert get_title(session(user("Skill loaded", kind="injected"), user("Go on"))) == "Go on"
 
 
 def test_long_and_hostile_titles_are_one_bounded_line():
     for title in ("x" * 10_000, "a\nb\x1b[31mc\u202e", "<b>" * 500):
-        made = title_of(session(assistant(), title=title), 40)
+        made = get_title(session(assistant(), title=title), 40)
         assert len(made) <= 40
         assert not {"\n", "\x1b", "\u202e"} & set(made)
 
 
 def test_two_of_a_name_are_told_apart():
-    assert unique_titles([session(title="a"), session(title="a"), session(title="b")]) == [
+    assert make_unique_titles([session(title="a"), session(title="a"), session(title="b")]) == [
         "a",
         "a (2)",
         "b",

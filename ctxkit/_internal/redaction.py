@@ -43,7 +43,7 @@ def redact(text: str) -> str:
     return mask_spans(text, find_spans(text, environment_secrets()))
 
 
-def redact_json(value: Any, known: Sequence[str] | None = None) -> Any:
+def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
     """Return a JSON value with every text and every key of an object in it redacted.
 
     A text that stands under a telling key (`{"password": ...}`) is judged as one that stands beside
@@ -51,20 +51,20 @@ def redact_json(value: Any, known: Sequence[str] | None = None) -> Any:
 
     Args:
         value: texts, numbers, lists and objects.
-        known: what `secrets()` gave, where many values are redacted one after the other.
+        secrets: what `secrets()` gave, where many values are redacted one after the other.
     """
-    known = environment_secrets() if known is None else known
+    secrets = environment_secrets() if secrets is None else secrets
     if isinstance(value, str):
-        return mask_spans(value, find_spans(value, known))
+        return mask_spans(value, find_spans(value, secrets))
     if isinstance(value, dict):
         return {
-            redact_json(k, known): REDACTION_MARK
+            redact_json(k, secrets): REDACTION_MARK
             if isinstance(v, str) and is_secret_field(k, v)
-            else redact_json(v, known)
+            else redact_json(v, secrets)
             for k, v in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [redact_json(v, known) for v in value]
+        return [redact_json(v, secrets) for v in value]
     return value
 
 
@@ -97,8 +97,8 @@ class StreamRedactor:
         known: secrets of the environment; None: asked for now.
     """
 
-    def __init__(self, known: Sequence[str] | None = None) -> None:
-        self._known = environment_secrets() if known is None else known
+    def __init__(self, secrets: Sequence[str] | None = None) -> None:
+        self._known = environment_secrets() if secrets is None else secrets
         self._broken = [v for v in self._known if any(map(str.isspace, v))]
         self._text = ""
         self._given = 0
@@ -354,21 +354,21 @@ _CASED = [(r.hint, r.find) for r in RULES if not r.is_caseless]
 _CASELESS = [(r.hint, r.find) for r in RULES if r.is_caseless]
 
 
-def find_spans(shown: str, known: Sequence[str]) -> list[Span]:
-    """Return the spans of secrets in order, none over another; `known` are the environment's."""
+def find_spans(shown: str, secrets: Sequence[str]) -> list[Span]:
+    """Return the spans of secrets in order, none over another; `secrets` are the environment's."""
     view = VisibleText(shown)
-    spans = list(_find_known(view, known))
+    spans = list(_find_known(view, secrets))
     for text, rules in ((view.text, _CASED), (view.low, _CASELESS)):
         for hint, find in rules:
             if hint in text:
                 spans.extend(find(view))
     if view.is_changed:
         spans = [view.original_span(span) for span in spans]
-        spans.extend(_find_in_strings(shown, view.strings, known))
+        spans.extend(_find_in_strings(shown, view.strings, secrets))
     return _merged(sorted(spans))
 
 
-def _find_in_strings(shown: str, strings: Sequence[Span], known: Sequence[str]) -> Iterator[Span]:
+def _find_in_strings(shown: str, strings: Sequence[Span], secrets: Sequence[str]) -> Iterator[Span]:
     """Yield the spans of secrets in the strings of escape sequences, such as addresses of links."""
     starts: list[int] = []
     pieces: list[str] = []
@@ -377,7 +377,7 @@ def _find_in_strings(shown: str, strings: Sequence[Span], known: Sequence[str]) 
         starts.append(size)
         pieces.append(shown[start:end])
         size += end - start + 1
-    for a, b in find_spans("\n".join(pieces), known) if pieces else ():
+    for a, b in find_spans("\n".join(pieces), secrets) if pieces else ():
         i = bisect_right(starts, a) - 1
         start, end = strings[i]
         yield start + a - starts[i], min(start + b - starts[i], end)

@@ -101,7 +101,7 @@ class ExternalAgent(Agent):
         policy: Policy | None = None,  # noqa: ARG002  an agent's shape
         *,
         focus: str = "",  # noqa: ARG002
-        instead: Policy | None = None,  # noqa: ARG002
+        fallback: Policy | None = None,  # noqa: ARG002
     ) -> tuple[Edit, ...]:
         """Refuse, as the agent compacts by itself.
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 PROTOCOL_VERSION = 1
-MOST_AT_ONCE = 8
+MAX_RUNNING_AGENTS = 8
 """Programs that may run at the same time in a kernel."""
 _QUEUE_SIZE = 1000
 """Messages that may wait for a turn; beyond, the agent has to wait."""
@@ -240,10 +240,10 @@ class AcpClient(LoopOwner):
         """
         with self._running_lock:
             alive = [sanitize_line(each.name, 30) for each in self._running if not each.gone]
-            if len(alive) >= MOST_AT_ONCE:
+            if len(alive) >= MAX_RUNNING_AGENTS:
                 raise ModelError(
-                    f"{MOST_AT_ONCE} agents of other programs run already ({', '.join(alive)}), and"
-                    f" no more run at once: end one by `%context reset` in its session, then"
+                    f"{MAX_RUNNING_AGENTS} agents of other programs run already"
+                    f" ({', '.join(alive)}), and no more run at once: end one by `%context reset` in its session, then"
                     f" ask {self._label.removeprefix('The agent ')} again."
                 )
             self._running.append(self)

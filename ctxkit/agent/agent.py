@@ -31,8 +31,8 @@ from ctxkit.agent.turn import (
     ignore_event,
 )
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.session.messages import Image, Message, Text, plain_text
-from ctxkit.tokens.live_prompt_sizes import size_now
+from ctxkit.session.messages import Image, Message, Text, get_plain_text
+from ctxkit.tokens.live_prompt_sizes import get_current_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -162,8 +162,8 @@ class Agent:
     async def turn(
         self,
         prompt: str,
-        heard: Sequence[Message] = (),
-        attached: Sequence[Image] = (),
+        preceding: Sequence[Message] = (),
+        images: Sequence[Image] = (),
         details: Mapping[str, Any] | None = None,
         seconds_used: float = 0.0,
     ) -> Outcome:
@@ -171,8 +171,9 @@ class Agent:
 
         Args:
             prompt: the user's message.
-            heard: messages of other agents since the last turn; they are stored before the prompt.
-            attached: images that are sent with the prompt.
+            preceding: messages of other agents since the last turn; they are stored before the
+                prompt.
+            images: images that are sent with the prompt.
             details: stored with the prompt and never sent.
             seconds_used: seconds of the turn's limit that have passed already.
 
@@ -183,11 +184,11 @@ class Agent:
         """
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
-        if attached and accepts_images(self.model) is False:
+        if images and accepts_images(self.model) is False:
             raise BadArguments(images_unsupported_message(self.model))
         ended: TurnEnd = "answered"
-        user = Message(role="user", parts=(Text(prompt), *attached), details=dict(details or {}))
-        turn, max_seconds = self._begin_turn(user, heard), self.limits.seconds
+        user = Message(role="user", parts=(Text(prompt), *images), details=dict(details or {}))
+        turn, max_seconds = self._begin_turn(user, preceding), self.limits.seconds
         turn.began, turn.task = turn.began - seconds_used, asyncio.current_task()
         try:
             async with asyncio.timeout(
@@ -222,10 +223,10 @@ class Agent:
         """Return the size of the session (see `tokens.live_prompt_sizes`) and its window, in
         tokens.
         """
-        return size_now(self.session).tokens, self.compactor.context.run.room.limit
+        return get_current_size(self.session).tokens, self.compactor.context.run.room.limit
 
     async def compact(
-        self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
+        self, policy: Policy | None = None, *, focus: str = "", fallback: Policy | None = None
     ) -> tuple[Edit, ...]:
         """Compact by hand (see `Compactor.compact`); the limits count as for a turn of its own."""
         return await self.compactor.compact(
@@ -234,12 +235,12 @@ class Agent:
             policy,
             trigger="manual",
             focus=focus,
-            instead=instead,
+            fallback=fallback,
         )
 
-    def move(self, session: Session, keep: AppendEntries | None = None) -> None:
+    def move(self, session: Session, append: AppendEntries | None = None) -> None:
         """Continue from another point: a branch, a checkpoint, or another session."""
-        self._rebuild_compactor(Transcript(session, keep, self._clock))
+        self._rebuild_compactor(Transcript(session, append, self._clock))
 
     def tell(self, kind: str, payload: dict[str, Any]) -> None:
         """Emit an event with its payload redacted."""
@@ -304,7 +305,7 @@ class Agent:
         self.tell("turn_end", payload)
         used, window = self.gauge()
         return Outcome(
-            text=plain_text(turn.last),
+            text=get_plain_text(turn.last),
             ended=ended,
             why=redact(why),
             spent=spent,
@@ -417,7 +418,7 @@ def tool_result_payload(result: Message) -> dict[str, Any]:
 
 def _explain_empty_reply(reply: Message) -> str:
     """Return a note for a reply without text; empty for any other."""
-    if plain_text(reply).strip():
+    if get_plain_text(reply).strip():
         return ""
     if reply.thinks:
         return "the model thought, and gave no answer"

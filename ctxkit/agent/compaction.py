@@ -28,8 +28,8 @@ from ctxkit.policies.offline_summarisers import Extractive
 from ctxkit.policies.rules import budget_thresholds
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import NearCap
-from ctxkit.session.messages import ERROR, Edit, Message, error_of
-from ctxkit.tokens.live_prompt_sizes import PromptSize, schemas, size_now
+from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, Message, join_summary_errors
+from ctxkit.tokens.live_prompt_sizes import PromptSize, estimate_schema_tokens, get_current_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ KEEP_NEWEST_TURN = Summary(keep_turns=1)
 #   context has changes that are not in the transcript: it is rebuilt from the transcript.
 # * Every summary call is billed once, also if its summary is not used (`_unbilled`).
 # * If the summariser raises, nothing is removed, and the error is emitted. A policy may instead
-#   catch it and put a marker in place of the messages (`error_of`); that counts as "failed", too.
+#   catch it and put a marker in place of the messages (`join_summary_errors`); that counts as "failed", too.
 
 
 class Compactor:
@@ -125,9 +125,9 @@ class Compactor:
         self.context = LiveContext(
             self.transcript.session,
             self.rules,
-            fixed=schemas(self._tools),
+            schema_tokens=estimate_schema_tokens(self._tools),
             limit=self._limit,
-            save=self._save_artifact,
+            save_artifact=self._save_artifact,
             prompts=self.prompts,
         )
 
@@ -142,7 +142,7 @@ class Compactor:
             self.stand()
 
     def answered(self, messages: tuple[Message, ...]) -> None:
-        """Note an answered prompt: the provider caches it for `rules.cache_life` seconds."""
+        """Note an answered prompt: the provider caches it for `rules.get_cache_lifetime` seconds."""
         self._last_answered = self.transcript.clock(), messages
 
     def _cached_prefix(self) -> CachedPrefix | None:
@@ -165,7 +165,7 @@ class Compactor:
     async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
         """Prepare the next call: flush memory and compact if the rules say so, then prune."""
         await self._summarise_results(spent, limits)
-        before, run = size_now(self.session), self.context.run
+        before, run = get_current_size(self.session), self.context.run
         window, self._start_emitted = run.room.limit, False
         context_tokens, edits = self.context.tokens, len(self.transcript.session.edits)
         if self._memory_flusher and self._memory_flusher.due(context_tokens, window, edits):
@@ -212,7 +212,7 @@ class Compactor:
                     break
                 summaries[result.id] = text
             if error:
-                size, message_count = size_now(self.session), self.context.messages
+                size, message_count = get_current_size(self.session), self.context.messages
                 self._start_emitted = False
                 self._emit_start(TOOL_SUMMARY_TRIGGER, size, message_count)
                 self._emit_end(
@@ -232,7 +232,7 @@ class Compactor:
         *,
         trigger: str,
         focus: str = "",
-        instead: Policy | None = None,
+        fallback: Policy | None = None,
     ) -> tuple[Edit, ...]:
         """Compact now; return the stored edits, none if there is too little to compact.
 
@@ -242,21 +242,21 @@ class Compactor:
             policy: makes the compaction; None: the rules' own policy.
             trigger: name of the trigger, for the log.
             focus: what the summary should pay attention to.
-            instead: used if `policy` finds nothing to do; None: nothing is.
+            fallback: used if `policy` finds nothing to do; None: nothing is.
 
         Raises:
             ModelError: the summariser failed; the session is unchanged.
         """
         focus = redact(focus)
         context, self._start_emitted = self.context, False
-        before, message_count = size_now(self.session), context.messages
+        before, message_count = get_current_size(self.session), context.messages
         self._emit_start(trigger, before, message_count, focus=focus)
 
         def apply_policies() -> tuple[Edit, ...]:
             done = context.compact(self.chosen(policy, focus), trigger)
-            if done or instead is None:
+            if done or fallback is None:
                 return done
-            return context.compact(self.chosen(instead, focus), trigger)
+            return context.compact(self.chosen(fallback, focus), trigger)
 
         try:
             edits: tuple[Edit, ...] = await self._run_off_loop(apply_policies, spent, limits)
@@ -283,7 +283,7 @@ class Compactor:
         """
         fallback = None if trigger == "length" else KEEP_NEWEST_TURN
         try:
-            return bool(await self.compact(spent, limits, trigger=trigger, instead=fallback))
+            return bool(await self.compact(spent, limits, trigger=trigger, fallback=fallback))
         except ModelError as e:
             marker = self.transcript.user(
                 failure_marker([self.transcript.turn], str(e)), kind="injected"
@@ -364,8 +364,8 @@ class Compactor:
         self.budget.compacted()
         removed = sum(len(e.targets) for e in edits)
         payload = {k: v for k, v in edits[0].details.items() if k == "summary_calls"}
-        if error := error_of(edits):
-            payload[ERROR] = error
+        if error := join_summary_errors(edits):
+            payload[SUMMARY_ERROR_KEY] = error
         outcome = "failed" if error else "compacted"
         how = {"outcome": outcome, "messages": removed, "tokens_source": "estimated", **payload}
         self._emit_end(how, edits[0].trigger, before, message_count, after)
@@ -426,7 +426,7 @@ class Compactor:
                 model,
                 asyncio.get_running_loop(),
                 self._seconds,
-                allowed=lambda tokens: _exceeded_limit(spent, limits, model, tokens),
+                exceeded_limit=lambda tokens: _exceeded_limit(spent, limits, model, tokens),
                 on_first_call=on_first_call,
                 cached_prefix=self._cached_prefix,
             )

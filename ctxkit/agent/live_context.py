@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit.engine import Compaction, Run, advance, billing_offset, log_from_session
-from ctxkit.engine.sent import FIXED_KIND, SentItem, full_prompt_change
+from ctxkit.engine.sent import FIXED_KIND, SentItem, build_full_prompt_change
 from ctxkit.errors import StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
 from ctxkit.policies.offload import Offload, artifact_in_stub
@@ -19,7 +19,12 @@ from ctxkit.policies.rules import RecordedCompactions
 from ctxkit.policies.schedules.rows import HistoryRows
 from ctxkit.policies.texts.content import call_hint
 from ctxkit.policies.window import last_resort_stages
-from ctxkit.tokens.live_prompt_sizes import COUNTED, billed_prompt, bills, estimate
+from ctxkit.tokens.live_prompt_sizes import (
+    COUNTED_TOKENS_KEY,
+    collect_bills,
+    estimate_billed_tokens,
+    get_billed_prompt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,25 +86,25 @@ class LiveContext:
         session: Session,
         rules: Rules,
         *,
-        fixed: int = 0,
+        schema_tokens: int = 0,
         limit: int | None = None,
-        save: SaveArtifact | None = None,
+        save_artifact: SaveArtifact | None = None,
         prompts: SentPrompts | None = None,
     ) -> None:
-        self._offloader = ArtifactOffloader(save)
-        self.schemas = fixed
+        self._offloader = ArtifactOffloader(save_artifact)
+        self.schemas = schema_tokens
         """Tokens of each prompt outside the messages, as counted."""
         self.rules = rules
         counter = rules.counter
         self.log = log_from_session(
-            session, rules, fixed=fixed, tokens=_count_messages(session, counter)
+            session, rules, fixed=schema_tokens, tokens=_count_messages(session, counter)
         )
-        self.log.fixed = fixed
+        self.log.fixed = schema_tokens
         self.run = Run(self.log, rules, limit)
         self._replay_record()
         self._prepared_view = self._sent_view = self.run.shown()
         self.prompts = prompts or SentPrompts()
-        self.prompts.begin(self.run, fixed)
+        self.prompts.begin(self.run, schema_tokens)
         self._next_compaction = len(session.edits)
         self._label = rules.label
 
@@ -122,7 +127,7 @@ class LiveContext:
         edited = bool(self.log.recorded) and self.log.recorded[-1][0] == self.log.calls
         if self.log.calls and not edited and self.log.replies[-1] is not None:
             reply, call = self.log.replies[-1], self.log.calls - 1
-            counted_now = reply.details.get(COUNTED)
+            counted_now = reply.details.get(COUNTED_TOKENS_KEY)
             run_size = record_run.sizes(call, call + 1)[0]
             counted = self.schemas + counted_now if isinstance(counted_now, int) else run_size
             self.log.fixed = self.schemas + billing_offset(reply, counted)
@@ -133,7 +138,7 @@ class LiveContext:
         if message.role == "assistant" and self.run.call == self.log.calls:
             call, offset_before = self.run.call - 1, self.log.fixed - self.schemas
             estimated = self.run.sizes(call, call + 1)[0]
-            self.log.owe((billed_prompt(message) or self._sent_view.tokens) - estimated)
+            self.log.owe((get_billed_prompt(message) or self._sent_view.tokens) - estimated)
             self.log.fixed = self.schemas + billing_offset(
                 message, self.schemas + self.counted, offset_before
             )
@@ -219,8 +224,8 @@ class LiveContext:
             compacted: the history that a compaction would leave; None: the current one.
         """
         view = self.run.coming(compacted)
-        billed_prompts = bills(self.log.replies, self.schemas)
-        return estimate(self.schemas + view.tokens - view.fixed, billed_prompts)
+        billed_prompts = collect_bills(self.log.replies, self.schemas)
+        return estimate_billed_tokens(self.schemas + view.tokens - view.fixed, billed_prompts)
 
     @property
     def tokens(self) -> int:
@@ -270,27 +275,27 @@ class ArtifactOffloader:
         save: stores an artifact; None: nothing is stored, so no result is offloaded.
     """
 
-    def __init__(self, save: SaveArtifact | None) -> None:
-        self._save_artifact = save
+    def __init__(self, save_artifact: SaveArtifact | None) -> None:
+        self._save_artifact = save_artifact
         self._saved_ids: set[str] = set()
 
-    def settled(self, run: Run, shown: History) -> History:
+    def settled(self, run: Run, view: History) -> History:
         """Store the artifacts that a prompt's stubs name; return the prompt without dead stubs.
 
         Args:
             run: the run that made the prompt, of its last call.
-            shown: the prompt. It is returned itself if every artifact could be stored.
+            view: the prompt. It is returned itself if every artifact could be stored.
         """
         call = max(run.call - 1, 0)
         artifact_ids = {
-            p: name for p, m in enumerate(shown.messages) if (name := artifact_in_stub(m))
+            p: name for p, m in enumerate(view.messages) if (name := artifact_in_stub(m))
         }
         missing = set(artifact_ids.values()) - self._saved_ids
         if not missing:
-            return shown
+            return view
         # Save the texts of new artifacts, as the policies that offloaded them have them.
         results, rows = _find_offloaded(run, missing), HistoryRows(run.history.at(call))
-        places = {p: rows.place(shown.row(p)) for p in artifact_ids}
+        places = {p: rows.place(view.row(p)) for p in artifact_ids}
         for p, name in artifact_ids.items():
             if name in results and name not in self._saved_ids:
                 place = places[p]
@@ -298,14 +303,14 @@ class ArtifactOffloader:
                 if self._save_result(name, results[name], origin):
                     self._saved_ids.add(name)
         # Undo the stubs of all others: with the offloaded text, else with the history's message.
-        sent = list(shown.messages)
+        sent = list(view.messages)
         for p, name in artifact_ids.items():
             if name not in self._saved_ids:
                 place = places[p]
                 original = sent[p] if place is None else rows.message(place)
                 sent[p] = replace(sent[p], parts=results.get(name, original).parts)
-        same = all(sent[p] == shown.messages[p] for p in artifact_ids)
-        return shown if same else shown.become(sent, "no artifact could be kept")
+        same = all(sent[p] == view.messages[p] for p in artifact_ids)
+        return view if same else view.become(sent, "no artifact could be kept")
 
     def _save_result(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
         if self._save_artifact is None:
@@ -460,7 +465,7 @@ class SessionPrompts:
             run, changed, _ = self._find_run(span[0])
             if any(call in changed for call in span):
                 for call in span:
-                    yield full_prompt_change(call, self.sent(call))
+                    yield build_full_prompt_change(call, self.sent(call))
             else:
                 yield from run.turnovers(span[0], span[-1] + 1)
 

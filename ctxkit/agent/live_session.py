@@ -256,14 +256,14 @@ class LiveSession:
         """Return the prompt of a call, as `session.sent` does; None: of the next call."""
         return self.session.sent(call)
 
-    def inject(self, words: str, own: str = "") -> None:
+    def inject(self, words: str, instructions: str = "") -> None:
         """Set the prompt sections from the next turn on.
 
         Args:
             words: `on`, `off`, names, or names with signs (see
                 `agent.system_prompt.parse_section_names`).
-            own: instructions of the agent; empty: none, or those that the session began with.
-                Without sections they are all that the session begins with.
+            instructions: instructions of the agent; empty: none, or those that the session began
+                with. Without sections they are all that the session begins with.
 
         Raises:
             BadArguments: there is no such section, or the session began with other instructions.
@@ -272,12 +272,14 @@ class LiveSession:
         memory = self.memory.text if self.memory is not None else None
         root = self.root if self._has_own_root else None
         folder, store = self.root.folder, self.store
-        sources = PromptSources(folder=folder, root=root, own=own, store=store, memory=memory)
+        sources = PromptSources(
+            folder=folder, root=root, own=instructions, store=store, memory=memory
+        )
         sections = PromptSections(names, sources)
         if names:
             sections.check(self.session)
-        elif own:
-            self.agent.instruct(own)
+        elif instructions:
+            self.agent.instruct(instructions)
         self.agent.sections = sections if names else None
 
     @property
@@ -310,7 +312,7 @@ class LiveSession:
         self,
         prompt: str,
         preceding: Sequence[Message] = (),
-        attached: Sequence[Image] = (),
+        images: Sequence[Image] = (),
         details: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Run one turn; however it ends, a snapshot row and a context report are written.
@@ -319,7 +321,7 @@ class LiveSession:
             prompt: the user's message.
             preceding: messages of other agents since the last turn; they are stored before the
                 prompt.
-            attached: images that are sent with the prompt.
+            images: images that are sent with the prompt.
             details: stored with the prompt and never sent.
 
         Raises:
@@ -337,7 +339,7 @@ class LiveSession:
                     seconds_used = self._clock() - started
                 try:
                     outcome = await self.agent.turn(
-                        prompt, preceding, attached, details, seconds_used
+                        prompt, preceding, images, details, seconds_used
                     )
                 finally:
                     self._turn_log.end(self.session)
@@ -365,13 +367,13 @@ class LiveSession:
         return self._turn_log.frame
 
     async def compact(
-        self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
+        self, policy: Policy | None = None, *, focus: str = "", fallback: Policy | None = None
     ) -> tuple[Edit, ...]:
         """Compact by hand (see `Compactor.compact`); return the edits, none if there is too
         little.
         """
         with self.alone():
-            return await self.agent.compact(policy, focus=focus, instead=instead)
+            return await self.agent.compact(policy, focus=focus, fallback=fallback)
 
     @property
     def busy(self) -> bool:

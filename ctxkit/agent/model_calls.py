@@ -16,7 +16,7 @@ from ctxkit.formats.chat_completions import describe_missing_content
 from ctxkit.policies.rules import budget_thresholds
 from ctxkit.session.messages import Message, SizeOnly, Text, Thinking, ToolCall, Usage
 from ctxkit.session.overflow_errors import is_overflow, is_silent_overflow, parse_window
-from ctxkit.tokens.live_prompt_sizes import COUNTED
+from ctxkit.tokens.live_prompt_sizes import COUNTED_TOKENS_KEY
 from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # changes this one prompt, never the session. Nothing of a failed reply is run: its text is stored
 # as a failed reply, which later prompts leave out, and its cost counts where it is reported.
 
-MOST_CALLS = 1000
+MAX_TOOL_CALLS = 1000
 """Tool calls of one reply; of a reply with more none is run."""
 _MAX_REPEATS = 2
 """Repeats of a call whose reply broke off, was empty or lacked the tool calls it announced."""
@@ -52,9 +52,9 @@ _MAX_REPEATS = 2
 class PartialReplyError(ModelError):
     """A call that failed in the middle of its reply; the text so far is logged and never sent."""
 
-    def __init__(self, why: str, words: str, **more: Any) -> None:
+    def __init__(self, why: str, partial_text: str, **more: Any) -> None:
         super().__init__(why, **more)
-        self.words = words
+        self.words = partial_text
 
 
 class ModelCaller:
@@ -173,7 +173,9 @@ class ModelCaller:
 
     def _store_reply(self, reply: Message, turn: Turn) -> Message:
         tools_digest = {} if self._tools_logged else {TOOLS_DIGEST_KEY: digest_tools(self._tools)}
-        counted = {} if reply.usage is None else {COUNTED: self._compactor.context.counted}
+        counted = (
+            {} if reply.usage is None else {COUNTED_TOKENS_KEY: self._compactor.context.counted}
+        )
         details = {**reply.details, **tools_digest, **counted, **self._changed_thresholds}
         reply, self._tools_logged = (
             replace(reply, context_window=self._changed_window, details=details),
@@ -223,13 +225,13 @@ def _find_refusal(reply: Message, name: str, window: int) -> ModelError | None:
     if is_silent_overflow(reply, window):
         why = f"{name} cut the prompt: it is larger than {window:,} tokens."
         return ModelError(why, overflow=True)
-    if calls > MOST_CALLS:
+    if calls > MAX_TOOL_CALLS:
         return ModelError(
-            f"{name} asked for {calls:,} tool calls in one reply, and at most {MOST_CALLS:,} are"
-            " taken; none was run. Ask for smaller steps."
+            f"{name} asked for {calls:,} tool calls in one reply, and at most {MAX_TOOL_CALLS:,}"
+            " are taken; none was run. Ask for smaller steps."
         )
-    long = sum(len(getattr(part, "text", "")) for part in reply.parts) > MOST_CHARS
-    return ModelError(f"{name}: {TOO_LONG}") if long else None
+    long = sum(len(getattr(part, "text", "")) for part in reply.parts) > MAX_REPLY_CHARS
+    return ModelError(f"{name}: {REPLY_TOO_LONG}") if long else None
 
 
 def find_last_tools_digest(path: Sequence[Message | Edit]) -> str | None:
@@ -254,9 +256,9 @@ def _window_from_overflow(log: Sequence[Message | Edit], model: str) -> int | No
     return None
 
 
-MOST_CHARS = 1_000_000
+MAX_REPLY_CHARS = 1_000_000
 """Characters of one reply, tool calls included; a longer reply is broken off."""
-TOO_LONG = f"The reply has more than {MOST_CHARS:,} characters; it was broken off."
+REPLY_TOO_LONG = f"The reply has more than {MAX_REPLY_CHARS:,} characters; it was broken off."
 
 
 class ReplyStream:
@@ -272,7 +274,7 @@ class ReplyStream:
     ) -> None:
         self._emit, self._check_deadline = emit, check_deadline
         self._pieces: list[str] = []
-        self._chars_left = MOST_CHARS
+        self._chars_left = MAX_REPLY_CHARS
 
     @property
     def words(self) -> str:
@@ -289,7 +291,7 @@ class ReplyStream:
         self._check_deadline()
         self._chars_left -= len(delta.text)
         if self._chars_left < 0:
-            raise ModelError(TOO_LONG)
+            raise ModelError(REPLY_TOO_LONG)
         if delta.kind == "wait":
             self._emit("model_wait", {"why": delta.text})
             return

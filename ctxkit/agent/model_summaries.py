@@ -28,7 +28,7 @@ from ctxkit.policies.offload import (
     format_excerpt,
 )
 from ctxkit.policies.texts import content, summary_prompts
-from ctxkit.session.messages import Message, Text, ToolCall, ToolSchema, Usage, plain_text
+from ctxkit.session.messages import Message, Text, ToolCall, ToolSchema, Usage, get_plain_text
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class ModelSummariser:
         loop: asyncio.AbstractEventLoop,
         seconds: float = 120.0,
         *,
-        allowed: Callable[[int], str | None] = lambda _: None,
+        exceeded_limit: Callable[[int], str | None] = lambda _: None,
         on_first_call: Callable[[], None] | None = None,
         cached_prefix: Callable[[], CachedPrefix | None] = lambda: None,
     ) -> None:
@@ -135,7 +135,7 @@ class ModelSummariser:
         self.asked = 0
         """Requests so far, failed ones included."""
         self.model, self._loop, self._seconds = model, loop, seconds
-        self._exceeded_limit, self._on_first_call = allowed, on_first_call
+        self._exceeded_limit, self._on_first_call = exceeded_limit, on_first_call
         self._pending: Future[Message] | None = None
         self._stopped = False
         self.usages: list[Usage] = []
@@ -283,7 +283,7 @@ class ResultSummary(NamedTuple):
 
 async def summarise_result(model: Model, result: Message) -> ResultSummary:
     """Return a model's summary of a tool result; failures are returned, not raised."""
-    text = content.truncate_middle(plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER)
+    text = content.truncate_middle(get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER)
     prompt = f"{_RESULT_PROMPT}\n\nTool: {result.tool or 'unknown'}\n\n<output>\n{text}\n</output>"
     request = Request(
         messages=(Message(role="user", id="result", parts=(Text(prompt),)),), tools=()
@@ -295,7 +295,7 @@ async def summarise_result(model: Model, result: Message) -> ResultSummary:
         return ResultSummary(error=f"The summary took longer than {SUMMARY_SECONDS:g} s.")
     except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
         return ResultSummary(error=failure_text(e))
-    text = redact(plain_text(reply).strip())[:SUMMARY_CHARS]
+    text = redact(get_plain_text(reply).strip())[:SUMMARY_CHARS]
     return ResultSummary(text, reply.usage, "" if text else "The model returned nothing.")
 
 

@@ -269,7 +269,7 @@ class Outcome:
     compactions: int
     """Compactions during the turn."""
     context_tokens: int
-    """Size of the session in tokens (see `tokens.live_prompt_sizes.size_now`)."""
+    """Size of the session in tokens (see `tokens.live_prompt_sizes.get_current_size`)."""
     context_window: int
     notice: str
     """Notice about the model that every output shows, such as that no LLM was called."""
@@ -338,8 +338,10 @@ class LiveEvents:
         turn: returns the number of the current turn.
     """
 
-    def __init__(self, hear: Listener, clock: Callable[[], float], turn: Callable[[], int]) -> None:
-        self._listener, self._clock, self._current_turn = hear, clock, turn
+    def __init__(
+        self, listener: Listener, clock: Callable[[], float], turn: Callable[[], int]
+    ) -> None:
+        self._listener, self._clock, self._current_turn = listener, clock, turn
         self._piece_kind, self._redactor = "", StreamRedactor()
 
     def tell(self, kind: str, payload: dict[str, Any]) -> None:

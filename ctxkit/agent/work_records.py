@@ -19,8 +19,8 @@ from ctxkit._internal.redaction import redact
 from ctxkit.errors import ReadError
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.policies.texts import content, tool_actions
-from ctxkit.session.messages import Text, plain_text
-from ctxkit.session.tool_calls import is_write_tool, results_by_call
+from ctxkit.session.messages import Text, get_plain_text
+from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ class CallRecord(NamedTuple):
     @property
     def output(self) -> str:
         """Text of the result; empty if there is none."""
-        return "" if self.result is None else plain_text(self.result)
+        return "" if self.result is None else get_plain_text(self.result)
 
     @property
     def path(self) -> str | None:
@@ -126,7 +126,7 @@ class CallRecord(NamedTuple):
 
 def iter_calls(session: Session) -> Iterator[CallRecord]:
     """Yield the tool calls of a session in order; turns count from 0."""
-    results = results_by_call(session.messages)
+    results = map_results_by_call(session.messages)
     turns = {id(c.message): c.turn for c in session.calls}
     for message in session.messages:
         for call in message.tool_calls:

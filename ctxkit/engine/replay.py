@@ -22,7 +22,7 @@ from ctxkit.policies.rules import (
 )
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import Edit, Message, Usage
-from ctxkit.tokens.live_prompt_sizes import billed_prompt
+from ctxkit.tokens.live_prompt_sizes import get_billed_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,10 +98,10 @@ def run_replay(
     log = log_from_session(
         session, rules, tokens=tokens, fixed=fixed, as_recorded=as_recorded, last_usage=last_usage
     )
-    return run_rules(log, rules, context_window_of(session))
+    return run_rules(log, rules, find_context_window(session))
 
 
-def context_window_of(session: Session) -> int | None:
+def find_context_window(session: Session) -> int | None:
     """Return the model's context window in tokens; None where it is unknown.
 
     The log's own figure comes first, then the price table's, unless a prompt of the log is larger.
@@ -119,7 +119,7 @@ def session_from_run(session: Session, done: Run, children: tuple[Session, ...] 
     prompts, fresh, shared = (
         done.prompts.tolist(),
         done.fresh_tokens.tolist(),
-        shared_prompt_tokens(done).tolist(),
+        compute_shared_tokens(done).tolist(),
     )
     cached, billed, call = session.has_cache, session.has_usage, 0
     log: list[Message | Edit] = []
@@ -127,7 +127,7 @@ def session_from_run(session: Session, done: Run, children: tuple[Session, ...] 
         if isinstance(entry, Message) and entry.role == "assistant":
             new = fresh[call] if cached else None
             # a recorded bill that equals the modelled prompt stays as it is
-            if not (done.owing and billed_prompt(entry) == prompts[call]):
+            if not (done.owing and get_billed_prompt(entry) == prompts[call]):
                 entry = _modelled_reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
             call += 1
         log.append(entry)
@@ -138,7 +138,7 @@ def session_from_run(session: Session, done: Run, children: tuple[Session, ...] 
         parents=(),
         leaf=-1,
         children=children,
-        details={**session.details, **budget_thresholds(done.rules), "replay": run_summary(done)},
+        details={**session.details, **budget_thresholds(done.rules), "replay": summarize_run(done)},
         origin=session.origin or session,
     )
     return replayed.backed(done)
@@ -166,7 +166,7 @@ def sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
     return tuple(done.sent(index))
 
 
-def run_summary(done: Run) -> dict[str, Any]:
+def summarize_run(done: Run) -> dict[str, Any]:
     """Return the outcome of a run apart from its edits, as plain values for `details`."""
     rules: Rules = done.rules
     return {
@@ -185,11 +185,11 @@ def run_summary(done: Run) -> dict[str, Any]:
         "peak_tokens": done.peak,
         "hidden": list(count_hidden(done)),
         "pruning": None if rules.pruning is None else name_of(rules.pruning),
-        "note": crowded_note(done),
+        "note": describe_crowded_window(done),
     }
 
 
-def crowded_note(done: Run) -> str | None:
+def describe_crowded_window(done: Run) -> str | None:
     """Return a note where the fixed part of the prompt alone fills the rules' window, else None."""
     fixed, room = done.log.fixed, done.room
     if fixed < room.budget:
@@ -201,7 +201,7 @@ def crowded_note(done: Run) -> str | None:
     )
 
 
-def shared_prompt_tokens(done: Run) -> NDArray[Any]:
+def compute_shared_tokens(done: Run) -> NDArray[Any]:
     """Return for each call the tokens shared with the prompt before, even where not cached."""
     prompts, fresh = done.prompts, done.fresh_tokens
     shared = np.asarray(prompts - fresh)

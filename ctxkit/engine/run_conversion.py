@@ -10,7 +10,12 @@ from ctxkit.engine.runs import Run
 from ctxkit.policies.history.log import MessageLog
 from ctxkit.session.messages import Edit
 from ctxkit.session.session import apply_edit
-from ctxkit.tokens.live_prompt_sizes import COUNTED, LIKELY, billed_prompt, schemas
+from ctxkit.tokens.live_prompt_sizes import (
+    COUNTED_TOKENS_KEY,
+    MAX_COUNT_PER_BILL,
+    estimate_schema_tokens,
+    get_billed_prompt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -121,7 +126,7 @@ def sizes_as_known(session: Session, counter: TokenCounter) -> tuple[list[int], 
     # state: the visible messages and their total; `offset` is what the last bill was above the
     # count, `bill_offset` the same since the last compaction only
     visible: list[Message] = []
-    tool_tokens = schemas(session.tools)
+    tool_tokens = estimate_schema_tokens(session.tools)
     total, offset, bill_offset, parts = 0, 0, 0, list[FixedPart]()
     for entry in session.path:
         if isinstance(entry, Edit):
@@ -131,11 +136,11 @@ def sizes_as_known(session: Session, counter: TokenCounter) -> tuple[list[int], 
             total = sum(sizes[id(m)] for m in visible)
             continue
         if entry.role == "assistant":
-            recorded_count = entry.details.get(COUNTED)
+            recorded_count = entry.details.get(COUNTED_TOKENS_KEY)
             count = recorded_count if isinstance(recorded_count, int) else total
             counted = tool_tokens + count
             expected = counted + offset
-            owed = (billed_prompt(entry) or expected) - expected
+            owed = (get_billed_prompt(entry) or expected) - expected
             parts.append(FixedPart(tool_tokens + offset, owed))
             offset = bill_offset = billing_offset(entry, counted, bill_offset)
         if entry.visible:
@@ -150,11 +155,11 @@ def billing_offset(reply: Message, counted: int, before: int = 0) -> int:
     Args:
         reply: the reply of the call.
         counted: counted tokens of its prompt.
-        before: what is returned where the reply has no bill, or one below 1 / `LIKELY` of the
+        before: what is returned where the reply has no bill, or one below 1 / `MAX_COUNT_PER_BILL` of the
             count, which cannot be the size of that prompt.
     """
-    billed = billed_prompt(reply)
-    return before if not billed or billed < counted / LIKELY else billed - counted
+    billed = get_billed_prompt(reply)
+    return before if not billed or billed < counted / MAX_COUNT_PER_BILL else billed - counted
 
 
 def with_message_ids(session: Session) -> Session:

@@ -19,7 +19,7 @@ from ctxkit.engine.segments import (
     Segment,
     iter_segments,
 )
-from ctxkit.engine.sent import SentItem, iter_prompt_changes, left_out_rows, sent_items
+from ctxkit.engine.sent import SentItem, build_sent_items, find_left_out_rows, iter_prompt_changes
 from ctxkit.errors import ModelError
 from ctxkit.policies.base import BasePolicy, coerce_to_history
 from ctxkit.policies.forecast import UnprunedForecast
@@ -137,11 +137,11 @@ class Run:
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return the prompt of a call, message by message; None: of the next call."""
-        return sent_items(self, call)
+        return build_sent_items(self, call)
 
     def left_out(self, call: int | None) -> dict[int, str]:
         """Return the rows that a pruning left out of a call's prompt, with its name."""
-        return left_out_rows(self, call)
+        return find_left_out_rows(self, call)
 
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
         """Yield the changes of the prompt at each call; see `sent.iter_prompt_changes`."""

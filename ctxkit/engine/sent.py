@@ -53,7 +53,7 @@ class PromptChange(NamedTuple):
     """Tokens that no message holds."""
 
 
-def sent_items(run: RunLike, call: int | None) -> tuple[SentItem, ...]:
+def build_sent_items(run: RunLike, call: int | None) -> tuple[SentItem, ...]:
     """Return the prompt of a call: the fixed part as one item, then the messages in order.
 
     Args:
@@ -69,7 +69,7 @@ def sent_items(run: RunLike, call: int | None) -> tuple[SentItem, ...]:
     return tuple(items)
 
 
-def left_out_rows(run: RunLike, call: int | None) -> dict[int, str]:
+def find_left_out_rows(run: RunLike, call: int | None) -> dict[int, str]:
     """Return the rows that prunings left out of a call's prompt, each with the name of the part."""
     return _items_and_left_out(run, call)[1]
 
@@ -89,13 +89,14 @@ def iter_prompt_changes(
         pruned = run.pruned(begin)
         if pruned.rest:
             yield from (
-                full_prompt_change(call, sent_items(run, call)) for call in range(begin, end)
+                build_full_prompt_change(call, build_sent_items(run, call))
+                for call in range(begin, end)
             )
         else:
             yield from _schedule_changes(pruned.schedule.extend(end), begin, end)
 
 
-def full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChange:
+def build_full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChange:
     """Return all items of a call as one change, as if there were no prompt before."""
     fixed, came = 0, list[MessageState]()
     for item in items:

@@ -31,7 +31,7 @@ from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
 from ctxkit.formats.inputs import as_session
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR
 from ctxkit.metrics.stats import find_pareto_front
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -184,7 +184,7 @@ class Comparison(pd.DataFrame):
     def _title(self) -> str:
         told = self.replays.get("recorded") if hasattr(self, "replays") else None
         return (
-            title_of(told, WIDE)
+            get_title(told, WIDE)
             if told is not None
             else sanitize_line(str(self["session"].iloc[0]), WIDE)
         )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.engine import run_of_replay
 from ctxkit.engine.cache_model.prediction import (
     NAIVE_MODELS,
-    compaction_read_error,
+    compute_compaction_read_error,
     predict_input_cost,
-    reads_after_compactions,
+    predict_reads_after_compactions,
 )
-from ctxkit.engine.replay import count_hidden, crowded_note
+from ctxkit.engine.replay import count_hidden, describe_crowded_window
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.aftermath import AftermathAnalysis, SessionActs
@@ -143,7 +143,9 @@ def score_run(
         base,
         prompts,
         get_run_compactions(done, prompts),
-        _run_outcome(label, count_hidden(done), [h.why for h in done.held], crowded_note(done)),
+        _run_outcome(
+            label, count_hidden(done), [h.why for h in done.held], describe_crowded_window(done)
+        ),
         window=rules.parameters.get("context_window"),
         pruned=rules.pruning is not None,
         reuse=reuse,
@@ -341,7 +343,9 @@ class SessionScoreCache:
             "prediction_low": self.foretold.low,
             "prediction_high": self.foretold.high,
             "prediction_note": self.foretold.why,
-            "cut_error": compaction_read_error(reads_after_compactions(self.session)),
+            "cut_error": compute_compaction_read_error(
+                predict_reads_after_compactions(self.session)
+            ),
             "closure_error": sheet.closure,
             "unexplained_misses": sheet.unexplained,
             "explained_loss": sheet.explained,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.engine.replay import run_replay, shared_prompt_tokens
+from ctxkit.engine.replay import compute_shared_tokens, run_replay
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.experiments.scores import SessionScoreCache
 from ctxkit.formats.inputs import accepts_session
@@ -255,7 +255,7 @@ class PromptBilling:
             shared: calls that share no more than so many tokens with the prompt before.
             base: the session whose cache and prices are taken; None: the one that is asked about.
         """
-        alike = shared_prompt_tokens(done).tolist()
+        alike = compute_shared_tokens(done).tolist()
         for call, most in (shared or {}).items():
             alike[call] = min(alike[call], most)
         sent = SentPrompts(done.prompts.tolist(), alike)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.engine import log_from_session, run_rules, with_message_ids
-from ctxkit.engine.replay import context_window_of
+from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
@@ -68,7 +68,7 @@ class SessionRunner:
         self.name = make_session_key(session)
         self.session = with_message_ids(session)
         self.base = SessionScoreCache(self.session)
-        self.limit = context_window_of(self.session)
+        self.limit = find_context_window(self.session)
         self._logs: dict[Any, tuple[MessageLog, Rules]] = {}
 
     def log(self, rules: Rules) -> MessageLog:

@@ -40,7 +40,7 @@ from ctxkit.session.messages import (
     Thinking,
     ToolCall,
     Usage,
-    plain_text,
+    get_plain_text,
 )
 
 if TYPE_CHECKING:
@@ -414,7 +414,7 @@ def _encode_result(message: Message) -> dict[str, Any]:
 def _encode_content(message: Message) -> Any:
     has_images = any(isinstance(part, Image) and part.kind == "image" for part in message.parts)
     if not has_images:
-        return plain_text(message)
+        return get_plain_text(message)
     encoded: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, Text):

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ctxkit.session.messages import LOST_KIND, Edit, Image, Message, SizeOnly, Thinking, ToolCall
+from ctxkit.session.messages import (
+    MISSING_START_KIND,
+    Edit,
+    Image,
+    Message,
+    SizeOnly,
+    Thinking,
+    ToolCall,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -91,4 +99,4 @@ def _name_part_loss(part: object) -> str:
 
 def visible_messages(messages: Iterable[Message]) -> list[Message]:
     """Return the messages sent to a model, without the placeholders of a lost beginning."""
-    return [message for message in messages if message.visible and message.kind != LOST_KIND]
+    return [m for m in messages if m.visible and m.kind != MISSING_START_KIND]

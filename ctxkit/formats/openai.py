@@ -18,7 +18,7 @@ from ctxkit.formats.fields import (
     str_or_none,
 )
 from ctxkit.formats.losses import count_losses, visible_messages
-from ctxkit.session.messages import Fault, Image, Message, Text, plain_text
+from ctxkit.session.messages import Fault, Image, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -206,7 +206,7 @@ def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
 def encode_chat_message(message: Message) -> dict[str, Any]:
     """Return a message in the form of Chat Completions."""
     encoded: dict[str, Any] = {"role": message.sent_as}
-    text = plain_text(message)
+    text = get_plain_text(message)
     images = [p for p in message.parts if isinstance(p, Image) and p.kind == "image"]
     if message.role in ("user", "summary") and images:
         encoded["content"] = [

@@ -16,7 +16,7 @@ from ctxkit.formats.chat_messages import encode_tool_schemas
 from ctxkit.formats.fields import as_dict, as_list
 from ctxkit.formats.losses import count_losses, visible_messages
 from ctxkit.formats.spans import build_sessions_from_spans
-from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, plain_text
+from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, get_plain_text
 from ctxkit.session.session import ListPrefix
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [{"type": "compaction", "content": message.text}]
         parts += [_encode_part(p) for p in message.parts if isinstance(p, Image)]
     elif message.role == "tool":
-        text = plain_text(message)
+        text = get_plain_text(message)
         parts = [{"type": "tool_call_response", "id": message.call_id or "", "response": text}]
         parts += [_encode_part(p) for p in message.parts if isinstance(p, Image)]
     else:

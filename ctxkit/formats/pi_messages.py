@@ -21,7 +21,7 @@ from ctxkit.formats.fields import (
     to_text,
 )
 from ctxkit.session.messages import (
-    LOST_KIND,
+    MISSING_START_KIND,
     USER_VISIBLE_KEY,
     Edit,
     Image,
@@ -270,7 +270,7 @@ def encode_message(message: Message) -> dict[str, Any] | None:
     if message.role == "assistant":
         # The time of a Pi message is that of its start.
         return _encode_reply(message, milliseconds - int((message.latency or 0) * 1000))
-    if not message.visible or message.role == "system" or message.kind == LOST_KIND:
+    if not message.visible or message.role == "system" or message.kind == MISSING_START_KIND:
         return None
     if message.role == "tool":
         return {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ctxkit import tokens
-from ctxkit.session.messages import LOST_KIND, Edit, Message, SizeOnly, Usage
+from ctxkit.session.messages import MISSING_START_KIND, Edit, Message, SizeOnly, Usage
 from ctxkit.tokens.context_windows import context_window_notes
 from ctxkit.tokens.counters import estimate_message_tokens
 from ctxkit.tokens.sizes import find_prompt_drops, measure_sizes
@@ -94,7 +94,7 @@ def _list_notes(session: Session) -> Iterator[str]:
         placeholders = [
             p
             for m in session.messages
-            if m.kind == LOST_KIND
+            if m.kind == MISSING_START_KIND
             for p in m.parts
             if isinstance(p, SizeOnly)
         ]
@@ -329,7 +329,7 @@ def _prepend_placeholders(session: Session, size: int) -> Session:
         Message(
             role="summary",
             id=f"{stem}-{i}",
-            kind=LOST_KIND,
+            kind=MISSING_START_KIND,
             parts=(SizeOnly("conversation that is not in the file", tokens=n_placeholders),),
         )
         for i, n_placeholders in enumerate(piece_sizes)

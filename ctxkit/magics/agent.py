@@ -108,7 +108,7 @@ def run_in_cell(
     """Take a turn while the cell waits; an interrupt keeps what was said so far."""
     try:
         with TurnScreen(live, CellView() if kit.rich else TerminalView(), raises=True):
-            outcome = run_coroutine(live.turn(prompt, attached=pictures))
+            outcome = run_coroutine(live.turn(prompt, images=pictures))
     except KeyboardInterrupt:
         _publish_session(kit, live)
         raise TurnInterrupted(
@@ -136,7 +136,7 @@ def run_in_background(
 
     async def work() -> TurnAnswer:
         with screen:
-            outcome = await live.turn(prompt, attached=pictures)
+            outcome = await live.turn(prompt, images=pictures)
         return _make_answer(kit, live, outcome, None, screen.shown)
 
     def over() -> None:

@@ -14,8 +14,8 @@ from ctxkit.magics.commands import TextPage
 from ctxkit.policies.offline_summarisers import Extractive, may_ask
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary import Summary, writers_of
-from ctxkit.session.messages import error_of
-from ctxkit.tokens.live_prompt_sizes import size_now
+from ctxkit.session.messages import join_summary_errors
+from ctxkit.tokens.live_prompt_sizes import get_current_size
 
 if TYPE_CHECKING:
     from typing import Any
@@ -114,11 +114,11 @@ def run_compact(kit: KitState, asked: CompactLine, body: str) -> object:
     kit.lives.free(live.name)
     policy = _choose_policy(kit, asked)
     instead = None if policy is not None else KEEP_NEWEST_TURN
-    before = size_now(live.session).tokens
+    before = get_current_size(live.session).tokens
     if asked.dry_run:
         return _dry(live, [policy, *([instead] if instead else [])], focus, before)
     try:
-        edits = run_coroutine(live.compact(policy, focus=focus, instead=instead))
+        edits = run_coroutine(live.compact(policy, focus=focus, fallback=instead))
     except ModelError as e:
         raise ModelError(f"The compaction failed, and the history is kept as it was: {e}") from None
     if not edits:
@@ -149,7 +149,7 @@ def _notice(edits: tuple[Edit, ...], part: BasePolicy) -> str:
     model = next((e.model for e in edits if e.model is not None), None)
     writers = list(writers_of(part))
     others = [w for w in writers if may_ask(w) and not isinstance(w, ModelSummariser)]
-    if failed := error_of(edits):
+    if failed := join_summary_errors(edits):
         who = f"{model} was asked" if model else "" if others else "no LLM was called"
         return f"the summary failed ({failed})" + (f", {who}" if who else "")
     if model is not None:

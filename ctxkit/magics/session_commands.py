@@ -10,7 +10,7 @@ from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
 from ctxkit.magics.arguments import option, word
 from ctxkit.magics.commands import Subcommand, TextPage
 from ctxkit.session.messages import Edit
-from ctxkit.tokens.live_prompt_sizes import standing_call
+from ctxkit.tokens.live_prompt_sizes import find_current_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -250,7 +250,7 @@ def make_report(kit: KitState, asked: CallLine) -> ContextReport:
     if asked.call is not None:
         return report(session, asked.call)
     if session.behind is not None and session.format != "replay":
-        return report(session, standing_call(session))
+        return report(session, find_current_call(session))
     after = session.path[session.calls[-1].position + 1 :] if session.calls else ()
     compacted = any(
         isinstance(e, Edit) for e in after

@@ -21,7 +21,7 @@ from ctxkit._internal.formatting import (
 )
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.xy_figure import Axes
-from ctxkit.tokens.live_prompt_sizes import sizes_around
+from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ class TurnDisplay:
         made = group_edits(session)
         for place, number, told in self._estimated:
             first, edits = made[number].position, made[number].edits
-            size = sizes_around(session, first, first + len(edits) - 1)
+            size = get_sizes_around_compaction(session, first, first + len(edits) - 1)
             if size is not None:
                 before, after, source = size
                 sizes = {"tokens_before": before, "tokens_after": after, "tokens_source": source}

@@ -17,10 +17,9 @@ from ctxkit.engine.cache_model.call_features import (
     PAUSE_CAUSES,
     CallFeatures,
     MissCause,
-    cache_life,
-    call_features,
+    find_miss_cause,
+    get_call_features,
     is_miss,
-    miss_cause,
 )
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
@@ -35,7 +34,6 @@ __all__ = [
     "MIN_MISS_TOKENS",
     "MISS_TOLERANCE",
     "CacheMiss",
-    "cache_life",
     "find_cache_misses",
     "measure_explained_share",
 ]
@@ -81,7 +79,7 @@ def find_cache_misses(
     at what the log shows before the reply, never at the read. `unexplained` where none does.
     """
     out: list[CacheMiss | None] = [None] * len(session.calls)
-    known = call_features(session)
+    known = get_call_features(session)
     edited = {a.call: a.last for a in known if a.edited and a.last is not None}
     shared = (
         _shared_after_edits(session, edited, anchored or measure_sizes(session)) if edited else {}
@@ -105,10 +103,14 @@ def _miss_of_call(session: Session, a: CallFeatures, shared: int) -> CacheMiss |
     usage = session.calls[a.call].message.usage
     read = (usage.cache_read_tokens or 0) if usage else 0
     if a.before is None:
-        return CacheMiss(a.call, miss_cause(a), a.prompt, read, None)
+        return CacheMiss(a.call, find_miss_cause(a), a.prompt, read, None)
     if a.edited:
-        return CacheMiss(a.call, miss_cause(a), min(shared, a.prompt), read, a.gap)
-    return CacheMiss(a.call, miss_cause(a), shared, read, a.gap) if is_miss(shared, read) else None
+        return CacheMiss(a.call, find_miss_cause(a), min(shared, a.prompt), read, a.gap)
+    return (
+        CacheMiss(a.call, find_miss_cause(a), shared, read, a.gap)
+        if is_miss(shared, read)
+        else None
+    )
 
 
 def _shared_after_edits(

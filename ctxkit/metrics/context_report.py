@@ -30,7 +30,7 @@ from ctxkit.metrics.prompt_groups import (
     split_sections,
 )
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.counters import measure_message
@@ -121,7 +121,7 @@ def report(
         parts=tuple(sorted(parts, key=lambda p: (GROUPS.index(p.group), -p.tokens))),
         contributors=_contributors(held.shown, session.cwd),
         notes=session.notes,
-        title=title_of(session),
+        title=get_title(session),
     )
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from ctxkit.engine import log_from_session, run_rules
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
-    cache_life,
+    get_cache_lifetime,
     has_reliable_times,
-    pause_before,
+    measure_pause,
 )
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
@@ -74,7 +74,7 @@ class GrowthProfile:
         edits = [e for e in session.path if isinstance(e, Edit) and e.inserted]
         written = [sum(self.anchored.of(m) for m in e.inserted) for e in edits]
         self.summary = round(median(written)) if written else DEFAULT_SUMMARY_TOKENS
-        self.hour = cache_life(session) == HOUR
+        self.hour = get_cache_lifetime(session) == HOUR
         """Whether what is written lives an hour."""
         steps = [
             _prompt_tokens(b) - _prompt_tokens(a) for a, b in self.pairs if not self._cut(a, b)
@@ -150,8 +150,8 @@ class GrowthProfile:
             later = (found[b.index] for _, b in self.pairs)
             return [m is not None and m.paused for m in later]
         life, gaps = (
-            cache_life(self.session),
-            (pause_before(self.session, *pair) for pair in self.pairs),
+            get_cache_lifetime(self.session),
+            (measure_pause(self.session, *pair) for pair in self.pairs),
         )
         return [gap is not None and gap >= life for gap in gaps]
 

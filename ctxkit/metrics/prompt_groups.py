@@ -9,10 +9,15 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.session.messages import LOST_KIND, Edit, Image, Text, Thinking, ToolCall
+from ctxkit.session.messages import MISSING_START_KIND, Edit, Image, Text, Thinking, ToolCall
 from ctxkit.session.session import apply_edit
 from ctxkit.tokens.counters import count_json_chars, count_part_chars, estimate_part_tokens
-from ctxkit.tokens.live_prompt_sizes import PromptSize, billed_prompt, size_at, size_next
+from ctxkit.tokens.live_prompt_sizes import (
+    PromptSize,
+    estimate_next_prompt,
+    get_billed_prompt,
+    get_prompt_size,
+)
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes, split_by_weight
 
 if TYPE_CHECKING:
@@ -102,10 +107,10 @@ def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
         counted: what was sent, as counted: the size where nobody knows better.
     """
     if is_live(session):
-        return size_next(session) if call is None else size_at(session, call)
+        return estimate_next_prompt(session) if call is None else get_prompt_size(session, call)
     told = None
     if call is not None and session.behind.owing:  # it goes by the last usage, so it has bills
-        told = billed_prompt(session.calls[call].message)
+        told = get_billed_prompt(session.calls[call].message)
     return PromptSize(counted, "estimated") if told is None else PromptSize(told, "recorded")
 
 
@@ -351,7 +356,7 @@ def _group_of_part(message: Message, part: Part) -> tuple[str, str]:
 
 
 def _group_of_text(message: Message) -> tuple[str, str]:
-    if message.kind == LOST_KIND:
+    if message.kind == MISSING_START_KIND:
         return LOST_HEAD, ""
     if message.role == "summary" or message.kind == "branch_summary":
         return SUMMARIES, ""

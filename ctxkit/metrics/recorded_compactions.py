@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.session.messages import Edit
-from ctxkit.tokens.sizes import prompt_sizes_by_agent
+from ctxkit.tokens.sizes import group_prompts_by_agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -176,7 +176,7 @@ def infer_compactions(session: Session, rule: str | SizeRule = "tracelab") -> tu
     """
     name, found = _resolve_rule(rule)
     out = []
-    for calls in prompt_sizes_by_agent(session).values():
+    for calls in group_prompts_by_agent(session).values():
         prompts = [p for _, p in calls]
         for i in found(prompts):
             call = calls[i][0]
@@ -244,7 +244,7 @@ def _agreement_row(session: Session, rule: str | SizeRule) -> dict[str, Any] | N
         "session": session.id,
         "format": session.format,
         "rule": name,
-        "calls": sum(len(c) for c in prompt_sizes_by_agent(session).values()),
+        "calls": sum(len(c) for c in group_prompts_by_agent(session).values()),
         "marked": len(marked),
         "derived": len(derived),
         "agreed": both,
@@ -260,7 +260,7 @@ def _marked_calls(session: Session) -> set[int]:
     it.
     """
     places = {
-        c.position: c.index for calls in prompt_sizes_by_agent(session).values() for c, _ in calls
+        c.position: c.index for calls in group_prompts_by_agent(session).values() for c, _ in calls
     }
     out: set[int] = set()
     due = seen = False

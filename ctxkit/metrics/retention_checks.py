@@ -20,7 +20,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.policies.texts import summary_prompts
-from ctxkit.session.messages import Message, Text, plain_text
+from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.session import Session, apply_edit
 
 if TYPE_CHECKING:
@@ -229,9 +229,9 @@ def _audit_compaction(
     there = {id(m) for m in before}
     now = {id(m) for m in shown}
     removed = [m for m in before if id(m) not in now]
-    put_in = "\n".join(plain_text(m) for m in shown if id(m) not in there)
-    everything = "\n".join(map(plain_text, shown))
-    names = summary_prompts.identifiers_to_audit([plain_text(m) for m in removed])
+    put_in = "\n".join(get_plain_text(m) for m in shown if id(m) not in there)
+    everything = "\n".join(map(get_plain_text, shown))
+    names = summary_prompts.identifiers_to_audit([get_plain_text(m) for m in removed])
     missing = summary_prompts.lost_identifiers(names, everything)
     rows = {row.strip() for row in put_in.splitlines()}
     return {
@@ -239,7 +239,7 @@ def _audit_compaction(
         "identifiers_kept": 1 - len(missing) / len(names) if names else None,
         "missing": ", ".join(missing),
         "sections_missing": ", ".join(s for s in sections if s not in rows),
-        "ask_reflected": summary_prompts.reflects_request(plain_text(asks[-1]), put_in)
+        "ask_reflected": summary_prompts.reflects_request(get_plain_text(asks[-1]), put_in)
         if asks and put_in
         else None,
         "task_lost": id(asks[0]) not in now if asks else None,

@@ -17,9 +17,16 @@ import msgspec
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as prompts_of
-from ctxkit.session.messages import FRAME, HEARD, Edit, Message, Text, plain_text
+from ctxkit.session.messages import (
+    OTHER_AGENT_CALL_KIND,
+    OTHER_AGENT_KIND,
+    Edit,
+    Message,
+    Text,
+    get_plain_text,
+)
 from ctxkit.session.session import Session
-from ctxkit.session.tool_calls import results_by_call
+from ctxkit.session.tool_calls import map_results_by_call
 from ctxkit.tokens.registry import default_counter
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
 
@@ -229,7 +236,7 @@ def _messages_with_turns(session: Session) -> list[Message]:
 
 
 def _group_by_reply(session: Session) -> Iterable[tuple[Message, Iterable[Message]]]:
-    found = results_by_call(session.messages)
+    found = map_results_by_call(session.messages)
     for m in session.messages:
         if m.role == "assistant":
             own = [found[id(c)] for c in m.tool_calls if id(c) in found]
@@ -432,20 +439,20 @@ def render_for_peers(agent: str, messages: Sequence[Message]) -> Iterator[Messag
         agent: who said it.
         messages: its replies and the results of its tools, in order.
     """
-    found = results_by_call(messages)
+    found = map_results_by_call(messages)
     for m in messages:
         if m.role != "assistant" or not m.visible:
             continue
-        words = plain_text(m).strip()
+        words = get_plain_text(m).strip()
         if words:
-            yield _peer_message(HEARD, format_peer_text(agent, words), agent, m)
+            yield _peer_message(OTHER_AGENT_KIND, format_peer_text(agent, words), agent, m)
         for call in m.tool_calls:
             answer = found.get(id(call))
             arguments = call.raw or msgspec.json.encode(call.arguments).decode()
             text = format_peer_tool_call(
-                agent, call.name, arguments, plain_text(answer) if answer else ""
+                agent, call.name, arguments, get_plain_text(answer) if answer else ""
             )
-            frame = _peer_message(FRAME, text, agent, m)
+            frame = _peer_message(OTHER_AGENT_CALL_KIND, text, agent, m)
             yield msgspec.structs.replace(frame, tool=call.name)
 
 

@@ -32,7 +32,7 @@ from ctxkit.metrics.visibility import get_session_visibility
 from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import get_call_path, is_read_only_tool, is_read_tool, is_write_tool
-from ctxkit.tokens.live_prompt_sizes import sizes_around
+from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _recorded_compactions(
             shown = apply_edit(shown, entry)
         at = position + 1
         had, left = (sum(map(anchored.of, messages)) for messages in (was, shown))
-        live = sizes_around(session, first, position)
+        live = get_sizes_around_compaction(session, first, position)
         if live is not None:
             before, after, _ = live
         elif before is None or call >= len(replies):

@@ -22,7 +22,7 @@ from ctxkit.plots.chart import Chart, escape_label, with_notes
 from ctxkit.plots.figure_data import Trace
 from ctxkit.plots.svg import make_svg, make_svg_text
 from ctxkit.plots.xy_figure import Axes
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.prices import price
 
@@ -115,7 +115,7 @@ def cache(session: Session) -> Chart:
     data = cache_data(session)
     p = predict_input_cost(session.origin or session) if data else Prediction()
     trust = describe_prediction(p.error, p.low, p.high, p.why)
-    return _chart(title_of(session), data, trust, replayed=session.origin is not None)
+    return _chart(get_title(session), data, trust, replayed=session.origin is not None)
 
 
 def _chart(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed: bool) -> Chart:

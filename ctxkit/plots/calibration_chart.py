@@ -12,7 +12,7 @@ from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.figure_data import Limit, Mark, Trace
 from ctxkit.plots.xy_figure import Axes
 from ctxkit.session.session import Session
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 
 
 class EstimatorLine(NamedTuple):
@@ -71,7 +71,7 @@ def calibration(of: Session | Calibration) -> Chart:
     if isinstance(of, list) and len(of) == 1:
         of = of[0]  # a path that was read already
     data = calibration_data(of)
-    return _chart(title_of(of) if isinstance(of, Session) else data.session, data)
+    return _chart(get_title(of) if isinstance(of, Session) else data.session, data)
 
 
 def _call(value: object) -> int | None:

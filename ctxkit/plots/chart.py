@@ -20,7 +20,7 @@ from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, 
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.inputs import as_session, as_sessions
 from ctxkit.session.session import Session
-from ctxkit.session.titles import make_names_unique, title_of
+from ctxkit.session.titles import get_title, make_names_unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -245,7 +245,7 @@ def name_sessions(
     pairs = (
         [(name, as_session(s)) for name, s in given.items()]
         if named
-        else [(title_of(s, _MAX_NAME), s) for s in as_sessions(given)]
+        else [(get_title(s, _MAX_NAME), s) for s in as_sessions(given)]
     )
     return dict(
         zip(make_names_unique(str(n) for n, _ in pairs), (s for _, s in pairs), strict=True)

@@ -14,7 +14,7 @@ from ctxkit.metrics.loss import analyse_loss, list_family_counts
 from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
 from ctxkit.plots.figure_data import Limit, Mark, Trace
 from ctxkit.plots.xy_figure import Axes
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -396,7 +396,7 @@ def loss(session: Session) -> Chart:
     Raises:
         BadArguments: it is no session.
     """
-    return _loss_chart(title_of(session), analyse_loss(session), text=session.has_text)
+    return _loss_chart(get_title(session), analyse_loss(session), text=session.has_text)
 
 
 def _loss_chart(name: str, found: LossAnalysis | None, *, text: bool) -> Chart:
@@ -494,7 +494,7 @@ def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> Compactio
     if not isinstance(of, pd.DataFrame):
         sessions = tuple(name_sessions(of).values())
         return CompactionTable(
-            tuple(map(title_of, sessions)), sessions, per_compaction.rows(sessions)
+            tuple(map(get_title, sessions)), sessions, per_compaction.rows(sessions)
         )
     missing = [n for n in wanted if n not in of.columns]
     if missing:

@@ -14,7 +14,7 @@ from ctxkit.plots.chart import Chart, escape_label, with_notes
 from ctxkit.plots.figure_data import Mark, Trace
 from ctxkit.plots.svg import make_svg, make_svg_text
 from ctxkit.plots.xy_figure import Axes
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from ctxkit.metrics.context_report import ContextReport
@@ -64,7 +64,7 @@ def composition(
     """
     if call is not None:
         return _tiled(report(session, call, counter=counter))
-    return _stacked(title_of(session), composition_data(session, counter=counter))
+    return _stacked(get_title(session), composition_data(session, counter=counter))
 
 
 def _stacked(name: str, data: CompositionData) -> Chart:

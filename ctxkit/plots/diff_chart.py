@@ -14,7 +14,7 @@ from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.figure_data import Trace
 from ctxkit.plots.xy_figure import Axes
 from ctxkit.session.session import apply_edit
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 from ctxkit.tokens import counters
 from ctxkit.tokens.sizes import measure_sizes
 
@@ -119,7 +119,7 @@ def diff(session: Session, compaction: int = 0, *, counter: TokenCounter | None 
     """
     data = diff_data(session, compaction, counter=counter)
     number = compaction if compaction >= 0 else len(group_edits(session)) + compaction
-    return _chart(f"Compaction {number} of {title_of(session)}", data)
+    return _chart(f"Compaction {number} of {get_title(session)}", data)
 
 
 def _sizes(session: Session, position: int, counter: TokenCounter | None) -> tuple[Size, Size]:

@@ -20,7 +20,7 @@ from ctxkit.plots.chart import (
 from ctxkit.plots.figure_data import Limit, Mark, Trace
 from ctxkit.plots.panels import Panel, PanelGrid
 from ctxkit.plots.xy_figure import Axes
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _title(named: Mapping[str, Session]) -> str:
     replays = [s for s in named.values() if s.origin is not None]
     origin = replays[0].origin if replays else None
     if origin is not None and all((s.origin or s) is origin for s in named.values()):
-        return f"Context of {title_of(origin)} under {pluralize(len(replays), 'setting')}"
+        return f"Context of {get_title(origin)} under {pluralize(len(replays), 'setting')}"
     return f"Context of {len(named)} sessions"
 
 

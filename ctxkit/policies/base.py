@@ -439,7 +439,7 @@ class ScheduledPruning(ConfiguredPolicy):
 
             def schedule(self, view, room):
                 for p, call, old in view.window("tool", lambda n: n - self.keep_last):
-                    view.change(p, "[cleared]" if old else AS_IT_CAME, since=call)
+                    view.change(p, "[cleared]" if old else UNDO_CHANGE, since=call)
 
     A subclass that overrides `__call__`, or the `schedule` of another pruning, is run call by call
     instead, also for its costs; so is one whose `steps` hold such a part.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.base import ScheduledPruning, at_least
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.history.columns import ASSISTANT, TOOL, USER, count_chars
-from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_input import SlidingWindow
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +118,7 @@ class CacheTtl(ScheduledPruning):
         if self.cut_images and content.has_images(message):
             text = content.text_with_image_marker(message, IMAGE_REMOVED)
             return content.replace_text(message, self._shorter(text))
-        text = plain_text(message)
+        text = get_plain_text(message)
         trimmed = "\n\n[Tool result trimmed: " in text[-200:]
         if trimmed or min(count_chars(message), len(text)) <= self.whole:
             return message
@@ -256,7 +256,7 @@ class _PrunedResults:
                 self._window.out(p)
         if not is_prunable:
             if old_sizes is not None:
-                view.change(p, AS_IT_CAME, since=call)
+                view.change(p, UNDO_CHANGE, since=call)
             return
         original, trimmed = view.left(p, call).chars, view.after(p, self.rule.trim, call).chars
         self._trim_savings += original - trimmed

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.history.columns import TOOL
-from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_input import OrderedTexts, SlidingWindow
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import Message, Text, plain_text
+from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ class Clear(ScheduledPruning):
         text = self._cleared if "{lines}" in self.placeholder else self.placeholder
         for p, call, old in view.window("tool", self._old):
             if view.is_tool(p, self.allow) and not view.is_tool(p, self.deny):
-                view.change(p, text if old else AS_IT_CAME, since=call, low=self.min_chars)
+                view.change(p, text if old else UNDO_CHANGE, since=call, min_chars=self.min_chars)
 
     def _old(self, n: int) -> int:
         """Return how many of n results are cleared."""
@@ -81,7 +81,7 @@ class Clear(ScheduledPruning):
         return self.placeholder.replace("{lines}", str(content.count_lines(text)))
 
     def _cleared(self, message: Message) -> Message:
-        return content.replace_text(message, self._text(plain_text(message)))
+        return content.replace_text(message, self._text(get_plain_text(message)))
 
 
 PAIR_PLACEHOLDER = "[result omitted — sliding window]"
@@ -122,7 +122,7 @@ class ToolPairs(ScheduledPruning):
                 pair = view.rows.group(p)
                 results_of_pair[pair].remove(p)
                 if window.is_old(pair):
-                    view.change(p, AS_IT_CAME, since=call)
+                    view.change(p, UNDO_CHANGE, since=call)
                 if not results_of_pair[pair]:
                     window.out(pair)
             for p in added:
@@ -136,7 +136,7 @@ class ToolPairs(ScheduledPruning):
                 count - stable_window_size(count, self.keep_pairs, self.step)
             ):
                 for p in results_of_pair[pair]:
-                    view.change(p, self.placeholder if old else AS_IT_CAME, since=call)
+                    view.change(p, self.placeholder if old else UNDO_CHANGE, since=call)
 
 
 def stable_window_size(groups: int, least: int, step: int = 8) -> int:
@@ -198,7 +198,7 @@ class _Evict:
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Evict each result when enough newer ones follow; append the list if asked."""
         for p, call, old in view.window("tool", self._old):
-            what = partial(_evicted, name=_result_label(view, p)) if old else AS_IT_CAME
+            what = partial(_evicted, name=_result_label(view, p)) if old else UNDO_CHANGE
             view.change(p, what, since=call)
         if self.listed:
             self._list(view)
@@ -245,7 +245,7 @@ def tombstone_line(name: str, text: str) -> str:
 
 
 def _evicted(result: Message, name: str) -> Message:
-    text = plain_text(result)
+    text = get_plain_text(result)
     return (
         result
         if text.startswith(EVICTED_PREFIX)
@@ -299,7 +299,7 @@ class Budget(ScheduledPruning):
                 self._count_needed(elidable, over), elidable.before(_newest_position(view, call))
             )
             for p, old in elidable.window.settle(n):
-                view.change(p, self.placeholder if old else AS_IT_CAME, since=call)
+                view.change(p, self.placeholder if old else UNDO_CHANGE, since=call)
             if over > elidable.saved_chars(n):
                 self._cut_rest(view, elidable, call)
 
@@ -358,7 +358,7 @@ class _Elidable:
                 view.change(p, self.placeholder, since=call)
             is_elided = is_elided and not is_old
         if is_elided:
-            view.change(p, AS_IT_CAME, since=call)
+            view.change(p, UNDO_CHANGE, since=call)
 
     def _is_elidable(self, view: ScheduleView, p: int, call: int) -> bool:
         state = view.left(p, call)
@@ -408,5 +408,5 @@ def _newest_position(view: ScheduleView, call: int) -> int:
 
 def _cut_to_share(result: Message, share: int) -> Message:
     return content.replace_text(
-        result, content.truncate_end(plain_text(result), share, TRUNCATED_HERE)
+        result, content.truncate_end(get_plain_text(result), share, TRUNCATED_HERE)
     )

@@ -29,7 +29,7 @@ from ctxkit.policies.memory_entries import (
 )
 from ctxkit.policies.texts import content, tool_actions
 from ctxkit.policies.texts.line_index import split_sentences
-from ctxkit.session.messages import INJECTED_KIND, RECALLED_KIND, Message, Text, plain_text
+from ctxkit.session.messages import INJECTED_KIND, RECALLED_KIND, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -337,7 +337,7 @@ def _matching_sentences(message: Message, pattern: re.Pattern[str]) -> list[str]
     """Return the sentences of a message that match a pattern; no questions, none too long."""
     if message.kind in (INJECTED_KIND, RECALLED_KIND):
         return []
-    flat = (" ".join(s.split()) for s in split_sentences(plain_text(message)))
+    flat = (" ".join(s.split()) for s in split_sentences(get_plain_text(message)))
     return [
         s.strip("-*# ")
         for s in flat

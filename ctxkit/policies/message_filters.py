@@ -15,10 +15,16 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.base import HistoryFilter, ScheduledPruning
 from ctxkit.policies.history.columns import ASSISTANT, TOOL, USER
 from ctxkit.policies.history.view import role_code
-from ctxkit.policies.schedules.message_changes import AS_IT_CAME
-from ctxkit.policies.schedules.schedule_input import MessageNews, ShownWindow, SlidingWindow
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
+from ctxkit.policies.schedules.schedule_input import MessageNews, SlidingWindow, VisibleWindow
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import CORRECTION, FRAME, FROM_OTHERS, HEARD, plain_text
+from ctxkit.session.messages import (
+    CORRECTION_KIND,
+    OTHER_AGENT_CALL_KIND,
+    OTHER_AGENT_KIND,
+    OTHER_AGENT_KINDS,
+    get_plain_text,
+)
 from ctxkit.session.tool_calls import matches_tool
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ def is_correction(message: Message) -> bool:
     """Return True for a user message by which fuseraft corrects an agent, or blocks a tool call."""
     if message.role != "user":
         return False
-    text = plain_text(message)
+    text = get_plain_text(message)
     return text.startswith(CORRECTION_PREFIXES) or "[fuseraft:blocked" in text
 
 
@@ -79,7 +85,7 @@ class TextOnly(HistoryFilter):
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Strip each message when its turn is over."""
         for p in _agent_messages(view):
-            view.change(p, _strip_to_text, since=view.arrival(p), smaller=False)
+            view.change(p, _strip_to_text, since=view.arrival(p), only_if_smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -113,7 +119,7 @@ class Roles(HistoryFilter):
             ):
                 view.change(p, None, since=call)
             elif role == ASSISTANT and TOOL not in kept_codes:
-                view.change(p, _strip_to_text, since=call, smaller=False)
+                view.change(p, _strip_to_text, since=call, only_if_smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -137,7 +143,7 @@ class WithoutAgents(HistoryFilter):
         """Hide the messages of these agents when their turn is over, and strip those of others."""
         for p in _agent_messages(view) if self.agents else ():
             what = None if self._is_by_agents(view, p) else _strip_to_text
-            view.change(p, what, since=view.arrival(p), smaller=False)
+            view.change(p, what, since=view.arrival(p), only_if_smaller=False)
 
     def _is_by_agents(self, view: ScheduleView, p: int) -> bool:
         author = view.rows.message(p).agent or view.rows.log.agent
@@ -165,7 +171,7 @@ class TurnAge(HistoryFilter):
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Hide older messages when a turn begins after enough replies."""
-        visible: ShownWindow = view.memory.setdefault("shown", ShownWindow())
+        visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
         replies: SlidingWindow = view.memory.setdefault("replies", SlidingWindow())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
         for call, added, hidden, _ in view.news() if self.turns else ():
@@ -184,7 +190,7 @@ class TurnAge(HistoryFilter):
             _hide_before(view, first, [p for p in pinned.found if p < first], (), call)
 
     def _first(
-        self, view: ScheduleView, visible: ShownWindow, replies: Sequence[int], call: int
+        self, view: ScheduleView, visible: VisibleWindow, replies: Sequence[int], call: int
     ) -> int:
         """Return the first position that is kept."""
         count = bisect_left(replies, view.turn_edge(call))
@@ -221,7 +227,7 @@ class Tail(HistoryFilter):
         """Hide older messages when a turn begins after enough messages."""
         if not self.messages:
             return
-        visible: ShownWindow = view.memory.setdefault("shown", ShownWindow())
+        visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
         free: SlidingWindow = view.memory.setdefault("free", SlidingWindow())
         for call, added, hidden, protected in view.news():
@@ -265,21 +271,21 @@ class Tail(HistoryFilter):
 def _agent_messages(view: ScheduleView) -> Iterator[int]:
     """Yield the new replies and results, of this agent and of others."""
     for p in view.new("user", "assistant", "tool"):
-        if view.role(p) != USER or view.rows.message(p).kind in FROM_OTHERS:
+        if view.role(p) != USER or view.rows.message(p).kind in OTHER_AGENT_KINDS:
             yield p
 
 
 def _strip_to_text(message: Message) -> Message | None:
     """Return a message with its text only; None where it has none, or is a tool result."""
-    if message.role == "tool" or message.kind == FRAME:
+    if message.role == "tool" or message.kind == OTHER_AGENT_CALL_KIND:
         return None
     text = content.strip_to_text(message)
-    return text if plain_text(text) else None
+    return text if get_plain_text(text) else None
 
 
 def _is_reply(view: ScheduleView, p: int) -> bool:
     """Return True for a reply of this agent or of another one."""
-    return view.role(p) == ASSISTANT or view.rows.message(p).kind == HEARD
+    return view.role(p) == ASSISTANT or view.rows.message(p).kind == OTHER_AGENT_KIND
 
 
 def _is_request(view: ScheduleView, p: int) -> bool:
@@ -289,7 +295,7 @@ def _is_request(view: ScheduleView, p: int) -> bool:
 
 def _is_inserted(message: Message) -> bool:
     """Return True for a message that the session or team inserted: sections, corrections."""
-    return message.kind == CORRECTION or bool(message.sections)
+    return message.kind == CORRECTION_KIND or bool(message.sections)
 
 
 def _is_answer(view: ScheduleView, p: int, call: int) -> bool:
@@ -298,7 +304,7 @@ def _is_answer(view: ScheduleView, p: int, call: int) -> bool:
     return view.role(p) == TOOL and view.role(group[0]) == ASSISTANT
 
 
-def _next_safe_cut(view: ScheduleView, visible: ShownWindow, first: int, call: int) -> int:
+def _next_safe_cut(view: ScheduleView, visible: VisibleWindow, first: int, call: int) -> int:
     """Return the position of the next safe cut up to the current turn, else of the last before."""
     edge, i = view.turn_edge(call), visible.index(first)
     at = visible.safe(view, i, call)
@@ -310,7 +316,9 @@ def _next_safe_cut(view: ScheduleView, visible: ShownWindow, first: int, call: i
     return visible.found[at] if at > 0 else 0
 
 
-def _orphaned_results(view: ScheduleView, visible: ShownWindow, first: int, call: int) -> list[int]:
+def _orphaned_results(
+    view: ScheduleView, visible: VisibleWindow, first: int, call: int
+) -> list[int]:
     """Return the results from a position on whose reply is hidden before it."""
     rows, i = view.rows, visible.index(first)
     return [
@@ -341,7 +349,7 @@ def _hide_before(
     ):
         hide = (p < first and p not in new_exceptions) or p in new_also_hidden
         if hide != ((p < old_first and p not in old_exceptions) or p in old_also_hidden):
-            view.change(p, None if hide else AS_IT_CAME, since=call)
+            view.change(p, None if hide else UNDO_CHANGE, since=call)
 
 
 _MODE = re.compile(r"none|all|before-last-message|before-last-(\d+)-messages")
@@ -427,7 +435,7 @@ class _Pruned:
         self.rule = rule
         self.changed: set[int] = set()
         """Positions that have a change."""
-        self._visible, self._units = ShownWindow(), SlidingWindow()
+        self._visible, self._units = VisibleWindow(), SlidingWindow()
         """Visible positions, and of them the first of each message in the SDK's sense."""
         self._positions: dict[str, list[int]] = {}
         """For each call id the visible positions with it."""
@@ -477,7 +485,7 @@ class _Pruned:
                 rule.reasoning, p == self._end
             )
             what = partial(rule.left, gone=gone, thinks=keeps_reasoning)
-            view.change(p, what, since=call, smaller=False)
+            view.change(p, what, since=call, only_if_smaller=False)
 
     def _update_units(self, view: ScheduleView, added: list[int], hidden: list[int]) -> None:
         """Update where messages in the SDK's sense begin: results in a row are one message."""
@@ -547,7 +555,7 @@ class Cap(ScheduledPruning):
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Hide the messages between the head and the newest ones when there are too many."""
-        visible: ShownWindow = view.memory.setdefault("shown", ShownWindow())
+        visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
         protected: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())
         for call, added, hidden, newly_protected in view.news() if self.max_messages else ():
             visible.follow(added, hidden)
@@ -566,11 +574,11 @@ class Cap(ScheduledPruning):
             all_hidden: set[int] = view.memory.setdefault("gone", set())
             to_hide, to_restore = old_left.union(added) - left - all_hidden, left & all_hidden
             for p in sorted(to_hide | to_restore):
-                view.change(p, None if p in to_hide else AS_IT_CAME, since=call)
+                view.change(p, None if p in to_hide else UNDO_CHANGE, since=call)
             all_hidden ^= to_hide | to_restore
 
     def _apply(
-        self, view: ScheduleView, visible: ShownWindow, protected: SlidingWindow, call: int
+        self, view: ScheduleView, visible: VisibleWindow, protected: SlidingWindow, call: int
     ) -> list[int]:
         """Return the positions that stay: hide until at most `max_messages` are left."""
         positions = visible.found
@@ -579,12 +587,12 @@ class Cap(ScheduledPruning):
             new = self._apply_once(view, visible, protected, call)
             if len(new) == len(positions):
                 break
-            visible = ShownWindow()
+            visible = VisibleWindow()
             visible.found = positions = new
         return positions
 
     def _apply_once(
-        self, view: ScheduleView, visible: ShownWindow, protected: SlidingWindow, call: int
+        self, view: ScheduleView, visible: VisibleWindow, protected: SlidingWindow, call: int
     ) -> list[int]:
         """Return the positions that one pass of Tyrum's cap leaves; groups are not parted."""
         positions, most = visible.found, self.max_messages

@@ -18,7 +18,7 @@ from ctxkit.errors import BadArguments, ModelError, did_you_mean, short_repr
 from ctxkit.policies.base import Validated
 from ctxkit.policies.texts import extracts, line_index
 from ctxkit.policies.texts.extracts import parse_focus as focus_of
-from ctxkit.session.messages import ERROR, Message, Text, plain_text
+from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -260,7 +260,7 @@ class Extractive(Validated):
             return ""
         lines = line_index.index_for_messages(messages)
         parts = lines.parts(messages)
-        line_index.keep_last_index(lines)
+        line_index.cache_last_index(lines)
         return extracts.write_extract(
             lines, parts, extracts.ExtractOptions(3.5 * tokens, self.user), parts
         )
@@ -310,13 +310,15 @@ def written_instead(summary: Message | str, error: object) -> Message:
     message = (
         Message(role="summary", parts=(Text(summary),)) if isinstance(summary, str) else summary
     )
-    return structs.replace(message, details={**message.details, ERROR: failure_text(error)})
+    return structs.replace(
+        message, details={**message.details, SUMMARY_ERROR_KEY: failure_text(error)}
+    )
 
 
 def summary_text(summary: Message | str | int | None) -> str:
     """Return the text of a summary; empty where only its size is known."""
     if isinstance(summary, Message):
-        return plain_text(summary)
+        return get_plain_text(summary)
     return summary if isinstance(summary, str) else ""
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ctxkit.policies.base import ScheduledPruning
-from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_input import OrderedTexts, SlidingWindow
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import USER_VISIBLE_KEY, Message, Text, plain_text
+from ctxkit.session.messages import USER_VISIBLE_KEY, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -99,13 +99,13 @@ class _Archive:
         for p in (*hidden, *protected):
             if p in window and window.out(p):
                 lines.out(p)
-                view.change(p, AS_IT_CAME, since=call)
+                view.change(p, UNDO_CHANGE, since=call)
         for p in added:
             if not view.stays(p, call) and window.put(p):
                 view.change(p, _with_stub, since=call)
                 yield p
         for p, old in window.settle(len(window.found) - self.digest.keep_last):
-            view.change(p, _with_stub if old else AS_IT_CAME, since=call)
+            view.change(p, _with_stub if old else UNDO_CHANGE, since=call)
             if old:
                 yield p
             else:
@@ -140,8 +140,8 @@ class Excerpts(ScheduledPruning):
         """Replace each result when it is older than the newest `keep_last`."""
         if self.strategy == "off":
             return
-        for p, call, old in view.window("tool", lambda n: n - self.keep_last, settled=False):
-            view.change(p, self._excerpted if old else AS_IT_CAME, since=call)
+        for p, call, old in view.window("tool", lambda n: n - self.keep_last, with_protected=False):
+            view.change(p, self._excerpted if old else UNDO_CHANGE, since=call)
 
     def _excerpted(self, result: Message) -> Message:
         return (
@@ -152,7 +152,7 @@ class Excerpts(ScheduledPruning):
         """Return the excerpt of a result."""
         limit = 1200 if self.strategy == "llm" else 800
         head = limit * 2 // 3
-        text = content.truncate_middle(plain_text(result), head, limit - head, EXCERPT_MARKER)
+        text = content.truncate_middle(get_plain_text(result), head, limit - head, EXCERPT_MARKER)
         return format_excerpt(result, text or "(empty output)")
 
 
@@ -170,7 +170,7 @@ def agent_only_message(text: str) -> Message:
 
 def digest_line(result: Message, limit: int = 200) -> str:
     """Return one line on a tool result: `- name (ok|error): text`."""
-    text = " ".join(plain_text(result).split("\n"))[:limit].strip() or "(empty output)"
+    text = " ".join(get_plain_text(result).split("\n"))[:limit].strip() or "(empty output)"
     return f"- {result.tool or 'unknown'} ({'error' if result.is_error else 'ok'}): {text}"
 
 
@@ -213,7 +213,7 @@ class Offload(ScheduledPruning):
         for p in view.new("tool", tools=self.tools):
             if view.long(p, self.threshold):
                 what = partial(self._stub, call=view.asked(p))
-                view.change(p, what, since=view.arrival(p), low=self.threshold + 1)
+                view.change(p, what, since=view.arrival(p), min_chars=self.threshold + 1)
 
     def artifacts(self, messages: Iterable[Message]) -> dict[str, Message]:
         """Return the results that it may offload, by artifact id.
@@ -221,8 +221,8 @@ class Offload(ScheduledPruning):
         Args:
             messages: what a call shows before this pruning.
         """
-        long = (m for m in messages if m.role == "tool" and self._is_long(plain_text(m), m))
-        return {artifact_id(plain_text(m)): m for m in long}
+        long = (m for m in messages if m.role == "tool" and self._is_long(get_plain_text(m), m))
+        return {artifact_id(get_plain_text(m)): m for m in long}
 
     def _is_long(self, text: str, message: Message) -> bool:
         if len(text) <= self.threshold or text.startswith(STUB_PREFIX):
@@ -230,7 +230,7 @@ class Offload(ScheduledPruning):
         return not content.has_images(message)
 
     def _stub(self, message: Message, call: ToolCall | None) -> Message:
-        text = plain_text(message)
+        text = get_plain_text(message)
         if not self._is_long(text, message):
             return message
         return content.replace_text(message, format_stub(text, message, call, artifact_id(text)))
@@ -243,7 +243,7 @@ def artifact_id(text: str) -> str:
 
 def artifact_in_stub(message: Message) -> str | None:
     """Return the artifact id in a stub; None for other messages, and for stubs that were cut."""
-    text = plain_text(message)
+    text = get_plain_text(message)
     match = (
         _ARTIFACT_LINE.search(text)
         if message.role == "tool" and text.startswith(STUB_PREFIX)

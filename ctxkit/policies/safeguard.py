@@ -13,7 +13,7 @@ from ctxkit.policies.history.history import find_turn_start
 from ctxkit.policies.offline_summarisers import summary_text
 from ctxkit.policies.summary import LOCAL_SUMMARISERS, PiSummary
 from ctxkit.policies.texts import content, tool_actions
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import pair_with_calls
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def failure_line(message: Message) -> str | None:
     """Return one line on a failed tool result, at most 240 characters of it; None: no failure."""
     if message.role != "tool" or not tool_actions.is_failed_result(message):
         return None
-    text = plain_text(message)
+    text = get_plain_text(message)
     acts = tool_actions.ToolAction(message.tool or "tool", "", "", "failed", text, 0, "", 0)
     status = "" if acts.exit is None else f" (exitCode={acts.exit})"
     return f"- {acts.tool}{status}: {content.one_line(acts.output, 240)}"

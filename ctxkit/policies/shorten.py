@@ -10,9 +10,17 @@ import msgspec
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ScheduledPruning, at_least
 from ctxkit.policies.history.columns import TOOL
-from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import FRAME, HEARD, Part, Text, Thinking, ToolCall, plain_text
+from ctxkit.session.messages import (
+    OTHER_AGENT_CALL_KIND,
+    OTHER_AGENT_KIND,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    get_plain_text,
+)
 from ctxkit.session.tool_calls import READ_TOOL_PATTERNS, WRITE_TOOL_PATTERNS, matches_tool
 
 if TYPE_CHECKING:
@@ -79,11 +87,13 @@ class Results(ScheduledPruning):
         low = self._low
         roles = ("tool", "user") if self.past_only else ("tool",)
         for p in view.new(*roles, tools=self.tools):
-            if view.long(p, low) and (view.role(p) == TOOL or _is_kind(view, p, FRAME)):
-                view.change(p, self._cut, since=view.arrival(p), low=low + 1)
+            if view.long(p, low) and (
+                view.role(p) == TOOL or _is_kind(view, p, OTHER_AGENT_CALL_KIND)
+            ):
+                view.change(p, self._cut, since=view.arrival(p), min_chars=low + 1)
         for p, call, old in find_stale_reads(view) if self.consumed_chars >= 0 else ():
             if view.is_tool(p, self.tools) and view.long(p, low):
-                view.change(p, self._consumed if old else self._cut, since=call, low=low + 1)
+                view.change(p, self._consumed if old else self._cut, since=call, min_chars=low + 1)
 
     @property
     def _low(self) -> int:
@@ -125,7 +135,7 @@ class ConsumedReads(ScheduledPruning):
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Cut each read when its file is written."""
         for p, call, old in find_stale_reads(view, self.readers, self.writers):
-            view.change(p, self._cut if old else AS_IT_CAME, since=call)
+            view.change(p, self._cut if old else UNDO_CHANGE, since=call)
 
     def _cut(self, message: Message) -> Message:
         return _cut_message(message, self.max_chars, CONSUMED_SUFFIX)
@@ -164,15 +174,15 @@ class Replies(ScheduledPruning):
         if not self.max_chars:
             return
         for p in view.new("user") if self.past_only else ():
-            if view.long(p, self.max_chars) and _is_kind(view, p, HEARD):
-                view.change(p, self._cut, since=view.arrival(p), low=self.max_chars + 1)
+            if view.long(p, self.max_chars) and _is_kind(view, p, OTHER_AGENT_KIND):
+                view.change(p, self._cut, since=view.arrival(p), min_chars=self.max_chars + 1)
         for p, call, old in view.window("assistant", lambda n: n - self.keep_last):
             if view.long(p, self.max_chars):
-                what = self._cut if old else AS_IT_CAME
-                view.change(p, what, since=call, low=self.max_chars + 1)
+                what = self._cut if old else UNDO_CHANGE
+                view.change(p, what, since=call, min_chars=self.max_chars + 1)
 
     def _cut(self, message: Message) -> Message:
-        summary = plain_text(message).startswith(_SUMMARY_PREFIX)
+        summary = get_plain_text(message).startswith(_SUMMARY_PREFIX)
         return message if summary else _cut_message(message, self.max_chars, self.suffix)
 
 
@@ -206,7 +216,7 @@ class Outputs(ScheduledPruning):
         low = self._low
         for p in view.new("tool", tools=self.tools):
             if view.long(p, low):
-                view.change(p, self._cut, since=view.arrival(p), low=low + 1)
+                view.change(p, self._cut, since=view.arrival(p), min_chars=low + 1)
 
     @property
     def _low(self) -> int:
@@ -240,7 +250,7 @@ def _is_kind(view: ScheduleView, p: int, kind: str) -> bool:
 
 def _cut_message(message: Message, cap: int, suffix: str) -> Message:
     """Return a message cut; itself where it is short, cut already, or has images."""
-    text = plain_text(message)
+    text = get_plain_text(message)
     if len(text) <= cap or content.has_images(message) or _is_cut(text, suffix):
         return message
     return content.replace_text(message, content.truncate_end(text, cap, suffix))
@@ -355,7 +365,7 @@ class Intermediate(ScheduledPruning):
         low = min(self.max_chars, self.max_argument_chars)
         for p, call, old in view.window("assistant", lambda n: n - 1):
             if view.long(p, low):
-                view.change(p, self._short if old else AS_IT_CAME, since=call, low=low + 1)
+                view.change(p, self._short if old else UNDO_CHANGE, since=call, min_chars=low + 1)
 
     def _short(self, message: Message) -> Message:
         if not message.tool_calls:

@@ -31,7 +31,7 @@ from ctxkit.policies.offline_summarisers import (
 )
 from ctxkit.policies.texts import summary_prompts, tool_actions
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS, PI_TURN_SECTIONS
-from ctxkit.session.messages import ERROR, Message
+from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -251,7 +251,7 @@ class Summary(ConfiguredPolicy):
         self, summaries: list[Message | str | int], parts: list[Passage]
     ) -> Message | str | int:
         """Return one summary, joined from those of the passages."""
-        failed = [m for m in summaries if isinstance(m, Message) and ERROR in m.details]
+        failed = [m for m in summaries if isinstance(m, Message) and SUMMARY_ERROR_KEY in m.details]
         used_fallback = self.otherwise is not None and bool(failed)
         if len(summaries) == 1 and not isinstance(summaries[0], str) and not used_fallback:
             return summaries[0]
@@ -269,7 +269,7 @@ class Summary(ConfiguredPolicy):
             )
             text += tool_actions.format_file_lists(chain.from_iterable(file_paths))
         text = text if text.startswith(self.prefix) else self.prefix + text
-        return written_instead(text, failed[0].details[ERROR]) if failed else text
+        return written_instead(text, failed[0].details[SUMMARY_ERROR_KEY]) if failed else text
 
     def asked(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
         """Return the summary of a passage; ask again while the audit finds something missing."""

@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import ScheduledPruning
-from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.shorten import matching_call_path
 from ctxkit.policies.texts import content, tool_actions
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import matches_tool
 
 if TYPE_CHECKING:
@@ -148,14 +148,16 @@ class _Emptied:
         """Empty or restore these results, and the arguments of their calls in these replies."""
         for p in sorted(results):
             kind = self._rule_of(view, p) if enough else -1
-            what = partial(content.replace_text, text=GONE_TEXTS[kind]) if kind >= 0 else AS_IT_CAME
+            what = (
+                partial(content.replace_text, text=GONE_TEXTS[kind]) if kind >= 0 else UNDO_CHANGE
+            )
             view.change(p, what, since=call)
         for p in sorted(replies):
             results_by_id = (
                 {c.id: self._results.get(c.id) for c in view.said_calls(p)} if enough else {}
             )
             notes = {i: CALL_NOTES[of[1]] for i, of in results_by_id.items() if of is not None}
-            what = partial(_with_notes, notes=notes) if notes else AS_IT_CAME
+            what = partial(_with_notes, notes=notes) if notes else UNDO_CHANGE
             view.change(p, what, since=call)
 
     def _rule_of(self, view: ScheduleView, p: int) -> int:
@@ -192,7 +194,7 @@ class RepeatedCommands(ScheduledPruning):
                 if new >= 0:
                     shortened[i] = new
                 if old >= 0 and old != new:
-                    view.change(old, AS_IT_CAME, since=call)
+                    view.change(old, UNDO_CHANGE, since=call)
                 if new >= 0 and old != new:
                     view.change(new, _outcome_only, since=call)
 
@@ -214,7 +216,7 @@ def _with_notes(message: Message, notes: dict[str, str]) -> Message:
 
 def _outcome_only(result: Message) -> Message:
     """Return a command's result with one word in place of its text, unless it is emptied."""
-    text = plain_text(result)
+    text = get_plain_text(result)
     if text in GONE_TEXTS:
         return result
     status = tool_actions.EXIT_STATUS_PATTERN.search(text[-200:])

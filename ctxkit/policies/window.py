@@ -11,7 +11,7 @@ from ctxkit.policies.history.columns import ASSISTANT, USER
 from ctxkit.policies.history.history import end_of_leading_summaries
 from ctxkit.policies.shorten import Results
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import BasePolicy, Natural, Positive, Proportion
@@ -153,7 +153,7 @@ class WithoutTools(ScheduledPruning):
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Remove each result, and the calls of each reply, on arrival."""
         for p in view.new("assistant", "tool"):
-            view.change(p, _strip_tools, since=view.arrival(p), smaller=False)
+            view.change(p, _strip_tools, since=view.arrival(p), only_if_smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -216,7 +216,7 @@ def last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutT
 
 
 def _trim_message(message: Message, max_chars: int) -> Message:
-    text = plain_text(message)
+    text = get_plain_text(message)
     if len(text) <= max_chars or content.has_images(message):
         return message
     return content.replace_text(message, content.truncate_end(text, max_chars, TRIM_SUFFIX))

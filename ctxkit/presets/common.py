@@ -12,7 +12,7 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ConfiguredPolicy, ScheduledPruning
 from ctxkit.policies.history.columns import ASSISTANT, TOOL
-from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.rows import NEVER
 from ctxkit.policies.schedules.schedule_input import SlidingWindow
 from ctxkit.policies.summary import Summary
@@ -310,7 +310,7 @@ class _Uses:
             uses.forget(view, remade.get(call, ()), call)
             replies = uses.follow(view, came, went, settled, call)
             for p, old in uses.settled(view, call):
-                view.change(p, self.rule.placeholder if old else AS_IT_CAME, since=call)
+                view.change(p, self.rule.placeholder if old else UNDO_CHANGE, since=call)
                 replies.add(p)
             if self.rule.clear_inputs:
                 for p in sorted({uses.reply(view, p, call) for p in replies} - {-1}):
@@ -348,7 +348,7 @@ class _ClearedUses:
             if p in self._able:
                 self._anew(p)
                 if self._able.out(p):
-                    view.change(p, AS_IT_CAME, since=call)
+                    view.change(p, UNDO_CHANGE, since=call)
                 odd.add(p)
         for p in went:
             if p in self._counted:

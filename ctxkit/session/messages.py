@@ -18,7 +18,7 @@ EVENT_KINDS = frozenset({"api_error", "synthetic"})
 """Kinds of messages that the program wrote beside the conversation: a refused call that was tried
 again, or a reply of its own. They have the role `system`, are sent to no model and are no calls.
 """
-LOST_KIND = "lost"
+MISSING_START_KIND = "lost"
 """Kind of the message for a beginning that is missing in the file: it has a size and no text."""
 
 SECTIONS_KEY = "sections"
@@ -27,9 +27,9 @@ SECTIONS_KEY = "sections"
 """
 INJECTED_KIND = "injected"
 """Kind of a message that the program wrote in the role of the user."""
-HEARD, FRAME = FROM_OTHERS = "heard", "frame"
+OTHER_AGENT_KIND, OTHER_AGENT_CALL_KIND = OTHER_AGENT_KINDS = "heard", "frame"
 """Kinds of another agent's messages in the role of the user: its text; a tool call with result."""
-CORRECTION = "correction"
+CORRECTION_KIND = "correction"
 """Kind of a team's message in the role of the user that corrects an agent."""
 RECALLED_KIND = "memory"
 """Kind of a message that recalls earlier content which is no longer in the prompt."""
@@ -213,7 +213,7 @@ def _positive_or_zero(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-ERROR = "error"
+SUMMARY_ERROR_KEY = "error"
 """Key of the details of a summary, or of the edit in its place, for why a summariser failed."""
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]
 
@@ -252,9 +252,13 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fal
     details: dict[str, Any] = {}
 
 
-def error_of(edits: Iterable[Edit]) -> str:
+def join_summary_errors(edits: Iterable[Edit]) -> str:
     """Return why the summaries of some edits failed, joined; empty where none did."""
-    return "; ".join(dict.fromkeys(str(e.details[ERROR]) for e in edits if ERROR in e.details))
+    return "; ".join(
+        dict.fromkeys(
+            str(e.details[SUMMARY_ERROR_KEY]) for e in edits if SUMMARY_ERROR_KEY in e.details
+        )
+    )
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
@@ -273,6 +277,6 @@ class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     chars: int | None = None
 
 
-def plain_text(message: Message) -> str:
+def get_plain_text(message: Message) -> str:
     """Return the plain text parts, joined by newlines."""
     return "\n".join([p.text for p in message.parts if isinstance(p, Text)])

@@ -23,7 +23,7 @@ _LAST_SECOND = 253_402_300_799
 """The last second of the year 9999, in seconds since 1970."""
 
 
-def title_of(session: Session, limit: int = 60) -> str:
+def get_title(session: Session, limit: int = 60) -> str:
     """Return a readable name of a session, in one line of at most `limit` characters; not escaped.
 
     This is its title, else the first words of its first prompt, else its project and day, else its
@@ -32,15 +32,15 @@ def title_of(session: Session, limit: int = 60) -> str:
     title = sanitize_line(session.title or "", limit)
     if title and not _PLACEHOLDER.fullmatch(title):
         return title
-    words = first_words(session, limit)
+    words = get_first_words(session, limit)
     if words:
         return words
-    project_and_day = " ".join(filter(None, (project_of(session), day_of(session))))
+    project_and_day = " ".join(filter(None, (get_project_name(session), get_start_day(session))))
     name = project_and_day or title or session.id or "a session without a name"
     return sanitize_line(name, limit)
 
 
-def first_words(session: Session, limit: int = 60) -> str:
+def get_first_words(session: Session, limit: int = 60) -> str:
     """Return the first words of the user's first readable prompt; empty where there is none."""
     prompts = [m for m in session.messages if m.role == "user" and not m.kind and m.visible]
     prompts = prompts[:_MAX_PROMPTS]
@@ -53,7 +53,7 @@ def first_words(session: Session, limit: int = 60) -> str:
     return next(filter(None, (_readable_words(m.text[:_MAX_CHARS], limit) for m in prompts)), "")
 
 
-def first_prompts_by_turn(session: Session) -> dict[int, str]:
+def get_first_prompts_by_turn(session: Session) -> dict[int, str]:
     """Return the first words of the user in each turn, each in one line; not escaped."""
     out: dict[int, str] = {}
     for entry, turn in zip(session.path, session.turns, strict=True):
@@ -67,7 +67,7 @@ def _readable_words(text: str, limit: int) -> str:
     return words if any(c.isalnum() for c in words) else ""
 
 
-def project_of(session: Session) -> str | None:
+def get_project_name(session: Session) -> str | None:
     """Return the last part of the agent's working folder; None where the log has none."""
     parts = [p for p in (session.cwd or "").replace("\\", "/").split("/") if p]
     return sanitize_line(parts[-1], 60) if parts else None
@@ -80,7 +80,7 @@ def get_start_time(session: Session) -> float | None:
     return min((m.time for m in session.messages if m.time is not None), default=None)
 
 
-def day_of(session: Session) -> str | None:
+def get_start_day(session: Session) -> str | None:
     """Return the day a session began, UTC, as `2026-03-09`; None where its log has no time."""
     start = get_start_time(session)
     if start is None or not 0 <= start < _LAST_SECOND:
@@ -88,9 +88,9 @@ def day_of(session: Session) -> str | None:
     return datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%d")
 
 
-def unique_titles(sessions: Iterable[Session]) -> list[str]:
+def make_unique_titles(sessions: Iterable[Session]) -> list[str]:
     """Return a distinct readable name for each session."""
-    return make_names_unique(title_of(session, 60) for session in sessions)
+    return make_names_unique(get_title(session, 60) for session in sessions)
 
 
 def make_names_unique(names: Iterable[str]) -> list[str]:

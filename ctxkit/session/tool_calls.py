@@ -92,17 +92,17 @@ def describe_call(call: ToolCall, folder: str | None = None, limit: int = 80) ->
     return sanitize_line(f"{tool} {texts[0]}" if texts else tool, limit)
 
 
-def describe_message(message: Message, answers: ToolCall | None, folder: str | None = None) -> str:
+def describe_message(message: Message, call: ToolCall | None, folder: str | None = None) -> str:
     """Describe a message in one line of at most 80 characters.
 
     Args:
         message: any message.
-        answers: the call of a tool result, where it is known.
+        call: the call of a tool result, where it is known.
         folder: the agent's working folder.
     """
     if message.role == "tool" or message.call_id:
-        if answers:
-            return describe_call(answers, folder)
+        if call:
+            return describe_call(call, folder)
         return sanitize_line(message.tool or "tool result", 80)
     largest = max(message.parts, key=_part_length, default=None)
     if message.role == "assistant" and isinstance(largest, ToolCall):
@@ -129,7 +129,7 @@ def pair_with_calls(messages: Iterable[Message]) -> Iterator[tuple[Message, Tool
             yield message, calls.get(message.call_id) if message.call_id else None
 
 
-def results_by_call(messages: Iterable[Message]) -> dict[int, Message]:
+def map_results_by_call(messages: Iterable[Message]) -> dict[int, Message]:
     """Return the results of tool calls by the identity (`id()`) of their call."""
     return {id(c): m for m, c in pair_with_calls(messages) if c is not None and m.role == "tool"}
 

@@ -19,8 +19,8 @@ from ctxkit.policies.history.columns import ASSISTANT
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts.content import call_path
 from ctxkit.presets.history_filters import history_filters
-from ctxkit.session.messages import FROM_OTHERS, Message, Text
-from ctxkit.session.tool_calls import is_write_tool, results_by_call
+from ctxkit.session.messages import OTHER_AGENT_KINDS, Message, Text
+from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
 from ctxkit.teams.config_fields import ConfigSection
 from ctxkit.teams.contracts import TurnChanges, make_turn_changes
 from ctxkit.teams.handoffs import SUMMARY_FILE, SourceFiles, format_declared_context, parse_sources
@@ -75,7 +75,7 @@ class Isolated(ScheduledPruning):
             elif message.kind == HANDOFF and message.details.get(HANDOFF_KEY) == self.agent:
                 if not self.handoffs:
                     view.change(p, None, since=view.arrival(p))
-            elif message.kind in (*FROM_OTHERS, HANDOFF) and not self._hears(spoke=spoke):
+            elif message.kind in (*OTHER_AGENT_KINDS, HANDOFF) and not self._hears(spoke=spoke):
                 view.change(p, None, since=view.arrival(p))
 
     def _hears(self, *, spoke: bool) -> bool:
@@ -235,7 +235,7 @@ def add_declared_context(
 def _turn_messages(session: Session, calls: Sequence[int]) -> list[Message]:
     """Return the replies of some calls, and what their tools answered."""
     replies = [session.calls[c].message for c in calls]
-    found = results_by_call(session.messages)
+    found = map_results_by_call(session.messages)
     told = (found.get(id(c)) for m in replies for c in m.tool_calls)
     kept = {id(m) for m in (*replies, *told)}
     return [m for m in session.messages if id(m) in kept]

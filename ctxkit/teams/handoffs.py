@@ -13,7 +13,7 @@ from ctxkit._internal.formatting import sanitize_text
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 from ctxkit.teams.config_files import ReadableFolder, read_json, read_text
 from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
 
@@ -182,7 +182,9 @@ def is_turn_finished(session: Session, turn: int) -> bool:
 
 def get_last_reply(own: Sequence[Message]) -> str:
     """Return the words of the last reply."""
-    return next((plain_text(m) for m in reversed(own) if m.role == "assistant" and m.visible), "")
+    return next(
+        (get_plain_text(m) for m in reversed(own) if m.role == "assistant" and m.visible), ""
+    )
 
 
 def find_called_signals(own: Sequence[Message]) -> list[str]:

@@ -15,7 +15,7 @@ from ctxkit.agent.store.workspace import Workspace, check_session_name
 from ctxkit.errors import BadArguments, ModelError, StoreError
 from ctxkit.metrics.team_log import ARTIFACTS, SOURCE_KEY
 from ctxkit.policies.evidence import TEAM_STATE_KEY
-from ctxkit.session.messages import Message, Text, plain_text
+from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.session import Session
 from ctxkit.teams.contracts import ContractEvidence, collect_changes
 from ctxkit.teams.handoffs import (
@@ -365,7 +365,7 @@ class TurnRunner:
             words = resume_prompt(member)
         else:
             words = turn_prompt(
-                member, state, self._ledger.task, sum(len(plain_text(m)) for m in heard)
+                member, state, self._ledger.task, sum(len(get_plain_text(m)) for m in heard)
             )
         played = getattr(live.agent.model, "begin", None)
         if callable(played):

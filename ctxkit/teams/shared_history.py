@@ -21,7 +21,7 @@ from ctxkit.metrics.team_log import (
     render_for_peers,
 )
 from ctxkit.policies.rules import Rules
-from ctxkit.session.messages import CORRECTION, Message, Text, plain_text
+from ctxkit.session.messages import CORRECTION_KIND, Message, Text, get_plain_text
 from ctxkit.teams.plan import make_plan_details
 from ctxkit.teams.turn_decisions import TeamStatus
 
@@ -54,7 +54,7 @@ class SharedHistory:
     def task(self) -> str:
         """What the team was asked last; empty: nothing yet."""
         tasks = [m for m in self.session.messages if m.kind == TASK]
-        return plain_text(tasks[-1]) if tasks else ""
+        return get_plain_text(tasks[-1]) if tasks else ""
 
     def note(self, plan: TeamPlan, words: dict[str, Any]) -> None:
         """Keep by which plan the team works, and how it was opened, where that is new."""
@@ -114,7 +114,7 @@ class SharedHistory:
             out.append(self._message(HANDOFF, handed, None, turn, {HANDOFF_KEY: to}))
         if decided.correction:
             out.append(
-                self._message(CORRECTION, decided.correction, None, turn, {ADDRESSEE_KEY: to})
+                self._message(CORRECTION_KIND, decided.correction, None, turn, {ADDRESSEE_KEY: to})
             )
         told = {"kind": decided.kind, **decided.told, **extra}
         self._write(*out, self._move(decided.standing, agent, told))

@@ -15,8 +15,8 @@ from ctxkit.agent.work_records import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.errors import StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 from ctxkit.metrics.team_log import HANDOFF, LEDGER_MOVE, TASK
-from ctxkit.session.messages import CORRECTION, plain_text
-from ctxkit.session.tool_calls import results_by_call
+from ctxkit.session.messages import CORRECTION_KIND, get_plain_text
+from ctxkit.session.tool_calls import map_results_by_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -182,7 +182,7 @@ def encode_checkpoint(
     return encode_record(
         TeamCheckpoint(
             session_id=ledger.id,
-            task=plain_text(tasks[-1]) if tasks else "",
+            task=get_plain_text(tasks[-1]) if tasks else "",
             config_path=config,
             working_directory=folder,
             messages=tuple(_turn_messages(said, members)),
@@ -199,10 +199,10 @@ def _turn_messages(
     said: Sequence[Message], members: Mapping[str, Session]
 ) -> Iterator[TurnMessage]:
     for m in said:
-        if m.kind in (CORRECTION, HANDOFF):
+        if m.kind in (CORRECTION_KIND, HANDOFF):
             yield TurnMessage(
                 agent_name="Human",
-                content=plain_text(m),
+                content=get_plain_text(m),
                 timestamp=_to_iso_time(m.time),
                 turn_index=m.turn or 0,
                 role="user",
@@ -219,10 +219,11 @@ def _turn_message(move: Message, session: Session) -> TurnMessage:
     used = [m.usage for m in mine if m.usage is not None]
     sent = sum(u.prompt_tokens or 0 for u in used)
     given = sum(u.output_tokens or 0 for u in used)
-    found = results_by_call(mine)
+    found = map_results_by_call(mine)
     calls = [c for m in mine if m.role == "assistant" for c in m.tool_calls]
     words = next(
-        (plain_text(m) for m in reversed(mine) if m.role == "assistant" and plain_text(m)), ""
+        (get_plain_text(m) for m in reversed(mine) if m.role == "assistant" and get_plain_text(m)),
+        "",
     )
     usage = TurnUsage(input_tokens=sent, output_tokens=given, total_tokens=sent + given)
     return TurnMessage(

@@ -10,7 +10,7 @@ import pandas as pd
 from ctxkit._internal.formatting import escape_html, sanitize_line
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.engine import log_from_session, run_rules
-from ctxkit.engine.replay import context_window_of
+from ctxkit.engine.replay import find_context_window
 from ctxkit.metrics.cost.ledger import build_recorded_ledger
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.item_index import ItemIndex
@@ -28,7 +28,7 @@ from ctxkit.metrics.team_log import (
 )
 from ctxkit.metrics.visibility import get_run_visibility
 from ctxkit.policies.rules import Rules
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 from ctxkit.teams.alternative_views import (
     SHARED_VIEW,
     add_declared_context,
@@ -159,7 +159,7 @@ def compare_views(
     whole = ("prompt_tokens", "peak_tokens", "needed_lost_n", "used_again_n")
     rows = pd.DataFrame(_agent_rows([*logs, *asked], seen), columns=list(_COLUMNS))
     made = ViewComparison(rows.astype(dict.fromkeys(whole, "Int64")))
-    made.turns, made.title = _turn_frame(logs, turns, seen), title_of(session, TERMINAL_COLUMNS)
+    made.turns, made.title = _turn_frame(logs, turns, seen), get_title(session, TERMINAL_COLUMNS)
     made.limits = {k: n for k in ("warn_at", "cutover_at") if (n := session.details.get(k))}
     return made
 
@@ -186,7 +186,7 @@ def _view_sub_agent(log: AgentLog, *, reuse: bool, loss: bool) -> _AgentView:
 def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -> _AgentView:
     """Return what an agent would have been sent under a view; `whole`: its log as it is kept."""
     base = log_from_session(log.shared, Rules(), anchored=log.anchored)
-    done = run_rules(base, view.rules(log.agent), context_window_of(log.shared))
+    done = run_rules(base, view.rules(log.agent), find_context_window(log.shared))
     sent, sheet = RunPrompts(done), ReplayCostModel.of(whole.record, whole.known)
     invoice = bill_replay(sheet, sent)
     row = {"prompt_tokens": invoice.prompts, "peak_tokens": invoice.peak,

@@ -11,9 +11,9 @@ from ctxkit.metrics.team_log import HANDOFF, TASK
 from ctxkit.policies.base import Chain, ScheduledPruning, flatten_chain
 from ctxkit.policies.history.columns import ASSISTANT, SUMMARY, SYSTEM, USER
 from ctxkit.policies.message_filters import Tail
-from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import FROM_OTHERS, plain_text
+from ctxkit.session.messages import OTHER_AGENT_KINDS, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def _set_message(view: ScheduleView, q: int, call: int, now: Message | None) -> 
     if now is None or before is None:
         view.change(q, None, since=call)
     elif now.parts == before.parts:
-        view.change(q, AS_IT_CAME, since=call)
+        view.change(q, UNDO_CHANGE, since=call)
     else:  # its calls go in any case, its words where that makes it smaller
         stripped = before if now.tool_calls else content.strip_to_text(before)
         view.change(q, (_ReplaceParts(stripped.parts), _ReplaceParts(now.parts)), since=call)
@@ -87,7 +87,7 @@ class OwnTurns(ScheduledPruning):
             if message is None or not self._may_go(view, q, message):
                 continue
             own = content.strip_to_text(message) if view.role(q) == ASSISTANT else message
-            words = plain_text(own) if view.role(q) == ASSISTANT else ""
+            words = get_plain_text(own) if view.role(q) == ASSISTANT else ""
             if not words or not left or (len(words) > room and left < self.turns):
                 left = 0 if words else left  # none older than one that did not fit
                 _set_message(view, q, call, None)
@@ -101,7 +101,7 @@ class OwnTurns(ScheduledPruning):
     def _may_go(self, view: ScheduleView, q: int, message: Message) -> bool:
         if message.kind == TASK or message.sections or view.role(q) in (SYSTEM, SUMMARY):
             return False
-        return not (self.heard and message.kind in (*FROM_OTHERS, HANDOFF))
+        return not (self.heard and message.kind in (*OTHER_AGENT_KINDS, HANDOFF))
 
 
 def _first_new(view: ScheduleView, edge: int, call: int) -> int:

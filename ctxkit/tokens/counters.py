@@ -81,7 +81,7 @@ class ContextBudget(msgspec.Struct, frozen=True):
         return max(self.limit - self.reserve, 0)
 
 
-def arguments_json(call: ToolCall, *, ordered: bool = False) -> str:
+def encode_arguments(call: ToolCall, *, ordered: bool = False) -> str:
     """Return the arguments of a tool call as compact JSON, or their raw text where they are none.
 
     Args:
@@ -129,7 +129,7 @@ def count_part_tokens(counter: Callable[[str], int], part: Part) -> int:
     if isinstance(part, Thinking):
         return counter(part.text) if part.text else ceil(part.hidden / 4)
     if isinstance(part, ToolCall):
-        return counter(part.name) + counter(arguments_json(part))
+        return counter(part.name) + counter(encode_arguments(part))
     if isinstance(part, Image):
         return IMAGE_TOKENS
     return count_size_only_tokens(part)

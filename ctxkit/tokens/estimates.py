@@ -10,7 +10,7 @@ import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
-from ctxkit.tokens.counters import arguments_json, to_compact_json_bytes
+from ctxkit.tokens.counters import encode_arguments, to_compact_json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -137,7 +137,7 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
         return self.units(part.text)
 
     def _arguments_text(self, call: ToolCall) -> str:
-        text = arguments_json(call, ordered=self.go_json)
+        text = encode_arguments(call, ordered=self.go_json)
         if self.go_json and call.raw is None:
             for char, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
                 text = text.replace(char, escape)

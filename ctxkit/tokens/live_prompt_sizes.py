@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import ToolSchema
     from ctxkit.session.session import Session
 
-COUNTED = "counted_tokens"
+COUNTED_TOKENS_KEY = "counted_tokens"
 """Key of the details of a live session's reply: counted tokens of the messages of its prompt."""
-LIKELY = 4
+MAX_COUNT_PER_BILL = 4
 """A bill below the counted tokens divided by this does not show how other prompts are billed."""
-NOISE = 0.05
+MAX_IGNORED_SHARE = 0.05
 """Messages since the last prompt are ignored in a size up to this share of the prompt."""
 _MIN_SIZE_RATIO = 2
 """Two bills give the tokens billed per counted token if one prompt is this many times the other."""
@@ -53,18 +53,18 @@ class SizesAround(NamedTuple):
     """The weaker of the two: `recorded` where both were sent and billed, else `estimated`."""
 
 
-def billed_prompt(reply: Message) -> int | None:
+def get_billed_prompt(reply: Message) -> int | None:
     """Return the billed prompt tokens of a reply's call; None where there is no bill."""
     usage = None if reply.kind == "turn" else reply.usage
     return (usage.prompt_tokens or None) if usage is not None else None
 
 
-def schemas(tools: Iterable[ToolSchema]) -> int:
+def estimate_schema_tokens(tools: Iterable[ToolSchema]) -> int:
     """Estimate the tokens of tool schemas without a bill: a quarter of their characters."""
     return sum(t.chars or 0 for t in tools) // 4
 
 
-def bills(replies: Iterable[Message | None], base: int) -> list[BilledPrompt]:
+def collect_bills(replies: Iterable[Message | None], base: int) -> list[BilledPrompt]:
     """Return the bills of prompts whose count is known, of the model and tools of the last call.
 
     Args:
@@ -74,17 +74,19 @@ def bills(replies: Iterable[Message | None], base: int) -> list[BilledPrompt]:
     out: list[BilledPrompt] = []
     model: str | None = None
     for reply in replies:
-        billed = None if reply is None else billed_prompt(reply)
+        billed = None if reply is None else get_billed_prompt(reply)
         if reply is None or billed is None:
             continue
         if reply.model != model or TOOLS_DIGEST_KEY in reply.details:
             out, model = [], reply.model
-        if COUNTED in reply.details and _is_plausible_bill(reply, base):
-            out.append(BilledPrompt(base + reply.details[COUNTED], billed))
+        if COUNTED_TOKENS_KEY in reply.details and _is_plausible_bill(reply, base):
+            out.append(BilledPrompt(base + reply.details[COUNTED_TOKENS_KEY], billed))
     return out
 
 
-def estimate(counted: int, known: Sequence[BilledPrompt], base: BilledPrompt | None = None) -> int:
+def estimate_billed_tokens(
+    counted: int, billed_prompts: Sequence[BilledPrompt], base: BilledPrompt | None = None
+) -> int:
     """Estimate the billed tokens of a prompt from its counted ones.
 
     The rate per counted token is the slope between the smallest and the largest bill, so that a
@@ -93,13 +95,14 @@ def estimate(counted: int, known: Sequence[BilledPrompt], base: BilledPrompt | N
 
     Args:
         counted: counted tokens of the prompt, tool schemas included.
-        known: bills of prompts whose count is known; without any, the count is the estimate.
+        billed_prompts: bills of prompts whose count is known; without any, the count is the
+            estimate.
         base: the bill of the prompt that this one extends; None: the bill nearest in size.
     """
-    if not known:
+    if not billed_prompts:
         return counted
-    low, high = min(known), max(known)
-    base = base or min(known, key=lambda bill: abs(bill.counted - counted))
+    low, high = min(billed_prompts), max(billed_prompts)
+    base = base or min(billed_prompts, key=lambda bill: abs(bill.counted - counted))
     has_slope = high.counted >= _MIN_SIZE_RATIO * low.counted and high.billed > low.billed
     if not has_slope or counted < low.counted:
         base = low if has_slope else base
@@ -108,33 +111,33 @@ def estimate(counted: int, known: Sequence[BilledPrompt], base: BilledPrompt | N
     return max(round(base.billed + rate * (counted - base.counted)), 0)
 
 
-def size_at(session: Session, call: int) -> PromptSize:
+def get_prompt_size(session: Session, call: int) -> PromptSize:
     """Return the size of the prompt of a call of a live session."""
-    billed = billed_prompt(session.calls[call].message)
+    billed = get_billed_prompt(session.calls[call].message)
     if billed is not None:
         return PromptSize(billed, "recorded")
     return PromptSize(session.behind.prompt_size(call), "estimated")
 
 
-def size_next(session: Session) -> PromptSize:
+def estimate_next_prompt(session: Session) -> PromptSize:
     """Return the size of a live session's next prompt, as if nothing were compacted before it."""
     behind, last = session.behind, _reply_before(session, len(session.path))
-    billed = bills((c.message for c in session.calls), behind.schemas)
+    billed = collect_bills((c.message for c in session.calls), behind.schemas)
     extends_last = last is not None and _is_plausible_bill(last, behind.schemas)
     base = billed[-1] if billed and extends_last else None
-    return PromptSize(estimate(behind.counted_next, billed, base), "estimated")
+    return PromptSize(estimate_billed_tokens(behind.counted_next, billed, base), "estimated")
 
 
-def size_now(session: Session) -> PromptSize:
+def get_current_size(session: Session) -> PromptSize:
     """Return the present size of a live session: the last billed prompt, or the estimated next one.
 
-    The next one counts after a compaction, or where the messages since are more than `NOISE`.
+    The next one counts after a compaction, or where the messages since are more than `MAX_IGNORED_SHARE`.
     """
     return _current_prompt(session)[1]
 
 
-def standing_call(session: Session) -> int | None:
-    """Return the call whose prompt `size_now` gives; None: it gives the next prompt."""
+def find_current_call(session: Session) -> int | None:
+    """Return the call whose prompt `get_current_size` gives; None: it gives the next prompt."""
     return _current_prompt(session)[0]
 
 
@@ -143,21 +146,21 @@ def _current_prompt(session: Session) -> tuple[int | None, PromptSize]:
     last = session.path[-1] if session.path else None
     if isinstance(last, Message) and last.role == "assistant" and not last.is_error:
         call = len(session.calls) - 1
-        return call, size_at(session, call)
-    coming, reply = size_next(session), _reply_before(session, len(session.path))
-    billed = None if reply is None else billed_prompt(reply)
-    if billed is None or abs(coming.tokens - billed) > NOISE * billed:
+        return call, get_prompt_size(session, call)
+    coming, reply = estimate_next_prompt(session), _reply_before(session, len(session.path))
+    billed = None if reply is None else get_billed_prompt(reply)
+    if billed is None or abs(coming.tokens - billed) > MAX_IGNORED_SHARE * billed:
         return None, coming
     call = next(c.index for c in reversed(session.calls) if c.message is reply)
     return call, PromptSize(billed, "recorded")
 
 
-def sizes_around(session: Session, first: int, last: int) -> SizesAround | None:
+def get_sizes_around_compaction(session: Session, first: int, last: int) -> SizesAround | None:
     """Return the prompt sizes before and after a compaction of a live session.
 
     They are billed sizes where the prompts were sent, else the estimates made at the compaction.
     Messages between the compaction and the next prompt are added to the size before, too, where
-    they are more than `NOISE`; messages before the compaction are in it already.
+    they are more than `MAX_IGNORED_SHARE`; messages before the compaction are in it already.
 
     Args:
         session: the live session, or one read from its log.
@@ -178,11 +181,11 @@ def sizes_around(session: Session, first: int, last: int) -> SizesAround | None:
         reply_before is not None and reply_before.model != reply_after.model
     ):
         return SizesAround(before, after, "estimated")
-    after = billed_prompt(reply_after) or 0
+    after = get_billed_prompt(reply_after) or 0
     added = _billed_share(since, reply_after)
-    if added > NOISE * before:
+    if added > MAX_IGNORED_SHARE * before:
         return SizesAround(before + added, after, "estimated")
-    is_recorded = reply_before is not None and before == billed_prompt(reply_before)
+    is_recorded = reply_before is not None and before == get_billed_prompt(reply_before)
     return SizesAround(before, after, "recorded" if is_recorded else "estimated")
 
 
@@ -190,8 +193,8 @@ def _is_plausible_bill(reply: Message, base: int) -> bool:
     """Return whether the bill of a reply can be the size of its prompt, so that others can be
     scaled by it; `base`: counted tokens of the tool schemas.
     """
-    billed, counted = billed_prompt(reply), reply.details.get(COUNTED)
-    return billed is not None and billed * LIKELY >= base + (counted or 0)
+    billed, counted = get_billed_prompt(reply), reply.details.get(COUNTED_TOKENS_KEY)
+    return billed is not None and billed * MAX_COUNT_PER_BILL >= base + (counted or 0)
 
 
 def _is_live(session: Session, edit: Edit) -> bool:
@@ -205,7 +208,7 @@ def _reply_before(session: Session, position: int) -> Message | None:
     for entry in reversed(session.path[:position]):
         if isinstance(entry, Edit):
             return None
-        if entry.role == "assistant" and billed_prompt(entry) is not None:
+        if entry.role == "assistant" and get_billed_prompt(entry) is not None:
             return entry
     return None
 
@@ -218,7 +221,7 @@ def _reply_after(session: Session, position: int) -> tuple[Message | None, list[
     for entry in session.path[position + 1 :]:
         if isinstance(entry, Edit):
             break
-        if entry.role == "assistant" and billed_prompt(entry) is not None:
+        if entry.role == "assistant" and get_billed_prompt(entry) is not None:
             return entry, since
         if entry.visible:
             since.append(entry)
@@ -227,7 +230,7 @@ def _reply_after(session: Session, position: int) -> tuple[Message | None, list[
 
 def _billed_share(messages: Sequence[Message], reply: Message) -> int:
     """Return the billed tokens of a reply's prompt that some messages take."""
-    counted, billed = reply.details.get(COUNTED), billed_prompt(reply)
+    counted, billed = reply.details.get(COUNTED_TOKENS_KEY), get_billed_prompt(reply)
     if not isinstance(counted, int) or not counted or billed is None:
         return 0
     return min(round(billed * sum(map(estimate_message_tokens, messages)) / counted), billed)

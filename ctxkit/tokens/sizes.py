@@ -533,13 +533,13 @@ def find_prompt_drops(session: Session) -> tuple[PromptDrop, ...]:
     """
     if session.format == "replay" or session.origin is not None:
         return ()
-    agents = prompt_sizes_by_agent(session)
+    agents = group_prompts_by_agent(session)
     edits = [i for i, e in enumerate(session.path) if isinstance(e, Edit)] if agents else []
     drops = [drop for calls in agents.values() for drop in _find_agent_drops(calls, edits)]
     return tuple(sorted(drops, key=lambda drop: drop.call.index))
 
 
-def prompt_sizes_by_agent(session: Session) -> dict[str, list[tuple[ModelCall, int]]]:
+def group_prompts_by_agent(session: Session) -> dict[str, list[tuple[ModelCall, int]]]:
     """Return the calls with a recorded prompt, by agent; records of whole turns are left out."""
     out: dict[str, list[tuple[ModelCall, int]]] = {}
     for call in session.calls:

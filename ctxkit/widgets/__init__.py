@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, overload
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session, as_session
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from typing import Any, Literal
@@ -135,7 +135,7 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
         raise BadArguments(f"every= takes seconds, more than 0, not {every!r}.")
     if isinstance(session, (str, PathLike)) and Path(fspath(session)).expanduser().is_file():
         tail = FollowedLog(Path(fspath(session)).expanduser(), every)
-        name = title_of(tail.session)
+        name = get_title(tail.session)
         return Watcher(name, lambda: tail.session, lambda: None, tail)
     return Watcher(*find_session_source(session))
 

@@ -16,7 +16,7 @@ from ctxkit._internal.palette import COLOURS, GROUP_COLOURS
 from ctxkit.metrics.prompt_groups import GROUPS
 from ctxkit.plots.decimation import decimate
 from ctxkit.session.messages import Edit
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, ChartWidget, build_esm
 from ctxkit.widgets.explorer_model import (
@@ -116,7 +116,7 @@ class Explorer(ChartWidget):
         cuts = _compacted_calls(session, places)
         scene = self._scene(self._first)
         return {
-            "title": title_of(session, 100),
+            "title": get_title(session, 100),
             "calls": n,
             "entries": len(session.path),
             "line": [kept, [self.scenes.prompts[i] for i in kept]],

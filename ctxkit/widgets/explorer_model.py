@@ -27,7 +27,7 @@ from ctxkit.metrics.prompt_contents import get_prompt_contents
 from ctxkit.metrics.prompt_groups import count_groups_by_call
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
 from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Thinking, ToolCall
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import get_call_path, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.sizes import measure_sizes
@@ -489,7 +489,7 @@ class SessionTreeNode(NamedTuple):
     @property
     def title(self) -> str:
         """What it is called; a subagent by its own name first."""
-        name = title_of(self.session, 80)
+        name = get_title(self.session, 80)
         own = self.session.agent
         return name if not self.depth or own in ("", "main") else f"{own}: {name}"
 

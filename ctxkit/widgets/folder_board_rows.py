@@ -24,7 +24,7 @@ from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.thrashing import thrash
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -190,7 +190,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
     held = thrash(session) if session.edits and session.calls else None
     return BoardRow(
         id=sanitize_line(session.id, 200),
-        title=sanitize_line(redact(title_of(session, 200)), 120),
+        title=sanitize_line(redact(get_title(session, 200)), 120),
         path=path or session.path_ or "",
         started=row["ts"],
         project=row["project"],

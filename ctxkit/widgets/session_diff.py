@@ -13,7 +13,7 @@ from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
 from ctxkit.plots.decimation import decimate
 from ctxkit.session.messages import Edit, Message
-from ctxkit.session.titles import make_names_unique, title_of
+from ctxkit.session.titles import get_title, make_names_unique
 from ctxkit.widgets.base import ChartWidget, build_esm
 from ctxkit.widgets.explorer import ROWS_PER_CHUNK
 from ctxkit.widgets.explorer_model import (
@@ -48,7 +48,7 @@ class SideBySide(ChartWidget):
     def __init__(self, one: Session, other: Session) -> None:
         self.both = (one, other)
         self.names = make_names_unique(
-            title_of(s) + " (replay)" * (s.format == "replay") for s in self.both
+            get_title(s) + " (replay)" * (s.format == "replay") for s in self.both
         )
         super().__init__(DataSource(lambda: list(self.both)), row=self.parted or 0)
 

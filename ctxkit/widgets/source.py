@@ -14,7 +14,7 @@ from ctxkit.errors import BadArguments, CtxkitError, ReadError, did_you_mean
 from ctxkit.formats.inputs import as_session, as_sessions
 from ctxkit.formats.reading import read
 from ctxkit.session.session import Session, with_unique_ids
-from ctxkit.session.titles import title_of, unique_titles
+from ctxkit.session.titles import get_title, make_unique_titles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ class DataSource(NamedTuple):
     def titles(self) -> dict[str, str]:
         """What each session is called, by its id."""
         given = self.sessions()
-        return dict(zip((s.id for s in given), unique_titles(given), strict=True))
+        return dict(zip((s.id for s in given), make_unique_titles(given), strict=True))
 
 
 def resolve_source(given: Any) -> DataSource:
@@ -130,7 +130,7 @@ def find_session_source(what: Any) -> SessionSource:
     if what is None or (isinstance(what, str) and not Path(what).is_file()):
         return _source_by_name(what)
     resting = as_session(what)
-    return title_of(resting), lambda: resting, lambda: None
+    return get_title(resting), lambda: resting, lambda: None
 
 
 def get_live_session(what: Any) -> LiveSession | None:

@@ -10,7 +10,7 @@ from ctxkit._internal.formatting import escape_html, has_value, pluralize, sanit
 from ctxkit._internal.palette import STOP_COLOUR
 from ctxkit._internal.palette import TEXT_COLOUR as GREY
 from ctxkit.engine import log_from_session, run_rules, with_message_ids
-from ctxkit.engine.replay import context_window_of, session_from_run
+from ctxkit.engine.replay import find_context_window, session_from_run
 from ctxkit.errors import CtxkitError
 from ctxkit.experiments.scores import SessionScoreCache, score_loss, score_run, score_session
 from ctxkit.metrics.compactions import get_run_compactions
@@ -79,7 +79,7 @@ class TrialRunner:
 
     def __init__(self, session: Session) -> None:
         self.session, self.base = session, SessionScoreCache(session)
-        self._whole, self._limit = with_message_ids(session), context_window_of(session)
+        self._whole, self._limit = with_message_ids(session), find_context_window(session)
         self._logs: dict[tuple[str, str], MessageLog] = {}
 
     @cached_property

@@ -14,7 +14,7 @@ import ipywidgets as w
 import numpy as np
 
 from ctxkit import presets
-from ctxkit.engine.replay import context_window_of
+from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
 from ctxkit.policies.rules import Rules, unwrap_function
 from ctxkit.presets.registry import names, preset, resolve_rules
@@ -100,7 +100,7 @@ def find_knobs(
             f"{label} has no numeric setting to turn; write a function that makes rules from"
             " numbers."
         )
-    room = context_window_of(session) or 200_000
+    room = find_context_window(session) or 200_000
     none = [n for n in absent if n not in values]
 
     def knob(name: str, value: float) -> Knob:
@@ -161,7 +161,7 @@ def _settings(
         known = {n: v for n, v in given.items() if _is_number(v)}
         if "context_window" in given:
             known["context_window"] = (
-                given["context_window"] or context_window_of(session) or 200_000
+                given["context_window"] or find_context_window(session) or 200_000
             )
         return (
             rules.name,

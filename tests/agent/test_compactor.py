@@ -74,6 +74,6 @@ def test_any_preset_compacts_by_hand_between_two_calls(name):
     turns = [(user("x" * 900), *step(text="y" * 900), assistant("z" * 900)) for _ in range(30)]
     rules = preset(name).but(window=8_000, assumed=True, reserve=200, counter=COUNT)
     one = agent(at=session(*(m for turn in turns for m in turn)), rules=rules)
-    edits = run(one.compact(instead=KEEP_NEWEST_TURN))
+    edits = run(one.compact(fallback=KEEP_NEWEST_TURN))
     assert edits
     assert [e.id for e in one.session.edits] == [e.id for e in edits]

@@ -19,7 +19,7 @@ from ctxkit.agent.acp_client import ReplyBuilder
 from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.memory import MemoryStore
 from ctxkit.agent.memory.session_memory import SessionMemory
-from ctxkit.agent.model_calls import MOST_CALLS, MOST_CHARS
+from ctxkit.agent.model_calls import MAX_REPLY_CHARS, MAX_TOOL_CALLS
 from ctxkit.agent.models.model import Delta, Request, ignore_delta
 from ctxkit.agent.models.provider import Provider
 from ctxkit.agent.store.workspace import Workspace
@@ -180,7 +180,7 @@ def test_what_litellm_does_at_a_stretch_is_done_beside_the_loop(slow, monkeypatc
 def test_a_reply_without_an_end_is_broken_off():
     class Long(Says):
         async def __call__(self, request, emit):
-            for _ in range(MOST_CHARS // 100_000 + 1):
+            for _ in range(MAX_REPLY_CHARS // 100_000 + 1):
                 emit(Delta("text", "word " * 20_000))
             pytest.fail("it was heard to its end")
 
@@ -208,12 +208,12 @@ def test_many_calls_end_at_the_limit_and_each_has_a_result():
         time.sleep(0.01)  # noqa: ASYNC251  that is the point
         return "done"
 
-    made, outcome, late = turn_of(Says(asks(MOST_CALLS)), 1.0, [tool(work)])
+    made, outcome, late = turn_of(Says(asks(MAX_TOOL_CALLS)), 1.0, [tool(work)])
     assert is_held(outcome, late)
-    assert len(results(made)) == MOST_CALLS
+    assert len(results(made)) == MAX_TOOL_CALLS
     assert [m.is_error for m in results(made)] == [
-        n >= len(ran) - 1 for n in range(MOST_CALLS)
-    ] or ([m.is_error for m in results(made)] == [n >= len(ran) for n in range(MOST_CALLS)])
+        n >= len(ran) - 1 for n in range(MAX_TOOL_CALLS)
+    ] or ([m.is_error for m in results(made)] == [n >= len(ran) for n in range(MAX_TOOL_CALLS)])
     assert "Stopped at the limit of 1 seconds" in results(made)[-1].text
 
 
@@ -225,13 +225,13 @@ def test_of_a_reply_with_too_many_calls_none_is_run():
         ran.append(n)
         return "done"
 
-    made = agent(asks(MOST_CALLS + 1), tools=[tool(work)])
+    made = agent(asks(MAX_TOOL_CALLS + 1), tools=[tool(work)])
     outcome = run(made.turn("go"))
     assert (outcome.ended, ran) == ("error", [])
     assert "asked for 1,001 tool calls in one reply, and at most 1,000 are taken" in outcome.why
     assert outcome.spent.tokens == USAGE.prompt_tokens + USAGE.output_tokens  # it is billed
     assert run(made.turn("on")).ended == "answered"
-    few = agent(asks(MOST_CALLS), tools=[tool(work)], approve=lambda _: False)
+    few = agent(asks(MAX_TOOL_CALLS), tools=[tool(work)], approve=lambda _: False)
     assert run(few.turn("go")).ended == "answered"
 
 

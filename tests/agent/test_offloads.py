@@ -24,7 +24,7 @@ def prompt(save, *pruning, text=LONG):
     call = tool_call("bash")
     at = session(user("go"), assistant("", call), result(text, call))
     rules = Rules(pruning=Chain.of(*(pruning or (Offload(threshold=300),))), counter=COUNT)
-    prepared = LiveContext(at, rules, save=save).prepare(1.0)
+    prepared = LiveContext(at, rules, save_artifact=save).prepare(1.0)
     assert prepared.tokens == sum(COUNT.message(m) for m in prepared.messages)
     return prepared.messages[-1]
 
@@ -62,7 +62,7 @@ def test_an_artifact_is_kept_once():
     kept, call, again = [], tool_call("bash"), tool_call("bash")
     at = session(user("go"), assistant("", call, again), result(LONG, call), result(LONG, again))
     rules = Rules(pruning=Offload(threshold=300), counter=COUNT)
-    context = LiveContext(at, rules, save=lambda *a: kept.append(a))
+    context = LiveContext(at, rules, save_artifact=lambda *a: kept.append(a))
     for n in range(3):
         assert context.prepare(float(n)).messages[2].text.startswith(STUB_PREFIX)
         context.add(assistant("on", time=float(n)))
@@ -119,7 +119,7 @@ def test_what_was_sent_whole_is_what_is_said_to_have_been_sent():
     call = tool_call("bash")
     begun = user("go"), assistant("", call), result(LONG, call)
     replies = assistant("on", time=2.0), assistant("done", time=4.0)
-    context = LiveContext(session(*begun), Rules(pruning=OFF, counter=COUNT), save=save)
+    context = LiveContext(session(*begun), Rules(pruning=OFF, counter=COUNT), save_artifact=save)
     prepared = []
     for reply in replies:
         prepared.append(context.prepare(reply.time - 1))
@@ -143,9 +143,9 @@ def test_an_id_that_is_used_twice_is_no_name_of_a_result(pruning):
     rows = (assistant("", first), result(texts[0], first), assistant("", again))
     at, kept = session(user("go"), *rows, result(texts[1], again)), []
     rules = Rules(pruning=pruning, counter=COUNT)
-    sent = LiveContext(at, rules, save=None).prepare(1.0).messages
+    sent = LiveContext(at, rules, save_artifact=None).prepare(1.0).messages
     assert [m.text for m in sent if m.role == "tool"] == texts
-    LiveContext(at, rules, save=lambda *a: kept.append(a)).prepare(1.0)
+    LiveContext(at, rules, save_artifact=lambda *a: kept.append(a)).prepare(1.0)
     assert {hint for *_, hint in kept} == (
         {"path=a.txt", "path=b.txt"} if pruning is OFF else set()
     )

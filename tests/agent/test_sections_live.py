@@ -35,7 +35,7 @@ def test_what_is_new_is_said_behind_all_that_a_cache_holds(kind, tmp_path):
         live = LiveSession("main", model=model, rules=Rules(), clock=lambda: float(next(ticks)),
                            root=tmp_path / "root", workspace=Workspace(tmp_path))  # fmt: skip
         with live:
-            live.inject("on", own="In verse.")
+            live.inject("on", instructions="In verse.")
             run(live.turn("One"))
             (tmp_path / "root/.gitignore").write_text("dist/\n")
             live.store.put("spec", {"a.md": (b"x", 1)})

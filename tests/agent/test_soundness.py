@@ -249,7 +249,7 @@ def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
     loop, writer = asyncio.new_event_loop(), Says()
     log = History.start(log_from_session(session(user("x" * 400))))
     write = ModelSummariser(
-        writer, loop, allowed=lambda tokens: "the limit of 1 calls" if tokens > 100 else None
+        writer, loop, exceeded_limit=lambda tokens: "the limit of 1 calls" if tokens > 100 else None
     )
     with pytest.raises(ModelError, match="would exceed the limit of 1 calls"):
         write(Passage(log, 1))

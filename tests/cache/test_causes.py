@@ -12,13 +12,13 @@ from ctxkit.engine.cache_model.call_features import (
     MISS_RULES,
     UNEXPLAINED_CLASSES,
     MissCause,
-    cache_life,
-    call_class,
-    call_features,
+    classify_call,
+    compute_warm_read,
+    find_miss_cause,
     floor_to_block,
+    get_cache_lifetime,
+    get_call_features,
     is_miss,
-    miss_cause,
-    warm_read_tokens,
 )
 from ctxkit.session.messages import Message, Text, Usage
 
@@ -85,28 +85,31 @@ def test_every_rule_is_tried_here():
 @pytest.mark.parametrize("name", WITH)
 def test_a_cause_holds_where_its_sign_is_and_only_there(name):
     there, gone = WITH[name]
-    assert miss_cause(call_features(there)[-1]) == name
-    assert miss_cause(call_features(gone)[-1]) == "unexplained"
-    assert miss_cause(call_features(there)[0]) == "cold_start"
+    assert find_miss_cause(get_call_features(there)[-1]) == name
+    assert find_miss_cause(get_call_features(gone)[-1]) == "unexplained"
+    assert find_miss_cause(get_call_features(there)[0]) == "cold_start"
 
 
 def test_a_resume_that_only_its_hook_tells_counts():
     s = between(user(time=10), second={"details": {"resumed": True}})
-    assert miss_cause(call_features(s)[-1]) == "resumed"
+    assert find_miss_cause(get_call_features(s)[-1]) == "resumed"
 
 
 @pytest.mark.parametrize(
     "made", [{"version": "2.0.76"}, {"version": "2.1.0", "before": 40_000, "prompt": 41_000}]
 )
 def test_no_prefix_is_shared_before_2_1_nor_behind_tools_of_ones_own(made):
-    assert miss_cause(call_features(between(user(time=310), time=320, **made))[-1]) == "ttl_expiry"
+    assert (
+        find_miss_cause(get_call_features(between(user(time=310), time=320, **made))[-1])
+        == "ttl_expiry"
+    )
 
 
 def test_only_the_first_search_for_tools_changes_what_is_sent_first():
     log = [user(), reply(20_000, time=1.0)]
     for i in (1, 2):
         log += [result("found", tool="ToolSearch"), reply(20_000 + i, time=10.0 * i)]
-    found = [call_class(a) for a in call_features(session(*log, format="claude-code"))]
+    found = [classify_call(a) for a in get_call_features(session(*log, format="claude-code"))]
     assert found[1:] == ["tools_loaded", "inside a turn"]
 
 
@@ -115,14 +118,17 @@ def test_the_life_goes_by_the_last_writes_before():
     hour = Usage(cache_read_tokens=0, cache_write_1h_tokens=90_000, output_tokens=5)
     first, then = reply(90_000, time=1.0, usage=hour), reply(91_000, 90_000, time=400.0)
     s = session(user(), first, user(), then, user(), reply(92_000, 91_000, time=800.0))
-    assert [a.life for a in call_features(s)] == [3600.0, 3600.0, 300.0]
-    assert [a.expired for a in call_features(s)] == [False, False, True]
+    assert [a.life for a in get_call_features(s)] == [3600.0, 3600.0, 300.0]
+    assert [a.expired for a in get_call_features(s)] == [False, False, True]
 
 
 def test_the_life_goes_by_the_class_of_the_writes():
     hour = Usage(cache_read_tokens=0, cache_write_1h_tokens=20_000, output_tokens=5)
     s = between(user(time=310), time=320, first={"usage": hour}, second={"usage": hour})
-    assert (cache_life(s), miss_cause(call_features(s)[-1])) == (3600.0, "unexplained")
+    assert (get_cache_lifetime(s), find_miss_cause(get_call_features(s)[-1])) == (
+        3600.0,
+        "unexplained",
+    )
 
 
 def test_providers_cache_in_blocks_of_their_own():
@@ -134,9 +140,9 @@ def test_providers_cache_in_blocks_of_their_own():
     ]
     deepseek = between(user(time=10), model="deepseek-chat", prompt=30_000)
     assert (
-        warm_read_tokens(call_features(deepseek)[-1]) == (20_000 + 100) // 64 * 64
+        compute_warm_read(get_call_features(deepseek)[-1]) == (20_000 + 100) // 64 * 64
     )  # the reply is cached with its prompt
-    assert warm_read_tokens(call_features(between(user(time=10)))[-1]) == 20_000
+    assert compute_warm_read(get_call_features(between(user(time=10)))[-1]) == 20_000
 
 
 def test_a_small_shortfall_is_a_hit():
@@ -148,10 +154,10 @@ def test_a_small_shortfall_is_a_hit():
 @pytest.mark.parametrize("times", [(1.0, None), (1000.0, 20.0)], ids=["none", "backwards"])
 def test_without_a_clock_a_pause_is_unknown_and_not_short(times):
     s = session(user(), reply(20_000, time=times[0]), user(), reply(21_000, time=times[1]), user())
-    assert call_features(s)[1].gap is None
-    assert call_class(call_features(s)[1]) in UNEXPLAINED_CLASSES[-2:]
+    assert get_call_features(s)[1].gap is None
+    assert classify_call(get_call_features(s)[1]) in UNEXPLAINED_CLASSES[-2:]
 
 
 def test_three_calls_at_one_time_have_lost_the_clock():
     s = session(*(m for i in range(3) for m in (user(), reply(20_000 + i, time=5.0))))
-    assert [a.gap for a in call_features(s)] == [None] * 3
+    assert [a.gap for a in get_call_features(s)] == [None] * 3

@@ -11,7 +11,10 @@ from builders import session, summarised, user
 from cached_talks import reply
 
 import ctxkit as ck
-from ctxkit.engine.cache_model.prediction import compaction_read_error, reads_after_compactions
+from ctxkit.engine.cache_model.prediction import (
+    compute_compaction_read_error,
+    predict_reads_after_compactions,
+)
 
 
 def cut_at(*reads: int, pause: float = 10.0):
@@ -23,17 +26,17 @@ def cut_at(*reads: int, pause: float = 10.0):
 
 
 def test_each_is_foretold_by_the_middle_of_the_others():
-    found = reads_after_compactions(cut_at(12_000, 12_000, 30_000))
+    found = predict_reads_after_compactions(cut_at(12_000, 12_000, 30_000))
     assert [c.foretold for c in found] == [21_000, 21_000, 12_000]
-    assert compaction_read_error(found) == pytest.approx((9_000 + 9_000 + 18_000) / 120_000)
+    assert compute_compaction_read_error(found) == pytest.approx((9_000 + 9_000 + 18_000) / 120_000)
 
 
 def test_thousands_are_foretold_in_little_time():
     reads = random.Random(0).choices(range(1, 30_000), k=4_000)
     cut = cut_at(*reads)
-    reads_after_compactions(cut_at(1, 2))
+    predict_reads_after_compactions(cut_at(1, 2))
     begun = time.process_time()
-    found = reads_after_compactions(cut)
+    found = predict_reads_after_compactions(cut)
     assert time.process_time() - begun < 2
     others = (reads[:i] + reads[i + 1 :] for i in (0, 1, 1_999, 3_999))
     told = [found[i].foretold for i in (0, 1, 1_999, 3_999)]
@@ -41,14 +44,17 @@ def test_thousands_are_foretold_in_little_time():
 
 
 def test_nothing_stays_where_the_pause_outlasts_the_cache():
-    assert [c.foretold for c in reads_after_compactions(cut_at(0, 0, pause=400.0))] == [0, 0]
+    assert [c.foretold for c in predict_reads_after_compactions(cut_at(0, 0, pause=400.0))] == [
+        0,
+        0,
+    ]
 
 
 def test_one_alone_is_foretold_by_nothing():
-    (only,) = reads_after_compactions(cut_at(12_000))
+    (only,) = predict_reads_after_compactions(cut_at(12_000))
     assert only.foretold is None
-    assert compaction_read_error([only]) is None
-    assert compaction_read_error(()) is None
+    assert compute_compaction_read_error([only]) is None
+    assert compute_compaction_read_error(()) is None
 
 
 def test_a_score_has_it_and_other_reads_make_it_worse():
@@ -58,5 +64,5 @@ def test_a_score_has_it_and_other_reads_make_it_worse():
 
 
 def test_pis_session_reads_nothing_after_either(real):
-    found = reads_after_compactions(real / "pi/before-compaction.jsonl")
+    found = predict_reads_after_compactions(real / "pi/before-compaction.jsonl")
     assert [(c.call, c.read, c.foretold) for c in found] == [(174, 0, 0), (303, 0, 0)]

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.engine.cache_model.call_features import call_features
+from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.miss_rates import (
     count_session,
+    exclude_copies,
+    get_recorded_reads,
     load_counts,
-    recorded_reads,
-    without_copies,
 )
 from ctxkit.engine.cache_model.prediction import predict_input_cost
 from ctxkit.engine.cache_model.training import (
     count_sessions,
-    distinct_sessions,
+    replace_reads,
+    select_distinct_sessions,
     with_random_reads,
-    with_reads,
 )
-from ctxkit.session.messages import LOST_KIND, Message, Usage
+from ctxkit.session.messages import MISSING_START_KIND, Message, Usage
 from ctxkit.tokens import prices
 
 FIGURES = ("error", "low", "high", "split_error", "half_error", "lifetime_error", "spread")
@@ -40,16 +40,16 @@ def test_what_is_foretold_does_not_depend_on_what_was_read(seed):
 def test_a_real_prediction_does_not_depend_on_the_reads_either(real):
     s = ck.read(real / "claude-code/entire-7f78a542.jsonl")
     spoilt = with_random_reads(s)
-    assert recorded_reads(spoilt) != recorded_reads(s)
+    assert get_recorded_reads(spoilt) != get_recorded_reads(s)
     assert predict_input_cost(spoilt).reads == predict_input_cost(s).reads
     assert predict_input_cost(spoilt).error != pytest.approx(predict_input_cost(s).error, abs=0.2)
 
 
 def test_other_reads_leave_the_sizes_as_they_were():
     s = growing()
-    again = with_reads(s, [7] * 12)
-    assert [a.prompt for a in call_features(again)] == [a.prompt for a in call_features(s)]
-    assert set(recorded_reads(again)) == {7}
+    again = replace_reads(s, [7] * 12)
+    assert [a.prompt for a in get_call_features(again)] == [a.prompt for a in get_call_features(s)]
+    assert set(get_recorded_reads(again)) == {7}
 
 
 def test_a_session_never_teaches_itself_nor_does_a_copy():
@@ -58,12 +58,12 @@ def test_a_session_never_teaches_itself_nor_does_a_copy():
     rows = [count_session(x) for x in (s, longer)] + [
         replace(count_session(other), head=(1, 2, 3, 4, 5))
     ]
-    assert [t.session for t in without_copies(rows, s.id, rows[0].head)] == ["two"]
+    assert [t.session for t in exclude_copies(rows, s.id, rows[0].head)] == ["two"]
 
 
 def test_what_others_teach_changes_what_is_foretold():
     calm, restless = growing(own="calm"), growing(12, own="restless")
-    cold = with_reads(restless, [0] * 12)
+    cold = replace_reads(restless, [0] * 12)
     rows = [replace(t, head=(n,)) for n, t in enumerate((count_session(calm), count_session(cold)))]
     assert predict_input_cost(growing(own="me"), rows[:1]).error < 0.1
     assert predict_input_cost(growing(own="me"), rows[1:]).error > 1.0
@@ -127,7 +127,7 @@ def test_a_call_that_is_foretold_to_cost_nothing_has_an_error_and_no_spread(monk
     """The first call is left out, as its log has no beginning, and reads are free."""
     monkeypatch.setattr(prices, "_registered", {})
     prices.register("free-reads", prices.Price(input=1e-6, output=1e-6, cache_read=0.0))
-    lost = Message(role="system", id="lost", kind=LOST_KIND, visible=False)
+    lost = Message(role="system", id="lost", kind=MISSING_START_KIND, visible=False)
     calls = [reply(20_000, time=10.0 * i, model="free-reads", usage=fresh(20_000)) for i in (1, 2)]
     p = predict_input_cost(session(lost, user(time=0.0), calls[0], user(time=15.0), calls[1]))
     assert (p.error, p.spread) == (-1.0, None)
@@ -176,6 +176,8 @@ def test_the_table_holds_counts_alone():
 
 def test_teachers_are_judged_by_each_other_and_copies_teach_once():
     given = [growing(own="a"), growing(15, own="copy of a"), growing(12, step=200.0, own="b")]
-    found = distinct_sessions([*given, replace(given[0], id="too short", log=given[0].log[:2])])
+    found = select_distinct_sessions(
+        [*given, replace(given[0], id="too short", log=given[0].log[:2])]
+    )
     assert [s.id for s in found] == ["copy of a"]
     assert [t.stretch is not None for t in count_sessions(found)] == [True]

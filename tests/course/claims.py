@@ -23,7 +23,7 @@ from ctxkit.course.lessons.lesson_09_replay_trust import _real
 from ctxkit.course.lessons.lesson_appendix import _fuseraft
 from ctxkit.course.sample_data import load_sample, make_rules_above, replay_sample, score_replay
 from ctxkit.engine.cache_model import prediction
-from ctxkit.engine.cache_model.call_features import pause_before
+from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
 from ctxkit.metrics.breakeven import reads_until_mutation_pays
 from ctxkit.metrics.cache_misses import find_cache_misses
@@ -209,7 +209,7 @@ def gaps():
     """The longest pause after which the cache was found, and the shortest after which it was not."""
     found = {m.call for m in find_cache_misses(load_sample()) if m is not None and m.paused}
     times = [
-        (pause_before(load_sample(), a, b), b.index in found)
+        (measure_pause(load_sample(), a, b), b.index in found)
         for a, b in pairwise(load_sample().calls)
     ]
     return max(t for t, gone in times if not gone), min(t for t, gone in times if gone)

@@ -18,9 +18,9 @@ from ctxkit.policies import safeguard
 from ctxkit.policies.history import columns
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import Image, Message, SizeOnly, ToolCall, plain_text
+from ctxkit.session.messages import Image, Message, SizeOnly, ToolCall, get_plain_text
 from ctxkit.tokens import get_counter
-from ctxkit.tokens.counters import arguments_json
+from ctxkit.tokens.counters import encode_arguments
 from ctxkit.tokens.estimates import OPENCLAW
 
 pytestmark = pytest.mark.engines
@@ -109,7 +109,7 @@ def part_chars(p):
     if isinstance(p, Image):
         return 8000
     if isinstance(p, ToolCall):
-        return len(arguments_json(p))
+        return len(encode_arguments(p))
     if isinstance(p, SizeOnly):
         return 4 * p.tokens if p.tokens is not None else p.chars or 0
     return OPENCLAW.units(p.text)
@@ -170,7 +170,7 @@ def lengthened(talk, file):
 
 
 def relength(message):
-    text = plain_text(message)
+    text = get_plain_text(message)
     if len(text) < 200:
         return content.replace_text(message, f"{text} {' '.join(map(str, range(100)))}")
     return content.replace_text(message, text[:4000]) if 4000 < len(text) < 5000 else message
@@ -184,4 +184,4 @@ def plain(session):
 def sent(run, log, number, call):
     """The results that a call of a run is not sent as they came, with their text."""
     changed = ((i.row, i.message) for i in run.sent(call) if i.changed_by and i.row >= 0)
-    return {number[log.messages[row].id]: plain_text(m) for row, m in changed}
+    return {number[log.messages[row].id]: get_plain_text(m) for row, m in changed}

@@ -7,7 +7,12 @@ from builders import assistant, result, tool_call, user
 from histories import CHARS
 
 from ctxkit.policies.history import MessageLog
-from ctxkit.session.messages import CORRECTION, FRAME, HEARD, INJECTED_KIND
+from ctxkit.session.messages import (
+    CORRECTION_KIND,
+    INJECTED_KIND,
+    OTHER_AGENT_CALL_KIND,
+    OTHER_AGENT_KIND,
+)
 
 
 def works(agent=None, turn=None):
@@ -64,7 +69,7 @@ def test_numbers_of_turns_count_where_they_are_said():
     begun = [user(turn=0), assistant("is cut", stop="length", turn=0), user("go on", turn=0)]
     assert first(*begun, works(turn=0)) == 0
     assert first(*begun, works(turn=1)) == 3
-    corrected = [user(turn=0), works(turn=0), user("no", kind=CORRECTION, turn=1)]
+    corrected = [user(turn=0), works(turn=0), user("no", kind=CORRECTION_KIND, turn=1)]
     assert first(*corrected, user(turn=1), works(turn=1)) == 4
 
 
@@ -77,8 +82,8 @@ def test_another_agent_begins_a_turn_of_its_own():
 def test_what_others_say_and_late_results_are_history_at_once():
     late = tool_call()
     log = log_of([
-        user(), assistant("", late), user("meanwhile"), works(), user("x", kind=HEARD, agent="B"),
-        result(of=late), user("y", kind=FRAME, agent="B"), works(),
+        user(), assistant("", late), user("meanwhile"), works(), user("x", kind=OTHER_AGENT_KIND, agent="B"),
+        result(of=late), user("y", kind=OTHER_AGENT_CALL_KIND, agent="B"), works(),
     ])  # fmt: skip
     assert log.turn_first(log.calls) == 2
     assert log.turn.past_at_once == [5, 6, 7]

@@ -21,7 +21,7 @@ from ctxkit.metrics.prompt_groups import count_groups_by_call
 from ctxkit.metrics.thrashing import thrash
 from ctxkit.plots import growth
 from ctxkit.plots.compaction_charts import savings_data, thrash_data
-from ctxkit.tokens.live_prompt_sizes import standing_call
+from ctxkit.tokens.live_prompt_sizes import find_current_call
 
 pytestmark = pytest.mark.filterwarnings("default")
 WINDOW = 200_000
@@ -108,7 +108,7 @@ class Watched:
         assert frame == account == [sum(g[i] for g in stacked) for i in range(len(account))]
         assert list(line.y) == account
         assert turns.max() == max(account)
-        shown = report(session, standing_call(session))
+        shown = report(session, find_current_call(session))
         assert shown.prompt_source == "recorded"
         assert ck.score(session, loss=False)["peak_tokens"] == max(account)
         assert {*sizes, self.live.agent.gauge()[0], shown.prompt_tokens} == {account[-1]}
@@ -171,7 +171,7 @@ def test_a_compaction_by_hand_is_an_estimate_until_the_next_prompt_is_sent(watch
     guess = here.live.agent.gauge()[0]
     assert (edit.tokens_before, edit.tokens_after) == (was, guess)
     assert 0 < guess < was
-    assert report(here.live.session, standing_call(here.live.session)).prompt_tokens == guess
+    assert report(here.live.session, find_current_call(here.live.session)).prompt_tokens == guess
     frame = ck.frame(here.live.session, per="compaction").iloc[0]
     assert frame[["tokens_before", "tokens_after", "tokens_source"]].tolist() == [was, guess, "estimated"]  # fmt: skip
     here.turn("yes", *steps(rate=RATES[rate]))

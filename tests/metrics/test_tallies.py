@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.engine import run_rules
-from ctxkit.engine.replay import shared_prompt_tokens
+from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.experiments.scores import score_run
 from ctxkit.experiments.session_runner import SessionRunner
 from ctxkit.metrics.cost.replay_bill import LogPrefixSums, ReplayCostModel, TokenTally, bill_replay
@@ -47,7 +47,7 @@ def wild(seed: int, n: int = 60):
 
 def each_call(bench, done):
     """The bill with every call added by itself."""
-    sent = SentPrompts(done.prompts.tolist(), shared_prompt_tokens(done).tolist())
+    sent = SentPrompts(done.prompts.tolist(), compute_shared_tokens(done).tolist())
     return bill_replay(bench.base.sheet, sent)
 
 

@@ -8,7 +8,14 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.shorten import ConsumedReads, Intermediate, Outputs, Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands
 from ctxkit.policies.window import TrimStage
-from ctxkit.session.messages import FRAME, HEARD, INJECTED_KIND, Image, Message, Text
+from ctxkit.session.messages import (
+    INJECTED_KIND,
+    OTHER_AGENT_CALL_KIND,
+    OTHER_AGENT_KIND,
+    Image,
+    Message,
+    Text,
+)
 
 LONG = "x" * 10_000
 
@@ -192,9 +199,13 @@ def test_what_is_cut_of_the_past_alone_stands_whole_in_its_turn():
 
 
 def test_what_others_said_is_cut_at_once():
-    frame = user(LONG, kind=FRAME, agent="B", tool="bash")
+    frame = user(LONG, kind=OTHER_AGENT_CALL_KIND, agent="B", tool="bash")
     h = shown(
-        user(), step(), frame, user(LONG, kind=HEARD, agent="B"), user(LONG, kind=INJECTED_KIND)
+        user(),
+        step(),
+        frame,
+        user(LONG, kind=OTHER_AGENT_KIND, agent="B"),
+        user(LONG, kind=INJECTED_KIND),
     )
     cut = Replies(max_chars=100, past_only=True)(
         Results(max_chars=1000, past_only=True)(h, ROOM), ROOM

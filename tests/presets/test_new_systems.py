@@ -8,7 +8,7 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.presets.common import DropHalf
 from ctxkit.presets.systems.cline import reserve_for_window
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(100_000, 0, CHARS)
@@ -141,7 +141,7 @@ def rows_of(n, chars=1000):
 def test_jev_keeps_all_text_and_cuts_old_results():
     """preserveRecentMessages 6, truncateHeadChars 300"""
     new = presets.jev().policy(shown(rows_of(4), counter=CHARS), ROOM)
-    lengths = [len(plain_text(m)) for m in new.messages if m.role == "tool"]
+    lengths = [len(get_plain_text(m)) for m in new.messages if m.role == "tool"]
     assert lengths[-2:] == [1000, 1000]
     assert all(300 < n < 420 for n in lengths[:2])
     assert [m.text for m in new.messages if m.text.startswith("said")] == [

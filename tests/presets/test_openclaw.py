@@ -9,7 +9,7 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies.history import History, MessageLog
 from ctxkit.presets.systems.openclaw import recent_turns_section
-from ctxkit.session.messages import Image, Message, Text, plain_text
+from ctxkit.session.messages import Image, Message, Text, get_plain_text
 from ctxkit.tokens import PI, ContextBudget
 
 SMALL = ContextBudget(1000, 0, PI)
@@ -179,7 +179,7 @@ def test_pruning_persists():
         log = MessageLog.of(rows, PI)
         sent = [
             max(
-                len(plain_text(m))
+                len(get_plain_text(m))
                 for m in rules.pruning(History.start(log, c), ContextBudget(24_000, 0, PI)).messages
             )
             for c in range(1, log.calls)

@@ -18,7 +18,7 @@ from truth.claude import MODEL, Transcript, said
 import ctxkit as ck
 from ctxkit.formats import repairs, size_claims
 from ctxkit.formats.size_claims import without_claims
-from ctxkit.session.messages import LOST_KIND, Edit, Message, SizeOnly, Usage
+from ctxkit.session.messages import MISSING_START_KIND, Edit, Message, SizeOnly, Usage
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def check_sizes(sessions: list[Session]) -> None:
     for s in sessions:
         for size, kind in figures(s):
             assert size <= LIMIT * (size_claims.MAX_CALLS_PER_TURN if kind == "turn" else 1)
-        assert sum(m.kind == LOST_KIND for m in s.messages) <= repairs._MAX_PLACEHOLDERS
+        assert sum(m.kind == MISSING_START_KIND for m in s.messages) <= repairs._MAX_PLACEHOLDERS
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -143,7 +143,7 @@ def test_a_lost_beginning_is_a_bounded_number_of_messages(claimed: int):
     t.reply("b", 30_000, 60, said("word"), stop="end_turn", read=11_000)
     with bounded():
         session = t.read()
-    lost = [m for m in session.messages if m.kind == LOST_KIND]
+    lost = [m for m in session.messages if m.kind == MISSING_START_KIND]
     sizes = [p.tokens for m in lost for p in m.parts if isinstance(p, SizeOnly)]
     believed = claimed < 20 * 10**6  # the table gives the model 200,000
     assert len(lost) == (repairs._MAX_PLACEHOLDERS if believed else 0)

@@ -18,7 +18,7 @@ import pytest
 
 import ctxkit
 from ctxkit.agent import process_supervisor
-from ctxkit.agent.acp_client import MOST_AT_ONCE, AcpClient
+from ctxkit.agent.acp_client import MAX_RUNNING_AGENTS, AcpClient
 from ctxkit.agent.mcp import McpServer
 from ctxkit.agent.process_tree import ProcessTree
 from ctxkit.agent.tools.code_tools import make_shell_tool
@@ -283,7 +283,7 @@ def test_an_agent_ends_with_the_kernel(tmp_path, hidden, ends):
 
 def test_agents_at_once_are_bounded_and_a_closed_one_makes_room():
     words = [sys.executable, str(OUTSIDE / "an_agent.py"), "good"]
-    agents = [AcpClient(words) for _ in range(MOST_AT_ONCE + 1)]
+    agents = [AcpClient(words) for _ in range(MAX_RUNNING_AGENTS + 1)]
     try:
         for each in agents[:-1]:
             opened(each)
@@ -304,10 +304,12 @@ def test_agents_at_once_are_bounded_and_a_closed_one_makes_room():
 
 def test_an_agent_that_died_takes_no_place():
     words = [sys.executable, str(OUTSIDE / "an_agent.py"), "good"]
-    agents = [opened(AcpClient(words)) for _ in range(MOST_AT_ONCE)]
+    agents = [opened(AcpClient(words)) for _ in range(MAX_RUNNING_AGENTS)]
     last = AcpClient(words)
     try:
-        os.kill(process_supervisor.list_descendants(agents[0]._child._process.pid)[0], signal.SIGKILL)
+        os.kill(
+            process_supervisor.list_descendants(agents[0]._child._process.pid)[0], signal.SIGKILL
+        )
         end = time.monotonic() + 5
         while not agents[0].gone and time.monotonic() < end:
             time.sleep(0.02)

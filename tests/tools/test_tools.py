@@ -54,7 +54,7 @@ def test_the_kits_own_tools_have_the_schema_of_their_function(name, tmp_path):
     for each, again in zip(*made, strict=True):
         assert each.run is not again.run
         assert each.schema is again.schema
-        assert each == tool(each.run, needs=each.needs)
+        assert each == tool(each.run, permission=each.needs)
 
 
 @pytest.mark.parametrize(

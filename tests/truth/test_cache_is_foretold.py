@@ -8,17 +8,19 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.engine.cache_model import training
-from ctxkit.engine.cache_model.call_features import has_reliable_times, miss_cause
+from ctxkit.engine.cache_model.call_features import find_miss_cause, has_reliable_times
 from ctxkit.engine.cache_model.miss_rates import load_counts
 from ctxkit.engine.cache_model.prediction import predict_input_cost
-from ctxkit.engine.cache_model.training import distinct_sessions, leave_one_out
+from ctxkit.engine.cache_model.training import predict_leave_one_out, select_distinct_sessions
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.ledger import closure_error
 
 
 @pytest.fixture(scope="module")
 def judged(real):
-    found = leave_one_out(distinct_sessions(ck.read_all(real, progress=False)), load_counts())
+    found = predict_leave_one_out(
+        select_distinct_sessions(ck.read_all(real, progress=False)), load_counts()
+    )
     return [(s, p) for s, p in found if p.error is not None]
 
 
@@ -90,13 +92,15 @@ def test_lost_tokens_have_causes_and_misses_put_elsewhere_have_none(judged):
         if m is not None and m.kind != "cold_start"
     ]
     named = sum(m.lost for m in lost if m.kind != "unexplained") / sum(m.lost for m in lost)
-    pairs = [training.chance_named_tokens(s, seed) for s, _ in judged for seed in range(20)]
+    pairs = [
+        training.count_tokens_named_by_chance(s, seed) for s, _ in judged for seed in range(20)
+    ]
     assert named >= 0.5
     assert sum(n for _, n in pairs) / sum(n for n, _ in pairs) < 0.1
 
 
 def test_claude_codes_losses_with_a_clock_have_causes(real):
-    found = distinct_sessions(ck.read_all(real / "claude-code", progress=False))
+    found = select_distinct_sessions(ck.read_all(real / "claude-code", progress=False))
     lost = [
         m
         for s in found
@@ -116,9 +120,9 @@ def test_pis_unexplained_misses_stay_unexplained(real):
 
 
 def test_a_cause_is_never_told_the_read(judged):
-    from ctxkit.engine.cache_model.call_features import call_features
+    from ctxkit.engine.cache_model.call_features import get_call_features
 
     s = judged[0][0]
-    assert [*map(miss_cause, call_features(s))] == [
-        *map(miss_cause, call_features(training.with_random_reads(s)))
+    assert [*map(find_miss_cause, get_call_features(s))] == [
+        *map(find_miss_cause, get_call_features(training.with_random_reads(s)))
     ]

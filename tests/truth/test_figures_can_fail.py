@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.engine.cache_model import training
-from ctxkit.engine.cache_model.call_features import call_class, call_features
-from ctxkit.engine.cache_model.miss_rates import load_counts, recorded_reads
+from ctxkit.engine.cache_model.call_features import classify_call, get_call_features
+from ctxkit.engine.cache_model.miss_rates import get_recorded_reads, load_counts
 from ctxkit.engine.cache_model.prediction import (
-    compaction_read_error,
+    compute_compaction_read_error,
     predict_input_cost,
-    reads_after_compactions,
+    predict_reads_after_compactions,
 )
 from ctxkit.experiments import studies
 from ctxkit.experiments.studies import behaviour, closed_loop
@@ -28,12 +28,12 @@ PREFIX = "ttl_expiry_prefix"
 
 @pytest.fixture(scope="module")
 def sessions(real):
-    found = (s for s in ck.read_all(real, progress=False) if len(call_features(s)) >= LONG)
+    found = (s for s in ck.read_all(real, progress=False) if len(get_call_features(s)) >= LONG)
     return [s for s in found if predict_input_cost(s).half_error is not None]
 
 
 def half(session, reads=None) -> float:
-    made = session if reads is None else training.with_reads(session, reads)
+    made = session if reads is None else training.replace_reads(session, reads)
     return abs(predict_input_cost(made).half_error)
 
 
@@ -41,7 +41,7 @@ def test_the_second_half_is_foretold_and_a_random_one_is_not(sessions):
     assert len(sessions) >= 4
     spoilt = []
     for s in sessions:
-        known, reads = call_features(s), recorded_reads(s)
+        known, reads = get_call_features(s), get_recorded_reads(s)
         at, random = len(known) // 2, np.random.default_rng(1)
         second = [int(random.integers(a.prompt + 1)) for a in known[at:]]
         spoilt.append(half(s, [*reads[:at], *second]))
@@ -50,19 +50,21 @@ def test_the_second_half_is_foretold_and_a_random_one_is_not(sessions):
 
 def test_a_first_half_of_another_kind_teaches_something_else(sessions):
     """Told that nothing was read before, the second half is foretold dearer than it was."""
-    s = max(sessions, key=lambda s: len(call_features(s)))
-    reads = recorded_reads(s)
+    s = max(sessions, key=lambda s: len(get_call_features(s)))
+    reads = get_recorded_reads(s)
     at = len(reads) // 2
-    spoilt = training.with_reads(s, [0] * at + reads[at:])
+    spoilt = training.replace_reads(s, [0] * at + reads[at:])
     assert predict_input_cost(spoilt).half_error > predict_input_cost(s).half_error + 0.5
 
 
 def test_reads_after_compactions_are_foretold_and_random_ones_are_not(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
-    assert compaction_read_error(reads_after_compactions(s)) == 0
+    assert compute_compaction_read_error(predict_reads_after_compactions(s)) == 0
     assert (
         median(
-            compaction_read_error(reads_after_compactions(training.with_random_reads(s, i)))
+            compute_compaction_read_error(
+                predict_reads_after_compactions(training.with_random_reads(s, i))
+            )
             for i in range(9)
         )
         > 0.3
@@ -102,7 +104,7 @@ def test_the_shared_prefix_is_what_stays_after_a_pause():
 def test_without_the_rule_of_the_prefix_a_short_session_is_foretold_far_too_dear(real):
     name = "claude-code/session-share/0ccf1a04-1b4c-43b6-8aa5-79e41db43a68.jsonl"
     s = ck.read(real / name)
-    assert sum(call_class(a) == PREFIX for a in call_features(s)) == 2
+    assert sum(classify_call(a) == PREFIX for a in get_call_features(s)) == 2
     assert abs(predict_input_cost(s).error) < 0.15
     untaught = [
         replace(t, counts={k: v for k, v in t.counts.items() if k != PREFIX}) for t in load_counts()

@@ -6,7 +6,7 @@ import pytest
 from truth.claude import Transcript, said, use
 
 import ctxkit as ck
-from ctxkit.session.messages import LOST_KIND
+from ctxkit.session.messages import MISSING_START_KIND
 from ctxkit.tokens.sizes import measure_sizes
 
 KEEPS = {"inspect_trim"}
@@ -45,7 +45,7 @@ def made(parent: str | None = "elsewhere", *, cut: bool = True) -> Transcript:
 
 def test_what_the_smallest_later_prompt_does_not_hold_was_conversation():
     session = made().read()
-    head = [m for m in session.messages if m.kind == LOST_KIND]
+    head = [m for m in session.messages if m.kind == MISSING_START_KIND]
     assert {m.role for m in head} == {"summary"}
     assert measure_sizes(session).fixed <= 45_000
     assert sum(m.parts[0].tokens for m in head) + measure_sizes(session).fixed == pytest.approx(
@@ -65,7 +65,7 @@ def test_it_is_in_no_count_of_what_was_said():
     row = ck.frame(made().read(), per="session").iloc[0]
     assert row["messages_n"] == 9
     kinds = ck.frame(made().read(), per="message")["kind"].tolist()
-    assert kinds[0] == LOST_KIND
+    assert kinds[0] == MISSING_START_KIND
 
 
 @pytest.mark.parametrize("preset", ck.presets.names())
@@ -90,13 +90,15 @@ def test_the_real_log_replays_as_it_was_recorded(real):
 
 
 def test_a_log_that_begins_at_its_beginning_has_lost_nothing(real):
-    assert made(None).read().messages[0].kind != LOST_KIND
-    assert ck.read(real / "claude-code/entire-7f78a542.jsonl").messages[0].kind != LOST_KIND
+    assert made(None).read().messages[0].kind != MISSING_START_KIND
+    assert (
+        ck.read(real / "claude-code/entire-7f78a542.jsonl").messages[0].kind != MISSING_START_KIND
+    )
 
 
 def test_without_a_smaller_prompt_a_cold_read_bounds_the_fixed_part():
     session = made(cut=False).read()
-    assert session.messages[0].kind == LOST_KIND
+    assert session.messages[0].kind == MISSING_START_KIND
     assert measure_sizes(session).fixed == pytest.approx(11_000, abs=100)
 
 
@@ -107,7 +109,7 @@ def test_a_first_prompt_of_a_usual_size_is_left_alone():
     t.ask("more")
     t.reply("b", 40_300, 60, said("word " * 30), stop="end_turn", read=39_000)
     session = t.read()
-    assert session.messages[0].kind != LOST_KIND
+    assert session.messages[0].kind != MISSING_START_KIND
     assert "cannot be told" in " ".join(session.notes)
 
 
@@ -123,4 +125,4 @@ def test_other_formats_are_told_no_words_that_nobody_said(format, tmp_path):
     ck.write(made().read(), tmp_path / "s.jsonl", format=format)
     back = ck.read(tmp_path / "s.jsonl")
     assert all(m.parts for m in back.messages)
-    assert LOST_KIND not in {m.kind for m in back.messages}
+    assert MISSING_START_KIND not in {m.kind for m in back.messages}

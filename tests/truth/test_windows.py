@@ -7,7 +7,7 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.engine.replay import context_window_of
+from ctxkit.engine.replay import find_context_window
 from ctxkit.tokens.context_windows import get_context_window
 
 MILLION = "claude-opus-4-6"
@@ -30,7 +30,7 @@ def test_an_automatic_compaction_refutes_a_larger_window():
     s = made(MILLION, 150_000, 167_000, cut=167_500)
     row = ck.frame(s, per="call").iloc[0]
     assert (row["context_limit"], row["limit_source"]) == (200_000, "derived")
-    assert context_window_of(s) == 200_000
+    assert find_context_window(s) == 200_000
     assert "at most 200,000" in get_context_window(s, MILLION).note
 
 
@@ -42,7 +42,7 @@ def test_its_own_preset_fires_where_the_record_did():
 
 def test_a_prompt_refutes_a_smaller_window():
     s = made("claude-opus-4-5", 286_513, 534_859)
-    assert context_window_of(s) == 1_000_000
+    assert find_context_window(s) == 1_000_000
     assert "at least 534,859" in get_context_window(s, "claude-opus-4-5").note
 
 
@@ -56,7 +56,7 @@ def test_results_that_are_cleared_by_themselves_prove_nothing():
     s = made(MILLION, 50_000, cut=50_000)
     small = msgspec.structs.replace(s.edits[0], kind="replaced")
     s = msgspec.structs.replace(s, log=tuple(small if e is s.edits[0] else e for e in s.log))
-    assert context_window_of(s) == 1_000_000
+    assert find_context_window(s) == 1_000_000
 
 
 def test_a_window_that_stays_what_the_table_says_needs_no_word():
@@ -70,7 +70,7 @@ def test_what_the_log_says_is_taken_as_it_is():
 
 
 def test_a_model_of_another_maker_has_the_next_window_that_is_sold():
-    assert context_window_of(made("gpt-4o", 150_000)) == 200_000
+    assert find_context_window(made("gpt-4o", 150_000)) == 200_000
 
 
 def test_a_real_log_that_compacted_at_120000(real):

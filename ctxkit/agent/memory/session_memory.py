@@ -28,7 +28,7 @@ from ctxkit.policies.memory_entries import (
     format_memory_block,
     make_entry,
 )
-from ctxkit.session.messages import INJECTED_KIND, Message, Text, plain_text
+from ctxkit.session.messages import INJECTED_KIND, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -202,7 +202,7 @@ def _conversation_rows(messages: Iterable[Message]) -> list[tuple[str, str]]:
     conversation = (
         m for m in messages if m.role in ("user", "assistant") and m.kind != INJECTED_KIND
     )
-    return [(m.role, redact(text)) for m in conversation if (text := plain_text(m)).strip()]
+    return [(m.role, redact(text)) for m in conversation if (text := get_plain_text(m)).strip()]
 
 
 def _describe_failure(provider: object, error: Exception) -> str:
@@ -380,7 +380,7 @@ async def extract_memories(
         raise
     except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
         raise ModelError(f"{type(e).__name__}: {e}") from None
-    return _parse_entries(plain_text(reply)), reply
+    return _parse_entries(get_plain_text(reply)), reply
 
 
 def describe_cost(reply: Message, model: Model) -> str:
@@ -398,7 +398,7 @@ def _format_excerpt(messages: Sequence[Message]) -> str:
     """Return the newest part of the conversation, in its order."""
     rows, left = list[str](), EXCERPT_CHARS
     for message in reversed(messages):
-        text = plain_text(message).strip()
+        text = get_plain_text(message).strip()
         if message.role not in ("user", "assistant", "summary") or not text:
             continue
         row = f"{message.role}: {text}"[:left]

@@ -37,14 +37,14 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         return self.schema.name
 
 
-def tool(function: Function, *, name: str | None = None, needs: str = "") -> Tool:
+def tool(function: Function, *, name: str | None = None, permission: str = "") -> Tool:
     """Return a tool made of a function with annotated parameters.
 
     Args:
         function: called with the arguments by name; its docstring's first paragraph is the
             description for the model.
         name: name of the tool; None: the function's.
-        needs: permission that the user must have given; empty: none.
+        permission: permission that the user must have given; empty: none.
 
     Raises:
         BadArguments: a parameter has no annotation that JSON can express, or is positional-only.
@@ -57,7 +57,9 @@ def tool(function: Function, *, name: str | None = None, needs: str = "") -> Too
         >>> tool(add).schema.description
         'Add two numbers.'
     """
-    return Tool(schema=_make_schema(function, name or function.__name__), run=function, needs=needs)
+    return Tool(
+        schema=_make_schema(function, name or function.__name__), run=function, needs=permission
+    )
 
 
 def kit_tool(function: Function, *, permission: str = "") -> Tool:

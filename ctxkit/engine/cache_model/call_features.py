@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from ctxkit.engine import call_start_time
-from ctxkit.session.messages import LOST_KIND, Edit, Message
+from ctxkit.session.messages import MISSING_START_KIND, Edit, Message
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 # How the cause of a miss is found.
 #
-# A prompt cache belongs to one agent and one model. `call_features` goes once over the billed calls
+# A prompt cache belongs to one agent and one model. `get_call_features` goes once over the billed calls
 # and holds a small state per cache (last call, lifetime of its last writes) and per agent (turn,
 # first prompt, whether tools were searched); it yields one `CallFeatures` a call. O(log entries).
-# `miss_cause` then applies `MISS_RULES` in order, and the first rule that holds is the cause
-# (decision list). `call_class` refines the cause to the class whose miss rate the call shares.
+# `find_miss_cause` then applies `MISS_RULES` in order, and the first rule that holds is the cause
+# (decision list). `classify_call` refines the cause to the class whose miss rate the call shares.
 #
 # Invariant: no feature is derived from the call's own usage but the size of its prompt, so that a
 # prediction of its read can be compared with the record.
@@ -75,7 +75,7 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
     prompt: int
     """Tokens of the whole prompt."""
     family: str
-    """Provider family of its model, as `cache_family` returns it."""
+    """Provider family of its model, as `get_cache_family` returns it."""
     last: int | None
     """Number of the call before in the cache; None: this is the first."""
     before: int | None
@@ -128,7 +128,7 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
         return min(self.before or 0, self.prompt)
 
 
-def cache_family(session: Session, model: str | None) -> str:
+def get_cache_family(session: Session, model: str | None) -> str:
     """Return the provider family in whose cache a model's calls are; `other` where unknown."""
     name = model or session.model or ""
     return "openai" if not name and session.format == "codex" else _family_of_model(name.lower())
@@ -141,7 +141,7 @@ def _family_of_model(name: str) -> str:
     return next((key for key, words in _FAMILIES if any(w in name for w in words)), "other")
 
 
-def cache_life(session: Session) -> float:
+def get_cache_lifetime(session: Session) -> float:
     """Return the seconds that a session's cache lives.
 
     Anthropic bills a write by its lifetime: an hour where most writes were so, else five minutes.
@@ -150,7 +150,7 @@ def cache_life(session: Session) -> float:
     usages = [c.message.usage for c in session.calls if c.message.usage]
     hour_writes = sum(u.cache_write_1h_tokens or 0 for u in usages)
     short_writes = sum(u.cache_write_tokens or 0 for u in usages)
-    if not hour_writes + short_writes and cache_family(session, None) in _LONG_LIVED_FAMILIES:
+    if not hour_writes + short_writes and get_cache_family(session, None) in _LONG_LIVED_FAMILIES:
         return HOUR
     return HOUR if hour_writes > short_writes else FIVE_MINUTES
 
@@ -167,14 +167,14 @@ def has_reliable_times(session: Session) -> bool:
     last_of_agent: dict[str, ModelCall] = {}
     for call in session.calls:
         before = last_of_agent.get(call.agent)
-        pause = pause_before(session, before, call) if before else None
+        pause = measure_pause(session, before, call) if before else None
         if pause is not None and pause < _MIN_PAUSE:
             return False
         last_of_agent[call.agent] = call
     return True
 
 
-def pause_before(session: Session, before: ModelCall, call: ModelCall) -> float | None:
+def measure_pause(session: Session, before: ModelCall, call: ModelCall) -> float | None:
     """Return the seconds from a reply to the sending of a call; None where a time is missing."""
     since = reversed(session.path[before.position + 1 : call.position])
     input_time = next(
@@ -184,20 +184,20 @@ def pause_before(session: Session, before: ModelCall, call: ModelCall) -> float 
     return None if reply_time is None or start_time is None else start_time - reply_time
 
 
-def billed_calls(session: Session) -> list[ModelCall]:
+def select_billed_calls(session: Session) -> list[ModelCall]:
     """Return the calls for which the log has the prompt's tokens and what was read of them."""
     usages = ((c, c.message.usage) for c in session.calls)
     return [c for c, u in usages if u and u.prompt_tokens and u.cache_read_tokens is not None]
 
 
-def call_features(session: Session) -> tuple[CallFeatures, ...]:
+def get_call_features(session: Session) -> tuple[CallFeatures, ...]:
     """Return the features of each billed call, in order; cached with the session.
 
     Empty where no cache read is recorded.
     """
     features: tuple[CallFeatures, ...] | None = session.__dict__.get("call_features")
     if features is None:
-        features = tuple(_iter_features(session, billed_calls(session)))
+        features = tuple(_iter_features(session, select_billed_calls(session)))
         session.__dict__["call_features"] = features
     return features
 
@@ -212,13 +212,13 @@ def _iter_features(session: Session, calls: Sequence[ModelCall]) -> Iterable[Cal
         usage = before.message.usage if before else None
         since = session.path[before.position + 1 if before else 0 : call.position]
         refused = any(isinstance(e, Message) and e.kind == "api_error" for e in since)
-        gap = pause_before(session, before, call) if before and log.has_reliable_times else None
+        gap = measure_pause(session, before, call) if before and log.has_reliable_times else None
         is_turn_start, is_first_search = agent.enter_call(call), agent.note_search(since)
         agent.caches += before is None
         yield CallFeatures(
             call=call.index,
             prompt=_prompt_tokens(call),
-            family=cache_family(session, call.message.model),
+            family=get_cache_family(session, call.message.model),
             last=before.index if before else None,
             before=_prompt_tokens(before) if before else None,
             reply=(usage.output_tokens or 0) if usage else 0,
@@ -256,10 +256,12 @@ class _LogFeatures(NamedTuple):
     @classmethod
     def from_session(cls, session: Session) -> _LogFeatures:
         version = (session.version or "").split(".")[:2]
-        is_headless = any(isinstance(e, Message) and e.kind == LOST_KIND for e in session.path[:2])
+        is_headless = any(
+            isinstance(e, Message) and e.kind == MISSING_START_KIND for e in session.path[:2]
+        )
         is_numeric = session.format == "claude-code" and all(n.isdecimal() for n in version)
         return cls(
-            life=cache_life(session),
+            life=get_cache_lifetime(session),
             has_reliable_times=has_reliable_times(session),
             line="subagent" if session.parent else ".".join(version),
             is_headless=is_headless,
@@ -282,7 +284,7 @@ class _CacheState:
     calls: int = 0
 
     def add_call(self, call: ModelCall, *, refused: bool) -> None:
-        self.life = written_cache_life(call) or self.life
+        self.life = get_written_cache_lifetime(call) or self.life
         self.call, self.refused, self.calls = call, refused, self.calls + 1
 
 
@@ -317,7 +319,7 @@ class _AgentState:
         return is_first
 
 
-def written_cache_life(call: ModelCall) -> float | None:
+def get_written_cache_lifetime(call: ModelCall) -> float | None:
     """Return the seconds for which a call's cache write lives; None where it wrote nothing."""
     usage = call.message.usage
     hour_tokens = (usage.cache_write_1h_tokens or 0) if usage else 0
@@ -439,12 +441,12 @@ MISS_RULES = (
 """Rules in the order in which they are tried; the first that holds is the cause."""
 
 
-def miss_cause(call: CallFeatures) -> MissCause:
+def find_miss_cause(call: CallFeatures) -> MissCause:
     """Return the cause that a miss at this call would have, `unexplained` where no rule holds."""
     return next((rule.name for rule in MISS_RULES if rule.holds(call)), "unexplained")
 
 
-def warm_read_tokens(call: CallFeatures) -> int:
+def compute_warm_read(call: CallFeatures) -> int:
     """Return the tokens that a call reads from a live cache: what it shares with the one before.
 
     As measured, Anthropic reads all of it, OpenAI whole blocks of 128 tokens, Kimi of 256, and
@@ -460,7 +462,7 @@ def floor_to_block(tokens: int, family: str) -> int:
     return tokens // block * block
 
 
-def read_before_reasoning(call: CallFeatures) -> int:
+def compute_read_before_reasoning(call: CallFeatures) -> int:
     """Return the tokens that are read where old reasoning was taken out.
 
     The prompts are equal up to where the turn before began.
@@ -488,14 +490,14 @@ UNEXPLAINED_CLASSES = (
 
 
 @lru_cache(maxsize=4096)
-def call_class(call: CallFeatures) -> str:
+def classify_call(call: CallFeatures) -> str:
     """Return the class whose miss rate a call shares: its cause, refined where rates differ.
 
     A first call counts by the program's version: Claude Code's from 2.1 on mostly find a prefix
     that other sessions cached, before it they never did. A pause counts by its length, as OpenAI's
     caches have no fixed lifetime; a call without a cause by whether a turn starts with it.
     """
-    cause = miss_cause(call)
+    cause = find_miss_cause(call)
     if cause == "cold_start":
         return f"{cause} {call.line}"
     if cause == "compaction" and call.expired:

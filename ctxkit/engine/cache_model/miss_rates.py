@@ -16,13 +16,13 @@ import numpy as np
 
 from ctxkit.engine.cache_model.call_features import (
     UNEXPLAINED_CLASSES,
-    billed_calls,
-    cache_family,
-    call_class,
-    call_features,
+    classify_call,
+    compute_read_before_reasoning,
+    compute_warm_read,
+    get_cache_family,
+    get_call_features,
     is_miss,
-    read_before_reasoning,
-    warm_read_tokens,
+    select_billed_calls,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # How cache misses are estimated.
 #
-# Input: for each training session, counts per class of calls (`call_class`: the likely cause of a
+# Input: for each training session, counts per class of calls (`classify_call`: the likely cause of a
 # miss, or the position of the call where there is no cause). The table of the committed training
 # sessions comes with ctxkit. The session that is predicted (the target) is never among them, and
 # neither is a copy of it.
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 #    same role (main agent or subagent) of the same tool, in same provider family, in all families
 #    that bill no cache writes. From the widest group to the narrowest, each estimate is the prior
 #    of the next: it counts as `_PRIOR_CALLS` calls beside those of the narrower group (shrinkage).
-# 2. Simulation (`draw_reads`). Each draw picks one training session (bootstrap over sessions), so
+# 2. Simulation (`simulate_reads`). Each draw picks one training session (bootstrap over sessions), so
 #    that sessions differ as real ones do; the estimate is shrunk once more towards that session.
 #    Then each call misses or hits with its class's probability (Bernoulli).
 #
-# Invariants: a hit reads what `warm_read_tokens` says; a call reads at most its own prompt; one
+# Invariants: a hit reads what `compute_warm_read` says; a call reads at most its own prompt; one
 # seed, so the same session always gets the same prediction.
 
 MIN_CALLS = 8
@@ -124,19 +124,19 @@ def count_session(session: Session, stop: int | None = None) -> SessionCounts:
 
     The id, first prompts and family are those of the whole session in any case.
     """
-    calls = call_features(session)
+    calls = get_call_features(session)
     counts: dict[str, ClassCount] = {}
-    for call, read in zip(calls[:stop], recorded_reads(session)[:stop], strict=True):
+    for call, read in zip(calls[:stop], get_recorded_reads(session)[:stop], strict=True):
         if call.headless:
             continue
-        name = call_class(call)
+        name = classify_call(call)
         counts[name] = counts.get(name, ClassCount()) + _count_call(call, read)
     counts = {n: msgspec.structs.replace(c, reads=c.reads[:MAX_READS]) for n, c in counts.items()}
     return SessionCounts(
         session=session.id,
-        head=first_prompts(calls),
+        head=get_first_prompts(calls),
         tool=session.format,
-        family=main_family(calls, session),
+        family=find_main_family(calls, session),
         model=session.model or "",
         subagent=bool(session.parent),
         counts=counts,
@@ -151,20 +151,20 @@ def _count_call(call: CallFeatures, read: int) -> ClassCount:
     return ClassCount(1, 1, call.shared, call.shared - read, (read,))
 
 
-def main_family(calls: Sequence[CallFeatures], session: Session) -> str:
+def find_main_family(calls: Sequence[CallFeatures], session: Session) -> str:
     """Return the provider family of most of a session's calls."""
     families = Counter(call.family for call in calls)
-    return max(families, key=families.__getitem__) if families else cache_family(session, None)
+    return max(families, key=families.__getitem__) if families else get_cache_family(session, None)
 
 
-def first_prompts(calls: Sequence[CallFeatures]) -> tuple[int, ...]:
+def get_first_prompts(calls: Sequence[CallFeatures]) -> tuple[int, ...]:
     """Return the tokens of the first prompts of a session."""
     return tuple(call.prompt for call in calls[:HEAD_PROMPTS])
 
 
-def recorded_reads(session: Session) -> list[int]:
+def get_recorded_reads(session: Session) -> list[int]:
     """Return what each billed call read, in tokens, as the log says."""
-    usages = (c.message.usage for c in billed_calls(session))
+    usages = (c.message.usage for c in select_billed_calls(session))
     return [(u.cache_read_tokens or 0) if u else 0 for u in usages]
 
 
@@ -231,7 +231,7 @@ class MissRates:
         """Return the rate of a class of calls; with `source`, as that one training session has it.
 
         Args:
-            class_name: as `call_class` returns it.
+            class_name: as `classify_call` returns it.
             source: a session towards which the estimate is shrunk at the end; None: none.
         """
         has_cause = class_name not in UNEXPLAINED_CLASSES
@@ -253,11 +253,11 @@ class MissRates:
     def miss_reads(self, call: CallFeatures, class_name: str) -> Sequence[Sequence[int]]:
         """Return what a call of a class with a cause may read at a miss: tokens, by session."""
         if class_name == "reasoning_dropped":
-            return ((read_before_reasoning(call),),)
+            return ((compute_read_before_reasoning(call),),)
         if class_name == "too_short":
             return ((0,),)
         if class_name in _PREFIX_CAUSES:
-            return ((min(self._shared_prefix, warm_read_tokens(call)),),)
+            return ((min(self._shared_prefix, compute_warm_read(call)),),)
         return self.donor_reads(class_name) or ((0,),)
 
     def donor_reads(self, class_name: str) -> Sequence[Sequence[int]]:
@@ -346,7 +346,7 @@ def _narrowest_reads(pools: Iterable[dict[str, ClassCount]], class_name: str) ->
     return next((p[class_name].reads for p in pools if class_name in p and p[class_name].reads), ())
 
 
-def draw_reads(calls: Sequence[CallFeatures], rates: MissRates) -> NDArray[Any]:
+def simulate_reads(calls: Sequence[CallFeatures], rates: MissRates) -> NDArray[Any]:
     """Simulate what each call reads from the cache.
 
     Args:
@@ -357,12 +357,12 @@ def draw_reads(calls: Sequence[CallFeatures], rates: MissRates) -> NDArray[Any]:
         Tokens, by draw and call: an array of `N_DRAWS` rows.
     """
     rng = np.random.default_rng(_SEED)
-    classes = [call_class(call) for call in calls]
+    classes = [classify_call(call) for call in calls]
     names = sorted(set(classes))
     class_index = np.array([names.index(name) for name in classes])
     has_cause = np.array([name not in UNEXPLAINED_CLASSES for name in classes], bool)
     is_first_call = np.array([call.before is None for call in calls], bool)
-    read_at_hit = np.array([warm_read_tokens(call) for call in calls], np.int64)
+    read_at_hit = np.array([compute_warm_read(call) for call in calls], np.int64)
     drawn_read, probability, read_share = (np.zeros((N_DRAWS, len(calls))) for _ in range(3))
     # step 1: each draw takes the rates of one training session (a first half speaks for itself)
     sources = [None] if rates.has_own_half or not rates.drawn else rates.drawn
@@ -403,11 +403,11 @@ def load_counts() -> tuple[SessionCounts, ...]:
 
 def is_informative(session: Session) -> bool:
     """Return whether a session can be counted: one that never reads a token shows no cache."""
-    reads = recorded_reads(session)
+    reads = get_recorded_reads(session)
     return len(reads) > 1 and any(reads)
 
 
-def without_copies(
+def exclude_copies(
     training: Iterable[SessionCounts], session_id: str, head: Sequence[int]
 ) -> list[SessionCounts]:
     """Return the counts that are neither of the session itself nor of a copy of its beginning.
@@ -415,7 +415,7 @@ def without_copies(
     Args:
         training: counts of sessions.
         session_id: the session's id.
-        head: tokens of its first prompts, as `first_prompts` returns them.
+        head: tokens of its first prompts, as `get_first_prompts` returns them.
     """
     prompts = tuple(head)
     can_be_copied = len(prompts) == HEAD_PROMPTS

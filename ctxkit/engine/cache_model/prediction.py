@@ -16,20 +16,20 @@ import numpy as np
 
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
-    cache_life,
-    call_features,
-    miss_cause,
-    warm_read_tokens,
+    compute_warm_read,
+    find_miss_cause,
+    get_cache_lifetime,
+    get_call_features,
 )
 from ctxkit.engine.cache_model.miss_rates import (
     MIN_CALLS,
     MIN_SESSIONS,
     MissRates,
     count_session,
-    draw_reads,
+    exclude_copies,
+    get_recorded_reads,
     load_counts,
-    recorded_reads,
-    without_copies,
+    simulate_reads,
 )
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.tokens.prices import price
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 # How an interval is made and calibrated.
 #
-# The middle 80 % of the simulated dollars (`draw_reads`) is the raw interval. It is then stretched
+# The middle 80 % of the simulated dollars (`simulate_reads`) is the raw interval. It is then stretched
 # by two factors, one below and one above the median, which are the smallest that would have covered
 # 80 % of the training sessions (conformal calibration: `SessionCounts.stretch` is each one's signed
 # error in half widths of its own raw interval). Dollars are linear in the tokens read, so a draw is
 # priced by one dot product (`InputCosts`). Cost: one simulation and O(training sessions).
 
 NAIVE_MODELS = ("lifetime", "all_cached", "nothing_cached")
-"""Baseline models with which a prediction is compared; see `naive_reads`."""
+"""Baseline models with which a prediction is compared; see `compute_naive_reads`."""
 _LOW_PERCENTILE, _HIGH_PERCENTILE = 10, 90
 _COVERAGE = 80
 """Percent of the records that lie in their intervals."""
@@ -98,13 +98,13 @@ class Prediction(msgspec.Struct, frozen=True):
 
 @accepts_session
 def predict_input_cost(
-    session: Session, teachers: Iterable[SessionCounts] | None = None
+    session: Session, training: Iterable[SessionCounts] | None = None
 ) -> Prediction:
     """Predict a session's input cost from the cache behaviour of other sessions.
 
     Args:
         session: a recorded session, what holds one, or the path of a log.
-        teachers: counts of training sessions; None: the table that comes with ctxkit. The session
+        training: counts of training sessions; None: the table that comes with ctxkit. The session
             itself and copies of its beginning are left out of them.
 
     Returns:
@@ -115,21 +115,21 @@ def predict_input_cost(
     """
     if not session.has_usage:
         return Prediction(why="The log has no usage, so nothing can be foretold or checked.")
-    calls = call_features(session)
+    calls = get_call_features(session)
     if len(calls) < 2:
         missing = "no cache split" if not calls else "one call with a cache split"
         return Prediction(why=f"The log has {missing}, so no prediction can be checked.")
-    rates = rates_for_session(session, load_counts() if teachers is None else teachers)
-    draws = draw_reads(calls, rates)
+    rates = estimate_session_rates(session, load_counts() if training is None else training)
+    draws = simulate_reads(calls, rates)
     median_reads = np.median(draws, axis=0)
-    recorded = recorded_reads(session)
+    recorded = get_recorded_reads(session)
     prediction = Prediction(
         reads=tuple(median_reads.astype(int).tolist()),
-        split_error=split_error(calls, recorded, median_reads),
+        split_error=compute_split_error(calls, recorded, median_reads),
         teachers=len(rates.same_role),
         why=_limits_note(rates, len(calls)),
     )
-    costs = input_costs(session, calls)
+    costs = compute_input_costs(session, calls)
     if costs is None:
         why = "A call has no known price, so only the split of its tokens can be checked."
         return msgspec.structs.replace(prediction, why=why)
@@ -138,10 +138,10 @@ def predict_input_cost(
     return case.with_errors(prediction, draws)
 
 
-def rates_for_session(session: Session, teachers: Iterable[SessionCounts]) -> MissRates:
+def estimate_session_rates(session: Session, training: Iterable[SessionCounts]) -> MissRates:
     """Return the miss rates for a session by training sessions, itself and copies left out."""
     target = count_session(session, 0)
-    return MissRates(without_copies(teachers, session.id, target.head), target)
+    return MissRates(exclude_copies(training, session.id, target.head), target)
 
 
 def _limits_note(rates: MissRates, calls: int) -> str | None:
@@ -173,8 +173,8 @@ class _PredictedSession(NamedTuple):
             return msgspec.structs.replace(prediction, why=why)
         dollars = self.costs.of(draws)
         point = float(np.median(dollars))
-        low, high = _stretched_interval(dollars, point, *interval_stretch(self.rates))
-        naive = naive_reads(self.calls)
+        low, high = _stretched_interval(dollars, point, *compute_interval_stretch(self.rates))
+        naive = compute_naive_reads(self.calls)
         return msgspec.structs.replace(
             prediction,
             error=point / recorded - 1,
@@ -193,7 +193,7 @@ class _PredictedSession(NamedTuple):
         rates = self.rates.with_own_half(count_session(self.session, half))
         costs = InputCosts(self.costs.whole[half:], self.costs.saved[half:])
         recorded = float(costs.of(self.recorded[half:]))
-        dollars = costs.of(draw_reads(self.calls[half:], rates))
+        dollars = costs.of(simulate_reads(self.calls[half:], rates))
         return float(np.median(dollars)) / recorded - 1 if recorded else None
 
 
@@ -220,7 +220,7 @@ def _stretched_interval(
     )
 
 
-def interval_stretch(rates: MissRates) -> tuple[float, float]:
+def compute_interval_stretch(rates: MissRates) -> tuple[float, float]:
     """Return the factors by which an interval is stretched downwards and upwards.
 
     They are those of the smallest sum that cover `_COVERAGE` percent of the training sessions: of
@@ -239,16 +239,18 @@ def interval_stretch(rates: MissRates) -> tuple[float, float]:
     return float(downs[best]), float(ups[best])
 
 
-def split_error(calls: Sequence[CallFeatures], recorded: Sequence[int], predicted: Any) -> float:
+def compute_split_error(
+    calls: Sequence[CallFeatures], recorded: Sequence[int], predicted: Any
+) -> float:
     """Return the absolute error of the reads, summed over calls, as a share of the prompts."""
     counted = np.array([not call.headless for call in calls])
     off = np.abs(np.asarray(recorded) - np.asarray(predicted)) * counted
     return float(off.sum() / max(sum(call.prompt for call in calls if not call.headless), 1))
 
 
-def naive_reads(calls: Sequence[CallFeatures]) -> dict[str, NDArray[Any]]:
+def compute_naive_reads(calls: Sequence[CallFeatures]) -> dict[str, NDArray[Any]]:
     """Return what each call reads, in tokens, by each of the `NAIVE_MODELS`."""
-    warm_reads = np.array([warm_read_tokens(call) for call in calls])
+    warm_reads = np.array([compute_warm_read(call) for call in calls])
     is_alive = np.array([not call.expired for call in calls])
     return {
         "lifetime": warm_reads * is_alive,
@@ -270,7 +272,7 @@ class InputCosts(NamedTuple):
         return np.asarray((self.whole - self.saved * reads).sum(axis=-1))
 
 
-def input_costs(session: Session, calls: Sequence[CallFeatures]) -> InputCosts | None:
+def compute_input_costs(session: Session, calls: Sequence[CallFeatures]) -> InputCosts | None:
     """Return the input cost of calls by the price table; None where one has no price.
 
     What is not read is written, at the price of the lifetime that the session's writes have, or
@@ -279,7 +281,7 @@ def input_costs(session: Session, calls: Sequence[CallFeatures]) -> InputCosts |
     model_calls = session.calls
     usages = [model_calls[call.call].message.usage for call in calls]
     bills_writes = any(u and (u.cache_write_tokens or u.cache_write_1h_tokens) for u in usages)
-    is_hour = bills_writes and cache_life(session) == HOUR
+    is_hour = bills_writes and get_cache_lifetime(session) == HOUR
     whole, saved = np.zeros(len(calls)), np.zeros(len(calls))
     for i, call in enumerate(calls):
         prices = price(model_calls[call.call].message.model or session.model)
@@ -306,7 +308,7 @@ class ReadAfterCompaction(NamedTuple):
 
 
 @accepts_session
-def reads_after_compactions(session: Session) -> tuple[ReadAfterCompaction, ...]:
+def predict_reads_after_compactions(session: Session) -> tuple[ReadAfterCompaction, ...]:
     """Return the first call after each compaction with its predicted read (leave-one-out median).
 
     What the tool always sends first stays in the cache, and is the same after each compaction of a
@@ -316,8 +318,8 @@ def reads_after_compactions(session: Session) -> tuple[ReadAfterCompaction, ...]
     Raises:
         BadArguments: it is no session.
     """
-    pairs = zip(call_features(session), recorded_reads(session), strict=True)
-    compacted = [(call, read) for call, read in pairs if miss_cause(call) == "compaction"]
+    pairs = zip(get_call_features(session), get_recorded_reads(session), strict=True)
+    compacted = [(call, read) for call, read in pairs if find_miss_cause(call) == "compaction"]
     warm_reads = sorted(read for call, read in compacted if not call.expired)
     rows = []
     for call, read in compacted:
@@ -341,7 +343,7 @@ def _median_without(ordered: Sequence[int], value: int) -> int | None:
     return round((ordered[low] + ordered[high]) / 2) if n else None
 
 
-def compaction_read_error(reads: Sequence[ReadAfterCompaction]) -> float | None:
+def compute_compaction_read_error(reads: Sequence[ReadAfterCompaction]) -> float | None:
     """Return the absolute error of the predicted reads after compactions, as a share of the
     prompts' tokens; None where none is predicted.
     """

@@ -12,22 +12,26 @@ from msgspec.structs import replace
 
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
-    billed_calls,
-    call_features,
+    find_miss_cause,
+    get_call_features,
+    get_written_cache_lifetime,
     is_miss,
-    miss_cause,
-    written_cache_life,
+    select_billed_calls,
 )
 from ctxkit.engine.cache_model.miss_rates import (
     MIN_CALLS,
     MissRates,
     count_session,
-    draw_reads,
+    exclude_copies,
+    get_recorded_reads,
     is_informative,
-    recorded_reads,
-    without_copies,
+    simulate_reads,
 )
-from ctxkit.engine.cache_model.prediction import DEFAULT_STRETCH, input_costs, predict_input_cost
+from ctxkit.engine.cache_model.prediction import (
+    DEFAULT_STRETCH,
+    compute_input_costs,
+    predict_input_cost,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +47,7 @@ _MAX_STRETCH = 20.0
 """Largest error in half widths that is counted: an interval may have almost no width."""
 
 
-def distinct_sessions(sessions: Iterable[Session]) -> list[Session]:
+def select_distinct_sessions(sessions: Iterable[Session]) -> list[Session]:
     """Return the sessions and subagents that can be counted; of copies, the longest one."""
     candidates = [s for session in sessions for s in (session, *session.children)]
     distinct: list[tuple[Session, SessionCounts]] = []
@@ -51,7 +55,7 @@ def distinct_sessions(sessions: Iterable[Session]) -> list[Session]:
     for session in sorted(informative, key=lambda s: -len(s.calls)):
         counts = count_session(session)
         others = [other for _, other in distinct]
-        if len(without_copies(others, counts.session, counts.head)) == len(others):
+        if len(exclude_copies(others, counts.session, counts.head)) == len(others):
             distinct.append((session, counts))
     return sorted((s for s, _ in distinct), key=lambda s: (s.format, s.id))
 
@@ -63,7 +67,7 @@ def count_sessions(sessions: Sequence[Session]) -> tuple[SessionCounts, ...]:
         replace(
             own,
             stretch=_interval_error(predict_input_cost(session, counts))
-            if len(call_features(session)) >= MIN_CALLS
+            if len(get_call_features(session)) >= MIN_CALLS
             else None,
         )
         for session, own in zip(sessions, counts, strict=True)
@@ -81,20 +85,20 @@ def _interval_error(prediction: Prediction) -> float | None:
     return min(max(-error * DEFAULT_STRETCH / half_width, -_MAX_STRETCH), _MAX_STRETCH)
 
 
-def leave_one_out(
-    sessions: Sequence[Session], teachers: Sequence[SessionCounts]
+def predict_leave_one_out(
+    sessions: Sequence[Session], training: Sequence[SessionCounts]
 ) -> list[tuple[Session, Prediction]]:
     """Predict each session that is long enough from all training sessions but itself."""
-    long_sessions = [s for s in sessions if len(call_features(s)) >= MIN_CALLS]
-    return [(s, predict_input_cost(s, teachers)) for s in long_sessions]
+    long_sessions = [s for s in sessions if len(get_call_features(s)) >= MIN_CALLS]
+    return [(s, predict_input_cost(s, training)) for s in long_sessions]
 
 
-def with_reads(session: Session, reads: Sequence[int]) -> Session:
+def replace_reads(session: Session, reads: Sequence[int]) -> Session:
     """Return a session whose billed calls read so many tokens; its prompts are as they were."""
-    calls = zip(billed_calls(session), call_features(session), reads, strict=True)
+    calls = zip(select_billed_calls(session), get_call_features(session), reads, strict=True)
     replies = {
         session.indices[c.position]: _reply_with_read(
-            c.message, read, hour=(written_cache_life(c) or features.life) == HOUR
+            c.message, read, hour=(get_written_cache_lifetime(c) or features.life) == HOUR
         )
         for c, features, read in calls
     }
@@ -119,38 +123,38 @@ def _reply_with_read(message: Any, read: int, *, hour: bool) -> Any:
 def with_random_reads(session: Session, seed: int = 0) -> Session:
     """Return a session of which each call read a random number of its prompt's tokens."""
     rng = np.random.default_rng(seed)
-    reads = [int(rng.integers(call.prompt + 1)) for call in call_features(session)]
-    return with_reads(session, reads)
+    reads = [int(rng.integers(call.prompt + 1)) for call in get_call_features(session)]
+    return replace_reads(session, reads)
 
 
 def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
     """Return a session of which each call read the share that another of its calls did."""
-    calls = call_features(session)
-    shares = [r / c.prompt for c, r in zip(calls, recorded_reads(session), strict=True)]
+    calls = get_call_features(session)
+    shares = [r / c.prompt for c, r in zip(calls, get_recorded_reads(session), strict=True)]
     order = np.random.default_rng(seed).permutation(len(calls))
     reads = [int(shares[i] * call.prompt) for i, call in zip(order, calls, strict=True)]
-    return with_reads(session, reads)
+    return replace_reads(session, reads)
 
 
-def chance_errors(session: Session) -> tuple[float, ...]:
+def compute_chance_errors(session: Session) -> tuple[float, ...]:
     """Return the errors that remain where a session's own rates are known: chance call by call.
 
     Each draw in turn is taken for the record, and the median of all draws for the prediction.
     """
-    calls = call_features(session)
-    costs = input_costs(session, calls)
+    calls = get_call_features(session)
+    costs = compute_input_costs(session, calls)
     if costs is None or len(calls) < 2:
         return ()
     rates = MissRates((), count_session(session), has_own_half=True)
-    dollars = costs.of(draw_reads(calls, rates))
+    dollars = costs.of(simulate_reads(calls, rates))
     return tuple(np.abs(np.median(dollars) / dollars - 1).tolist())
 
 
-def chance_named_tokens(session: Session, seed: int = 0) -> tuple[int, int]:
+def count_tokens_named_by_chance(session: Session, seed: int = 0) -> tuple[int, int]:
     """Return the tokens that the misses would lose at random other calls, and those of them at
     calls for which a rule names a cause.
     """
-    pairs = zip(call_features(session), recorded_reads(session), strict=True)
+    pairs = zip(get_call_features(session), get_recorded_reads(session), strict=True)
     calls = [(call, read) for call, read in pairs if call.before is not None]
     n_misses = sum(is_miss(call.shared, read) for call, read in calls)
     if not n_misses:
@@ -158,5 +162,5 @@ def chance_named_tokens(session: Session, seed: int = 0) -> tuple[int, int]:
     rng = np.random.default_rng(seed)
     picked: NDArray[Any] = rng.choice(len(calls), n_misses, replace=False)
     missed = [calls[i][0] for i in picked.tolist()]
-    named = sum(call.shared for call in missed if miss_cause(call) != "unexplained")
+    named = sum(call.shared for call in missed if find_miss_cause(call) != "unexplained")
     return sum(call.shared for call in missed), named

@@ -14,7 +14,7 @@ from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.prompt_groups import count_schema_chars, share_message_tokens
 from ctxkit.session.messages import Text, Thinking, ToolCall
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call, get_call_path
 
 if TYPE_CHECKING:
@@ -180,10 +180,10 @@ def split_by_subagent(
 ) -> list[BillPart]:
     """Return dollars of the session itself and of each subagent's own session."""
     own = BillPart(
-        f"{title_of(session)} itself", found.calls_usd + found.summaries_usd, len(found.charges)
+        f"{get_title(session)} itself", found.calls_usd + found.summaries_usd, len(found.charges)
     )
     rows = [
-        BillPart(title_of(c), usd, len(c.calls), f"id {sanitize_line(c.id, 80)}")
+        BillPart(get_title(c), usd, len(c.calls), f"id {sanitize_line(c.id, 80)}")
         for c, usd in children
     ]
     return _largest_first([own, *rows])

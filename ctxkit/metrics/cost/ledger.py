@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, cache_life
+from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
 from ctxkit.metrics.cost.call_prices import pick_weakest_source, price_call
@@ -208,7 +208,11 @@ class CacheFit(msgspec.Struct, frozen=True):
         kept = [m.kept for m in found if m is not None and m.kind == "compaction"]
         lag = round(sum(short) / len(short)) if short else 0
         return cls(
-            lag, int(median(kept)) if kept else None, smallest, writes, cache_life(session) == HOUR
+            lag,
+            int(median(kept)) if kept else None,
+            smallest,
+            writes,
+            get_cache_lifetime(session) == HOUR,
         )
 
 

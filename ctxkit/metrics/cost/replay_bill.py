@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit.engine.cache_model.call_features import cache_life
+from ctxkit.engine.cache_model.call_features import get_cache_lifetime
 from ctxkit.metrics.cache_misses import find_cache_misses, measure_explained_share
 from ctxkit.metrics.cost.ledger import MIN_CACHEABLE, CacheFit, closure_error
 from ctxkit.metrics.prompt_sizes import RunPrompts
@@ -413,7 +413,7 @@ def _cached_at_misses(session: Session, found: Sequence[CacheMiss | None]) -> tu
     """Return what the recorded misses allow; one behind a compaction counts only if the pause
     explains it too.
     """
-    life = cache_life(session)
+    life = get_cache_lifetime(session)
     kept = [UNLIMITED_TOKENS] * len(found)
     for miss in found:
         if miss is None or (miss.kind == "compaction" and (miss.gap is None or miss.gap < life)):

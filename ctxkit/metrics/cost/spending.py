@@ -36,7 +36,7 @@ from ctxkit.metrics.cost.session_bill import (
     bill_session,
 )
 from ctxkit.session.messages import Usage
-from ctxkit.session.titles import first_prompts_by_turn, title_of
+from ctxkit.session.titles import get_first_prompts_by_turn, get_title
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Spend:
     def _own(self, way: str) -> list[BillPart]:
         s, found = self.session, self.accounts
         if way == "turn":
-            return bill_splits.split_by_turn(s, found, first_prompts_by_turn(s))
+            return bill_splits.split_by_turn(s, found, get_first_prompts_by_turn(s))
         if way in ("tool", "server"):
             rows = bill_splits.split_by_tool(s, found, self.portions)
             return rows if way == "tool" else bill_splits.split_by_server(rows)
@@ -270,7 +270,7 @@ class Spend:
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
-        out = [sanitize_line(title_of(self.session), TERMINAL_COLUMNS)]
+        out = [sanitize_line(get_title(self.session), TERMINAL_COLUMNS)]
         for told in self.sentences:
             out += wrap(sanitize_line(told, 400), TERMINAL_COLUMNS)
         if self.total_usd is not None:
@@ -285,7 +285,7 @@ class Spend:
 
     def _repr_html_(self) -> str:
         told = "".join(f"<li>{escape_html(s, 600)}</li>" for s in self.sentences)
-        title = escape_html(title_of(self.session, 160))
+        title = escape_html(get_title(self.session, 160))
         head = f'<strong style="font-size:120%">{title}</strong><ul>{told}</ul>'
         if self.total_usd is None:
             return f'<div class="ctxkit-spend {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'

@@ -13,9 +13,9 @@ from ctxkit.metrics.cost.call_prices import (
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.counting import count_messages
 from ctxkit.metrics.recorded_compactions import group_edits
-from ctxkit.session.messages import Message, error_of
+from ctxkit.session.messages import Message, join_summary_errors
 from ctxkit.session.session import apply_edit
-from ctxkit.tokens.live_prompt_sizes import sizes_around
+from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 from ctxkit.tokens.sizes import find_prompt_drops
 
 if TYPE_CHECKING:
@@ -288,7 +288,9 @@ def _tokens(
     session: Session, at: _Moment, size: Callable[[Message], int] | None, counted: str
 ) -> tuple[int | None, int | None, str | None]:
     """Sizes before and after (sent, logged, last recorded prompt, or counted), and their source."""
-    live = sizes_around(session, at.cut.position, at.cut.position + len(at.cut.edits) - 1)
+    live = get_sizes_around_compaction(
+        session, at.cut.position, at.cut.position + len(at.cut.edits) - 1
+    )
     if live is not None:
         return live
     first, last = at.cut.edits[0], at.cut.edits[-1]
@@ -315,4 +317,4 @@ def _words(session: Session, cut: EditGroup, data: dict[str, list[Any]]) -> None
     for name in ("kind", "trigger", "method", "reason", "model"):
         words = dict.fromkeys(w for e in cut.edits if (w := getattr(e, name)))
         data[name].append(", ".join(words) or None)
-    data["error"].append(error_of(cut.edits) or None)
+    data["error"].append(join_summary_errors(cut.edits) or None)

@@ -10,8 +10,8 @@ from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameCol
 from ctxkit.metrics.frames.per_call import count_tool_calls
 from ctxkit.metrics.frames.per_turn import sum_or_none
 from ctxkit.metrics.recorded_compactions import group_edits
-from ctxkit.session.messages import EVENT_KINDS, LOST_KIND, Image
-from ctxkit.session.titles import project_of
+from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Image
+from ctxkit.session.titles import get_project_name
 from ctxkit.tokens.sizes import find_prompt_drops
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _about(session: Session) -> dict[str, Any]:
     return {
         "session": session.id,
         "title": session.title,
-        "project": project_of(session),
+        "project": get_project_name(session),
         "format": session.format,
         "program": session.product,
         "version": session.version,
@@ -178,7 +178,9 @@ def _about(session: Session) -> dict[str, Any]:
 def _counts(session: Session) -> dict[str, Any]:
     calls, blind = session.calls, session.details.get("cannot_tell", ())
     events = [m for m in session.messages if m.kind in EVENT_KINDS]
-    messages = [m for m in session.messages if m.kind not in EVENT_KINDS and m.kind != LOST_KIND]
+    messages = [
+        m for m in session.messages if m.kind not in EVENT_KINDS and m.kind != MISSING_START_KIND
+    ]
     failed = sum(m.is_error and (m.role == "tool" or m.kind == "observation") for m in messages)
     marked = len(group_edits(session))
     return {

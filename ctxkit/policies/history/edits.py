@@ -14,12 +14,12 @@ from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.policies.history.columns import ASSISTANT
 from ctxkit.policies.history.head import (
     EditedHead,
-    GivenMessage,
     HeadItem,
     MessageSource,
     Placeholder,
     ProtectedFront,
     SizedSummary,
+    StoredMessage,
     with_content_id,
     with_text_and_calls,
 )
@@ -35,7 +35,7 @@ from ctxkit.policies.history.view import (
     HistoryEdit,
     HistoryView,
 )
-from ctxkit.session.messages import ERROR, Edit, EditKind, Message, Text
+from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, EditKind, Message, Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -252,7 +252,7 @@ def new_item(
     size, estimate = measure_message(view, message, -1)
     if tokens is not None:
         size, estimate = tokens, tokens if view.log.estimates is view.log.tokens else estimate
-    return HeadItem(-1, size, estimate, GivenMessage(message), last_row)
+    return HeadItem(-1, size, estimate, StoredMessage(message), last_row)
 
 
 def measure_message(view: H, message: Message, row: int) -> tuple[int, int]:
@@ -306,7 +306,7 @@ def replace_messages(
     return new
 
 
-def apply_known_states(
+def apply_sized_states(
     view: H, changes: Mapping[int, tuple[Message | None, int]], reason: str = ""
 ) -> H:
     """Replace messages by messages of known sizes; None removes one."""
@@ -314,7 +314,7 @@ def apply_known_states(
     changed = [(view.item(p).row, *changes[p]) for p in at]
     log_messages, count = view.log.messages, view.log.estimator.message
     makers: list[MessageSource] = [
-        GivenMessage(with_content_id(m, log_messages[row].id if row >= 0 else m.id))
+        StoredMessage(with_content_id(m, log_messages[row].id if row >= 0 else m.id))
         for row, m, _ in changed
         if m
     ]
@@ -494,7 +494,7 @@ def _changed_each(
         if new.parts == old_message.parts and new.role == old_message.role:
             continue
         origin = view.log.messages[old.row].id if old.row >= 0 else old_message.id
-        maker = GivenMessage(with_content_id(new, origin))
+        maker = StoredMessage(with_content_id(new, origin))
         size, estimate = measure_message(view, maker.given, old.row)
         if only_if_smaller and size >= old.tokens:
             continue
@@ -537,7 +537,7 @@ def edit_from_step(step: HistoryEdit, now: HistoryView) -> Edit:
         details |= {"source_tokens": source, "summary_tokens": sum(i.tokens for i in new)}
         details["written_tokens"] = step.written(log)
     if error := step.error or _error_of(step, inserted):
-        details[ERROR] = error
+        details[SUMMARY_ERROR_KEY] = error
     return Edit(
         kind=kind,
         targets=targets,
@@ -554,9 +554,11 @@ def edit_from_step(step: HistoryEdit, now: HistoryView) -> Edit:
 
 def _error_of(step: HistoryEdit, inserted: Sequence[Message]) -> str:
     """Return the errors of failed summaries that the inserted messages replaced."""
-    failed = [m for m in inserted if m.role == "summary" and ERROR in m.details]
+    failed = [m for m in inserted if m.role == "summary" and SUMMARY_ERROR_KEY in m.details]
     ids_before = {m.id for m in step.was.messages} if failed else set()
-    return "; ".join(dict.fromkeys(str(m.details[ERROR]) for m in failed if m.id not in ids_before))
+    return "; ".join(
+        dict.fromkeys(str(m.details[SUMMARY_ERROR_KEY]) for m in failed if m.id not in ids_before)
+    )
 
 
 def insert_message(
@@ -597,7 +599,7 @@ def show_messages(
                 HeadItem(
                     old.row,
                     *measure_message(view, changed, old.row),
-                    GivenMessage(changed),
+                    StoredMessage(changed),
                     old.stands,
                 )
             )
@@ -630,7 +632,7 @@ def apply_recorded_edit(view: H, edit: Edit) -> H:
     inserted = tuple(
         view.item(ids[m.id])  # an insertion before a present message records that message, too
         if ids.get(m.id, -1) in removed and present[ids[m.id]] == m
-        else HeadItem(-1, *measure_message(view, m, -1), GivenMessage(m), last_row)
+        else HeadItem(-1, *measure_message(view, m, -1), StoredMessage(m), last_row)
         for m in edit.inserted
     )
     items = [view.item(p) for p in range(upto) if p not in removed]
@@ -647,7 +649,7 @@ def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
     items = [view.item(p) for p in range(upto)]
     for p in at:
         row, size = items[p].row, measure_message(view, new[p], items[p].row)
-        items[p] = HeadItem(row, *size, GivenMessage(new[p]), items[p].stands)
+        items[p] = HeadItem(row, *size, StoredMessage(new[p]), items[p].stands)
     changed = tuple(items[p] for p in at)
     info = (edit.kind, edit.reason, edit.method, edit.usage)
     return replace_head(

@@ -305,7 +305,7 @@ def content_hash(message: Message) -> int:
     return _hash_key(_content_bytes(message))
 
 
-class GivenMessage(msgspec.Struct, frozen=True, gc=False):
+class StoredMessage(msgspec.Struct, frozen=True, gc=False):
     """A changed or new message, stored as it is."""
 
     given: Message
@@ -418,7 +418,7 @@ class SizedSummary(msgspec.Struct, frozen=True, gc=False):
     pinned = False
 
 
-MessageSource = GivenMessage | Placeholder | SizedSummary
+MessageSource = StoredMessage | Placeholder | SizedSummary
 
 
 class HeadItem(msgspec.Struct, frozen=True, gc=False):

@@ -198,7 +198,7 @@ class History(HistoryView, frozen=True):
         Raises:
             UnsoundHistory: a tool call would lose its result, or a result its call.
         """
-        return edits.apply_known_states(self, changes, reason)
+        return edits.apply_sized_states(self, changes, reason)
 
     def become(
         self, messages: Sequence[Message], reason: str = "", *, method: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.history.columns import ASSISTANT, TOOL, USER
-from ctxkit.session.messages import FROM_OTHERS, Thinking, ToolCall
+from ctxkit.session.messages import OTHER_AGENT_KINDS, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from ctxkit.session.messages import Message
@@ -91,7 +91,7 @@ class RunningTurn:
         elif role == TOOL and group >= self.first:
             self._answered, self._ended, self._pending_input = True, False, None
         # A late result of an earlier turn, or a message of another agent, belongs to no turn.
-        elif role == TOOL or message.kind in FROM_OTHERS:
+        elif role == TOOL or message.kind in OTHER_AGENT_KINDS:
             self.past_at_once.append(row)
         elif role == USER:
             if self._begins_turn(message, number):

@@ -2,14 +2,14 @@
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.policies.schedules.layers import Layer
-from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.past_view import PastView
 from ctxkit.policies.schedules.pruning_schedule import Schedule
 from ctxkit.policies.schedules.rows import HistoryRows, MessageState
 from ctxkit.policies.schedules.schedule_input import OrderedTexts, ScheduleView, SlidingWindow
 
 __all__ = [
-    "AS_IT_CAME",
+    "UNDO_CHANGE",
     "HistoryRows",
     "Layer",
     "MessageState",

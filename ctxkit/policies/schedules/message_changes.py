@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 # Cost: O(rules + changes) over all calls; an unchanged message costs nothing.
 
 
-class AsItCame:
-    """The type of `AS_IT_CAME`, the content that undoes a part's change of a message."""
+class UndoChange:
+    """The type of `UNDO_CHANGE`, the content that undoes a part's change of a message."""
 
 
-AS_IT_CAME = AsItCame()
+UNDO_CHANGE = UndoChange()
 """In place of new content: from this call on the message is as the parts before left it."""
 
 
@@ -65,7 +65,7 @@ class ChangeRule(msgspec.Struct, frozen=True):
 
     since: int
     until: int
-    content: NewContent | AsItCame
+    content: NewContent | UndoChange
     only_if_smaller: bool
     """Apply it only where the message becomes smaller in tokens."""
     min_chars: int
@@ -232,7 +232,9 @@ class PartChanges:
         Raises:
             BadArguments: the message would become larger.
         """
-        if isinstance(rule.content, AsItCame) or (rule.min_chars and state.chars < rule.min_chars):
+        if isinstance(rule.content, UndoChange) or (
+            rule.min_chars and state.chars < rule.min_chars
+        ):
             return state
         for content in rule.content if isinstance(rule.content, tuple) else (rule.content,):
             if state.message is None:

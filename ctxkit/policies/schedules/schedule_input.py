@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ctxkit.policies.schedules.layers import Layer
-    from ctxkit.policies.schedules.message_changes import AsItCame, NewContent, PartChanges
+    from ctxkit.policies.schedules.message_changes import NewContent, PartChanges, UndoChange
     from ctxkit.policies.schedules.rows import HistoryRows, MessageState
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.tokens.counters import ContextBudget
@@ -79,12 +79,12 @@ class ScheduleView:
     def change(
         self,
         p: int,
-        what: NewContent | AsItCame,
+        content: NewContent | UndoChange,
         since: int,
         until: int = NEVER,
         *,
-        smaller: bool = True,
-        low: int = 0,
+        only_if_smaller: bool = True,
+        min_chars: int = 0,
     ) -> None:
         """Change a message at the calls since..until; the last change in force at a call counts.
 
@@ -93,19 +93,20 @@ class ScheduleView:
 
         Args:
             p: position of the message.
-            what: the new content. A text replaces the text (tool calls remain); None hides the
+            content: the new content. A text replaces the text (tool calls remain); None hides the
                 message; a function gets the message as the parts before left it, and returns a
-                message or None; a tuple is applied in order; `AS_IT_CAME` undoes the part's change.
+                message or None; a tuple is applied in order; `UNDO_CHANGE` undoes the part's
+                change.
             since: the first call, one of the new calls.
             until: one past the last call.
-            smaller: change it only where it becomes smaller, in tokens.
-            low: change it only where it has at least this many characters.
+            only_if_smaller: change it only where it becomes smaller, in tokens.
+            min_chars: change it only where it has at least this many characters.
 
         Raises:
             BadArguments: `since` is no new call; two changes with an end overlap; the new message
                 is larger.
         """
-        self._changes.add_rule(p, ChangeRule(since, until, what, smaller, low))
+        self._changes.add_rule(p, ChangeRule(since, until, content, only_if_smaller, min_chars))
 
     def append(self, make: Message | Callable[[], Message | None], call: int) -> None:
         """Append a message at the end of one call only. The class of the part declares `appends`.
@@ -282,7 +283,7 @@ class ScheduleView:
         return by_call
 
     def window(
-        self, role: str, old: Callable[[int], int], *, settled: bool = True
+        self, role: str, old: Callable[[int], int], *, with_protected: bool = True
     ) -> Iterator[tuple[int, int, bool]]:
         """Yield (position, call, is_old) when a message becomes old, or is no longer old.
 
@@ -292,7 +293,7 @@ class ScheduleView:
         Args:
             role: the role whose messages are counted, after the parts before.
             old: the number of old messages as a function of the number of messages.
-            settled: count protected messages, too.
+            with_protected: count protected messages, too.
         """
         window: SlidingWindow = self.memory.setdefault(("window", role), SlidingWindow())
         for call, added, hidden, protected in self.news(role):
@@ -300,9 +301,9 @@ class ScheduleView:
                 if p in window and window.out(p):
                     yield p, call, False  # it may come back as one of the newest
             for p in added:
-                if (settled or not self.stays(p, call)) and window.put(p):
+                if (with_protected or not self.stays(p, call)) and window.put(p):
                     yield p, call, True
-            if not settled:
+            if not with_protected:
                 for p in protected:
                     if p in window:
                         window.out(p)
@@ -394,7 +395,7 @@ class OrderedTexts:
         return self._texts, len(self._texts)
 
 
-class ShownWindow(SlidingWindow):
+class VisibleWindow(SlidingWindow):
     """The positions that a part sees at a call, sorted; an *index* counts them from 0."""
 
     __slots__ = ()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.policies.history.columns import ASSISTANT
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import Thinking, plain_text
-from ctxkit.session.tool_calls import is_read_tool, is_write_tool, results_by_call
+from ctxkit.session.messages import Thinking, get_plain_text
+from ctxkit.session.tool_calls import is_read_tool, is_write_tool, map_results_by_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -57,7 +57,7 @@ def collect_actions(
     messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main"
 ) -> list[ToolAction]:
     """Return the tool calls of messages in order, with their outcomes."""
-    results = results_by_call(messages)
+    results = map_results_by_call(messages)
     actions: list[ToolAction] = []
     for row, m in enumerate(messages):
         for call in m.tool_calls:
@@ -66,7 +66,7 @@ def collect_actions(
                 "pending" if result is None else "failed" if is_failed_result(result) else "done"
             )
             turn = turns[row] if turns is not None else m.turn or 0
-            output = "" if result is None else plain_text(result)
+            output = "" if result is None else get_plain_text(result)
             actions.append(
                 ToolAction(
                     call.name,
@@ -113,7 +113,7 @@ def is_failed_result(result: Message) -> bool:
     if result.is_error:
         return True
     hit = (
-        EXIT_STATUS_PATTERN.search(plain_text(result)[-200:])
+        EXIT_STATUS_PATTERN.search(get_plain_text(result)[-200:])
         if SHELL_TOOL_PATTERN.search(result.tool or "")
         else None
     )

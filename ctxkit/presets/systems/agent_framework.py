@@ -14,7 +14,7 @@ from ctxkit.policies.base import ConfiguredPolicy
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Share
 from ctxkit.presets.setting_checks import Difference, typed
-from ctxkit.session.messages import Message, Text, plain_text
+from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, PositiveShare
@@ -95,7 +95,7 @@ class TwoPhases(ConfiguredPolicy):
             whole = len(mine) == len(reply.tool_calls)
             if not whole or stays[p] or any(stays[r] for r, _ in mine.values()):
                 continue
-            lines = [f"{name}: {plain_text(mine[i][1])}".strip() for i, name in names.items()]
+            lines = [f"{name}: {get_plain_text(mine[i][1])}".strip() for i, name in names.items()]
             text = Text(tool_results_line(lines))
             changes[p] = Message(role="assistant", id=reply.id, agent=reply.agent, parts=(text,))
             changes |= dict.fromkeys(r for r, _ in mine.values())

@@ -20,7 +20,7 @@ from ctxkit.presets.common import (
     removable_mask,
 )
 from ctxkit.presets.setting_checks import Difference, check_window, typed
-from ctxkit.session.messages import Message, Text, plain_text
+from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.tool_calls import is_read_tool, is_write_tool
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def last_files(history: History, n: int) -> dict[str, str]:
         if message.role == "tool" and message.call_id in asked and not message.is_error:
             path = asked[message.call_id]
             seen.pop(path, None)
-            seen[path] = plain_text(message)
+            seen[path] = get_plain_text(message)
     return dict(list(reversed(seen.items()))[:n])
 
 

@@ -38,7 +38,7 @@ from ctxkit.presets.setting_checks import (
     Difference,
     typed,
 )
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,7 +121,7 @@ class CodexSummary(Summary):
             kept[p] = True
             if size > left:
                 short[message.id] = content.replace_text(
-                    message, truncate_to_tokens(plain_text(message), left)
+                    message, truncate_to_tokens(get_plain_text(message), left)
                 )
             left -= size
         return kept, short

@@ -35,7 +35,7 @@ from ctxkit.presets.config_keys import (
     zero_if_single,
 )
 from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, typed
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,7 +118,9 @@ class GeminiSummary(Summary):
         for p in np.flatnonzero(tools)[::-1].tolist():
             size = int(sizes[p])
             if total + size > self.result_tokens and long[p]:
-                text = content.truncate_middle(plain_text(history[p]), head, tail, TRUNCATED_MARK)
+                text = content.truncate_middle(
+                    get_plain_text(history[p]), head, tail, TRUNCATED_MARK
+                )
                 changes[p] = content.replace_text(history[p], text)
                 size = len(text) // 4
             total += size
@@ -161,7 +163,7 @@ class Pipeline(CustomCutSummary):
         half = 2 * self.node_tokens
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(mask & history.role("tool", "assistant")).tolist():
-            text = plain_text(history[p])
+            text = get_plain_text(history[p])
             if len(text) > 2 * half and not content.has_images(history[p]):
                 short = content.truncate_middle(
                     text, half - len(TRUNCATED_MARK), half, TRUNCATED_MARK

@@ -12,7 +12,7 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.common import CustomCutSummary, as_summary_message, end_of_removable
 from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, typed
-from ctxkit.session.messages import Message, Text, plain_text
+from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Proportion
@@ -69,7 +69,7 @@ class WithRequest(CustomCutSummary):
             return made
         summary = as_summary_message(made)
         request = history.nth_last("user", 1)
-        again = plain_text(history[request]) if self.front(history) <= request < first else ""
+        again = get_plain_text(history[request]) if self.front(history) <= request < first else ""
         parts = (*summary.parts, Text(CONTINUE_NOTE), *((Text(again),) if again else ()))
         return structs.replace(summary, parts=parts)
 

@@ -20,7 +20,7 @@ from ctxkit.presets.common import api_message_starts
 from ctxkit.presets.setting_checks import Difference, typed
 from ctxkit.session.messages import (
     Message,
-    plain_text,
+    get_plain_text,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class KeepTheText(ConfiguredPolicy):
 
     def short(self, message: Message) -> Message:
         """Return a result as head and note; itself with images, or where that is not shorter."""
-        text = plain_text(message)
+        text = get_plain_text(message)
         if len(text) <= self.head_chars + SLACK_CHARS or content.has_images(message):
             return message
         head = f"{text[: self.head_chars]}\n" if self.head_chars else ""

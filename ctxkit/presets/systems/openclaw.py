@@ -34,7 +34,7 @@ from ctxkit.presets.config_keys import (
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
 from ctxkit.presets.setting_checks import Difference, check_between, check_window, typed
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,12 +159,12 @@ class OpenClawSummary(Safeguard):
 
 def recent_turns_section(messages: list[Message], turns: int) -> str:
     """Return a section with what the user and the agent said in the last turns of some messages."""
-    said = [m for m in messages if m.role in ("user", "assistant") and plain_text(m).strip()]
+    said = [m for m in messages if m.role in ("user", "assistant") and get_plain_text(m).strip()]
     starts = [i for i, m in enumerate(said) if m.role == "user"]
     if not starts:
         return ""
     lines = [
-        f"- {m.role}: {content.one_line(plain_text(m), RECENT_TURN_CHARS)}"
+        f"- {m.role}: {content.one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
         for m in said[starts[-turns:][0] :]
     ]
     return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)

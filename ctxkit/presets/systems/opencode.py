@@ -33,7 +33,7 @@ from ctxkit.presets.config_keys import (
     zero_if_single,
 )
 from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, check_window, typed
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,7 +159,7 @@ class OpenCodeSummary(Summary):
         history, most = passage.history, OUTPUT_CHARS + len(TRUNCATED_SUFFIX)
         changes: dict[int, Message | str] = {}
         for p in passage.positions:
-            if history[p].role == "tool" and len(text := plain_text(history[p])) > most:
+            if history[p].role == "tool" and len(text := get_plain_text(history[p])) > most:
                 changes[p] = content.replace_text(
                     history[p], text[:OUTPUT_CHARS] + TRUNCATED_SUFFIX
                 )

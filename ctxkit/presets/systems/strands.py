@@ -16,7 +16,7 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.common import AnchoredSummary, opens_turn
 from ctxkit.presets.setting_checks import Difference, typed
-from ctxkit.session.messages import plain_text
+from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, PositiveShare
@@ -96,7 +96,7 @@ class Sliding(ConfiguredPolicy):
         changes: dict[int, Message | str] = {}
         long = history.role("tool") & (history.chars > 2 * EDGE_CHARS + len(TRUNCATED_MARK))
         for p in np.flatnonzero(long).tolist():
-            text = plain_text(history[p])
+            text = get_plain_text(history[p])
             if TRUNCATED_MARK not in text:
                 changes[p] = content.replace_text(
                     history[p],

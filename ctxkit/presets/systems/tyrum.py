@@ -22,8 +22,8 @@ from ctxkit.policies.texts import content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.common import opens_turn
 from ctxkit.presets.setting_checks import Difference, check_between, typed
-from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Message, Text, plain_text
-from ctxkit.tokens.counters import arguments_json
+from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Message, Text, get_plain_text
+from ctxkit.tokens.counters import encode_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,7 +132,9 @@ class CheckpointMaker:
     ) -> tuple[Checkpoint | None, str]:
         """Return the model's checkpoint; None where it fails twice, and why the last one did."""
         said = "\n".join(summary_prompts.plain_text(m) for m in passage.messages)
-        texts = [t for m in passage.messages for t in (m.text, *map(arguments_json, m.tool_calls))]
+        texts = [
+            t for m in passage.messages for t in (m.text, *map(encode_arguments, m.tool_calls))
+        ]
         known = "\n".join([said, *texts, _checkpoint_words(previous), passage.instructions])
         names = summary_prompts.find_identifiers(said, inner_paths=self.quirks)
         told = (
@@ -374,12 +376,12 @@ def checkpoint_without_model(
         quirks: find only the inner part of a path, as Tyrum's program does.
     """
     old = previous or Checkpoint()
-    said = [(m.role, short_line(plain_text(m))) for m in messages]
+    said = [(m.role, short_line(get_plain_text(m))) for m in messages]
     user = [t for role, t in said if role == "user" and t]
     agent = [t for role, t in said if role == "assistant" and t]
     system = [t for role, t in said if role == "system" and t]
     names = summary_prompts.find_identifiers(
-        "\n".join(plain_text(m) for m in messages), inner_paths=quirks
+        "\n".join(get_plain_text(m) for m in messages), inner_paths=quirks
     )
     recent = unique_lines([*user[-2:], *agent[-2:]], 8)
     history = unique_lines((f"{role}: {text}" for role, text in said if text), 8)

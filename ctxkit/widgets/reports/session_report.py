@@ -12,7 +12,7 @@ from ctxkit.metrics.prompt_contents import get_prompt_contents
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots import composition, growth
 from ctxkit.session.messages import Message, Text, Thinking, ToolCall
-from ctxkit.session.titles import title_of
+from ctxkit.session.titles import get_title
 from ctxkit.widgets.reports.assumptions import describe_session_basis
 from ctxkit.widgets.reports.html_page import (
     PageSection,
@@ -64,7 +64,7 @@ _SUMMARY_CHARS = 20_000
 def render_session_report(session: Session) -> str:
     """Return the report as one HTML file."""
     row = frame(session, per="session").iloc[0]
-    title = title_of(session, 160)
+    title = get_title(session, 160)
     sections = [
         PageSection("What this report rests on", render_list(describe_sources(session, row))),
         PageSection(

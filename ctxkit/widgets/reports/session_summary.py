@@ -35,7 +35,13 @@ from ctxkit._internal.tables import (
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.frames import frame
 from ctxkit.session.messages import Edit
-from ctxkit.session.titles import day_of, first_prompts_by_turn, project_of, title_of, unique_titles
+from ctxkit.session.titles import (
+    get_first_prompts_by_turn,
+    get_project_name,
+    get_start_day,
+    get_title,
+    make_unique_titles,
+)
 from ctxkit.tokens.context_windows import get_context_window
 
 if TYPE_CHECKING:
@@ -120,7 +126,7 @@ def describe_origin(session: Session) -> list[str]:
     replay = session.details.get("replay")
     rules = replay.get("rules") if isinstance(replay, dict) else None
     told = [f"a replay under {rules}" if rules else None, program, model]
-    told += [project_of(session), day_of(session)]
+    told += [get_project_name(session), get_start_day(session)]
     return [sanitize_line(t, 80) for t in told if t]
 
 
@@ -177,7 +183,7 @@ def tabulate_turns(session: Session, rows: int | None = None) -> Table:
         table = table.loc[table[by].fillna(0).nlargest(rows).sort_index().index]
         what = "dearest" if by == "cost_usd" else "largest"
         caption = f"The {rows} {what} of {whole:,} turns."
-    asked, cuts = first_prompts_by_turn(session), _count_compactions(session)
+    asked, cuts = get_first_prompts_by_turn(session), _count_compactions(session)
     made = tuple(_turn_cells(r, asked, cuts[r.turn, r.agent]) for r in table.itertuples())
     return Table(_TURN_HEADS, made, caption)
 
@@ -263,7 +269,7 @@ def tabulate_sessions(
         names: what they are called, where that is known; else their titles.
     """
     shown = list(sessions[:rows])
-    called = list(names[:rows]) or unique_titles(shown)
+    called = list(names[:rows]) or make_unique_titles(shown)
     rows_ = frame(shown, per="session").itertuples()
     made = tuple(
         _session_cells(name, s, row) for name, s, row in zip(called, shown, rows_, strict=True)
@@ -276,14 +282,14 @@ def tabulate_sessions(
 
 def _session_cells(name: str, session: Session, r: Any) -> tuple[Cell, ...]:
     bill, at = get_session_spend(session, r), session.path_ or ""
-    project = f" in {project_of(session)}" if session.cwd else ""
+    project = f" in {get_project_name(session)}" if session.cwd else ""
     return (
         Cell(
             name,
             None,
-            sanitize_line(f"{title_of(session, 200)}{project} · id {session.id} · {at}", 400),
+            sanitize_line(f"{get_title(session, 200)}{project} · id {session.id} · {at}", 400),
         ),
-        Cell(day_of(session) or MISSING, session.started),
+        Cell(get_start_day(session) or MISSING, session.started),
         Cell(sanitize_line(session.product or session.format, 40)),
         Cell(
             sanitize_line(text_or_empty(r.model).split(", ")[0], 40), None, text_or_empty(r.model)
@@ -337,7 +343,7 @@ def render_sessions(sessions: Sessions) -> MimeBundle:
 
 
 def _session_text(session: Session, facts: list[tuple[str, str]]) -> str:
-    out = [pad_to_width(title_of(session, TERMINAL_COLUMNS), TERMINAL_COLUMNS).rstrip()]
+    out = [pad_to_width(get_title(session, TERMINAL_COLUMNS), TERMINAL_COLUMNS).rstrip()]
     out += _wrapped(" · ".join(describe_origin(session)))
     out += _wrapped(" · ".join(f"{name} {value}" for name, value in dict(facts).items()))
     out += [row for note in session.notes for row in _wrapped(f"Note: {sanitize_line(note, 400)}")]
@@ -368,7 +374,7 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
     return (
         f'<div class="ctxkit-session {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">'
         '<strong style="font-size:125%"'
-        f' title="{escape_html(hover, 400)}">{escape_html(title_of(session, 160))}</strong>'
+        f' title="{escape_html(hover, 400)}">{escape_html(get_title(session, 160))}</strong>'
         f'<div style="{MUTED_COLOR_CSS}">{soft}</div><div '
         f'style="{_BOX}">{figures}</div>{render_notes(session.notes)}'
         f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
