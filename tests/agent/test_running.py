@@ -113,7 +113,9 @@ def test_a_large_output_goes_to_its_place_or_is_cut():
     limits = OutputLimits(lines=5, spill=50)
     text = "row\n" * 400
     assert ran(lambda: text, output_limits=limits, offload=lambda *_: "[kept]").text == "[kept]"
-    assert ran(lambda: text[:40], output_limits=limits, offload=lambda *_: "[kept]").text != "[kept]"
+    assert (
+        ran(lambda: text[:40], output_limits=limits, offload=lambda *_: "[kept]").text != "[kept]"
+    )
     assert len(ran(lambda: text, output_limits=limits, offload=lambda _, whole: whole).text) < 200
     none = OutputLimits(spill=0)
     assert ran(lambda: text, output_limits=none, offload=lambda *_: "[kept]").text == text

@@ -13,7 +13,14 @@ from ctxkit.agent.models import provider as keys
 from ctxkit.agent.models.provider import load_litellm
 from ctxkit.errors import ModelError
 
-NAMES = [*{k for group in (keys._KEY_VARIABLES, keys._OTHER_KEY_VARIABLES) for names in group.values() for k in names}]
+NAMES = [
+    *{
+        k
+        for group in (keys._KEY_VARIABLES, keys._OTHER_KEY_VARIABLES)
+        for names in group.values()
+        for k in names
+    }
+]
 
 
 @pytest.fixture

@@ -307,7 +307,9 @@ def test_an_agent_that_died_takes_no_place():
     agents = [opened(AcpClient(words)) for _ in range(MOST_AT_ONCE)]
     last = AcpClient(words)
     try:
-        os.kill(process_supervisor.list_descendants(agents[0]._child._process.pid)[0], signal.SIGKILL)
+        os.kill(
+            process_supervisor.list_descendants(agents[0]._child._process.pid)[0], signal.SIGKILL
+        )
         end = time.monotonic() + 5
         while not agents[0].gone and time.monotonic() < end:
             time.sleep(0.02)
