@@ -49,7 +49,7 @@ def as_markdown(book: Any, name: str) -> str:
         out += [f"```{'text' if magic else 'python'}", cell.source, "```", ""]
         out += [block for o in cell.get("outputs", ()) if (block := output(o))]
     first, *rest = out
-    where = f"*This page is the notebook [`{name}`](https://github.com/ctxkit/ctxkit/blob/main/notebooks/{name}), run.*"
+    where = f"*This page is the notebook `notebooks/{name}`, run.*"
     return "\n".join([first, "", where, *rest]) + "\n"
 
 

@@ -33,7 +33,7 @@ shell.run_line_magic("load_ext", "ctxkit")
 shell.run_cell("%%agent\\nWrite heat.py").raise_error()
 for cell in ("%%agent --session a --model openai/gpt-5\\nHello", "%%agent --session b --mcp x\\nHello"):
     error = shell.run_cell(cell).error_in_exec
-    assert "pip install 'ctxkit[live]'" in str(error), error
+    assert "pip install 'jupyter-ctxkit[live]'" in str(error), error
 """
 
 

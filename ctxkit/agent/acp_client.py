@@ -14,13 +14,13 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
+from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.child_process import ChildProcess
@@ -195,7 +195,7 @@ class AcpClient(LoopOwner):
         self.told = await self._request("initialize", {
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": {"fs": dict.fromkeys(("readTextFile", "writeTextFile"), False)},
-            "clientInfo": {"name": "ctxkit", "version": version("ctxkit")},
+            "clientInfo": {"name": "ctxkit", "version": get_version()},
         })  # fmt: skip
         own = _as_dict(self.told.get("agentInfo")).get("name")
         self.name = (

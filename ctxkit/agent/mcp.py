@@ -72,7 +72,8 @@ class McpServer(LoopOwner):
         """
         if util.find_spec("mcp") is None:
             raise BadArguments(
-                "MCP servers are spoken to through the package mcp: pip install 'ctxkit[live]'."
+                "MCP servers are spoken to through the package mcp: "
+                "pip install 'jupyter-ctxkit[live]'."
             )
         try:
             found = self._on_loop().wait(self._listed(), self._seconds)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 from click.shell_completion import get_completion_class
 
+from ctxkit._internal.distribution import DISTRIBUTION, describe_conflict
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.cli import EXIT_WORSE
 from ctxkit.cli.arguments import add_output_options
@@ -31,6 +32,8 @@ DOCTOR_COLUMNS = (
 )
 _WORDS = 80
 """Characters of what a damaged package says."""
+_REINSTALL = f"install {DISTRIBUTION} again."
+_INSTALL_LAB = f"pip install '{DISTRIBUTION}[lab]'"
 
 
 class Finding(NamedTuple):
@@ -60,7 +63,7 @@ def _run_check(check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except Exception as error:  # noqa: BLE001  a damaged package may raise anything
-        told = f"{sanitize_line(str(error), _WORDS)}: install ctxkit again."
+        told = f"{sanitize_line(str(error), _WORDS)}: {_REINSTALL}"
         return Finding(check.__name__.strip("_"), "missing", told)
 
 
@@ -82,7 +85,9 @@ def _kit() -> Finding:
     import ctxkit
 
     if missing := _missing("msgspec", "numpy", "pandas"):
-        return Finding("ctxkit", "missing", f"{', '.join(missing)} missing: install ctxkit again.")
+        return Finding("ctxkit", "missing", f"{', '.join(missing)} missing: {_REINSTALL}")
+    if conflict := describe_conflict():
+        return Finding("ctxkit", "missing", conflict)
     version = ".".join(map(str, sys.version_info[:3]))
     place = Path(ctxkit.__file__).parent
     return Finding("ctxkit", "ready", f"{ctxkit.__version__} on Python {version}, in {place}.")
@@ -93,16 +98,16 @@ def _notebook() -> Finding:
     missing += _missing("ipykernel")
     if missing:
         what = ", ".join(missing)
-        return Finding("notebook", "optional", f"{what} missing: pip install 'ctxkit[lab]'.")
+        return Finding("notebook", "optional", f"{what} missing: {_INSTALL_LAB}.")
     return Finding("notebook", "ready", "JupyterLab and its kernel are here: %load_ext ctxkit.")
 
 
 def _widgets() -> Finding:
     missing = _missing("ipywidgets", "anywidget", "plotly")
     if missing:
-        return Finding("widgets", "missing", f"{', '.join(missing)} missing: install ctxkit again.")
+        return Finding("widgets", "missing", f"{', '.join(missing)} missing: {_REINSTALL}")
     if _missing("jupyterlab_widgets"):
-        told = "jupyterlab_widgets missing: pip install 'ctxkit[lab]'; texts are shown instead."
+        told = f"jupyterlab_widgets missing: {_INSTALL_LAB}; texts are shown instead."
         return Finding("widgets", "optional", told)
     return Finding("widgets", "ready", "explore, tune and watch can be drawn.")
 
@@ -112,14 +117,14 @@ def _tokenizer() -> Finding:
 
     if can_count_exactly():
         return Finding("tokenizer", "ready", "exact counts of OpenAI's o200k_base work offline.")
-    return Finding("tokenizer", "missing", "no vocabulary: install ctxkit again.")
+    return Finding("tokenizer", "missing", f"no vocabulary: {_REINSTALL}")
 
 
 def _prices() -> Finding:
     from ctxkit.tokens.prices import price, table_version
 
     if price("claude-sonnet-4-5") is None:
-        return Finding("prices", "missing", "no table of prices: install ctxkit again.")
+        return Finding("prices", "missing", f"no table of prices: {_REINSTALL}")
     return Finding("prices", "ready", f"{table_version()}.")
 
 

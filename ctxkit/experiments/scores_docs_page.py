@@ -113,7 +113,7 @@ message said again between cut and use counts as lost all the same, if a call wa
 looked for it. `window_loss` is the older figure: of what was removed and used again before the *next* cut, the share
 that was out of sight after this one; it flatters settings that cut often. What a pruning hid is known as long as the
 replay has its run beside it, so not for one that was read from a file. `metrics.loss.losses` opens each loss,
-`metrics.audits`, `metrics.drift`, `metrics.retention_checks` and, with the extra `ctxkit[semantic]`, `metrics.meaning` look
+`metrics.audits`, `metrics.drift`, `metrics.retention_checks` and, with the extra `jupyter-ctxkit[semantic]`, `metrics.meaning` look
 further.
 
 *Regret* is the needed-later loss above that of the best messages that the same room could have held at the cut where

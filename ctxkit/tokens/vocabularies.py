@@ -132,8 +132,9 @@ def _ranks(name: str, url: str, digest: str, *, allow_download: bool) -> dict[by
     data = _find(name, url, digest) or (_download(name, url, digest) if allow_download else None)
     if data is None:
         raise StoreError(
-            f"The vocabulary {name!r} is not on this machine. Install ctxkit[live] (LiteLLM's wheel"
-            f" carries it), or allow the download with tokens.exact({name!r}, allow_download=True),"
+            f"The vocabulary {name!r} is not on this machine. Install jupyter-ctxkit[live]"
+            " (LiteLLM's wheel carries it), or allow the download with"
+            f" tokens.exact({name!r}, allow_download=True),"
             " or estimate with tokens.named('chars/4')."
         )
     words = data.split()  # token and rank in turn
@@ -214,8 +215,8 @@ def find_anthropic_tokenizer() -> Path:
     path = None if folder is None else folder / "anthropic_tokenizer.json"
     if path is None or not path.is_file():
         raise StoreError(
-            "Anthropic's tokenizer for Claude 2 is not on this machine; install ctxkit[live]:"
-            " LiteLLM's wheel carries it."
+            "Anthropic's tokenizer for Claude 2 is not on this machine; install"
+            " jupyter-ctxkit[live]: LiteLLM's wheel carries it."
         )
     return path
 

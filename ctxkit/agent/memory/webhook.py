@@ -96,7 +96,7 @@ class Webhook:
             import httpx  # a hundred times what it takes to rank entries
         except ModuleNotFoundError:
             raise StoreError(
-                "The memory's webhook needs httpx: pip install 'ctxkit[live]'."
+                "The memory's webhook needs httpx: pip install 'jupyter-ctxkit[live]'."
             ) from None
 
         headers = {

@@ -174,7 +174,7 @@ def _window_in_list(answer: dict[str, Any], model: str) -> int | None:
 def _fetch_json(url: str) -> dict[str, Any]:
     try:
         import httpx
-    except ModuleNotFoundError:  # it comes with ctxkit[live]
+    except ModuleNotFoundError:  # it comes with jupyter-ctxkit[live]
         return {}
     data, end = bytearray(), monotonic() + _SECONDS
     plain = {"Accept-Encoding": "identity"}  # what is packed may be a bomb
