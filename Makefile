@@ -74,8 +74,8 @@ frontier: $(STAMP)  ## sweep the sessions of CTXKIT_SESSIONS under every preset 
 trust: $(STAMP)  ## hold the figures against what was not used to make them, into docs/trust.md
 	$(BIN)/python docs/make_trust.py
 
-studies: $(STAMP)  ## the tables of ctxkit.experiments.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
-	$(BIN)/python -m ctxkit.experiments.studies
+studies: $(STAMP)  ## the tables of ck.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
+	$(BIN)/python docs/make_studies.py
 
 handouts: $(STAMP)  ## slides, pages and PDFs of the notebooks, for a class, into handouts/ (needs npm once)
 	npm install --prefix .slides --ignore-scripts --no-audit --no-fund reveal.js@4

@@ -1,6 +1,8 @@
-"""Writes docs/scores.md from the column definitions (belongs to docs/, not to the wheel)."""
+"""Write docs/scores.md from the column definitions: `python docs/make_scores.py`."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from ctxkit.experiments.score_columns import SCORE_COLUMNS
 
@@ -8,7 +10,7 @@ _HEAD = """# Scores
 
 `ck.score(session)` is one row, `ck.compare(session, rules)` one row a setting, `ck.sweep(sessions, rules)` one a run:
 the columns are the same. This page is written from the table in the code: a test says when it is behind, and
-`python -c "from ctxkit.experiments.scores_docs_page import render_page as page; print(page(), end='')" > docs/scores.md` writes it.
+`python docs/make_scores.py` writes it.
 
 - **No single score.** Dollars, needed-later loss and unpaid cuts stand side by side; `plots.frontier` joins what no
   other setting beats.
@@ -181,3 +183,7 @@ points above what compacting at the window puts at stake.
 def render_page() -> str:
     """Return the page as Markdown."""
     return _HEAD + "".join(f"| `{c.name}` | {c.dtype} | {c.meaning} |\n" for c in SCORE_COLUMNS)
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("scores.md").write_text(render_page(), encoding="utf-8")

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  beside the script that takes it
 """Notebooks as pages of the site: run, and written as Markdown with what they show."""
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Count sessions and test the model against chance; used by `docs/make_trust.py` and
-`docs/trust_cache.py` alone.
-"""
+"""Count what sessions teach the cache model, and test the model against chance."""
 
 from __future__ import annotations
 
@@ -10,12 +8,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from ctxkit.engine.cache_model.call_features import (
-    HOUR,
-    billed_calls,
     call_features,
     is_miss,
     miss_cause,
-    written_cache_life,
 )
 from ctxkit.engine.cache_model.miss_rates import (
     MIN_CALLS,
@@ -82,48 +77,6 @@ def leave_one_out(
     """Return each session that is long enough with its prediction by all teachers but itself."""
     judged = [s for s in sessions if len(call_features(s)) >= MIN_CALLS]
     return [(s, predict_input_cost(s, teachers)) for s in judged]
-
-
-def with_reads(session: Session, reads: Sequence[int]) -> Session:
-    """Return a session whose billed calls read so many tokens; its prompts are as they were."""
-    calls = zip(billed_calls(session), call_features(session), reads, strict=True)
-    places = {
-        session.indices[c.position]: _reply(
-            c.message, n, hour=(written_cache_life(c) or a.life) == HOUR
-        )
-        for c, a, n in calls
-    }
-    return replace(session, log=tuple(places.get(i, e) for i, e in enumerate(session.log)))
-
-
-def _reply(message: Any, read: int, *, hour: bool) -> Any:
-    u = message.usage
-    rest = (u.prompt_tokens or 0) - read
-    writes = u.cache_write_tokens is not None or u.cache_write_1h_tokens is not None
-    hour = hour and writes
-    usage = replace(
-        u,
-        input_tokens=None if writes else rest,
-        cache_read_tokens=read,
-        cache_write_tokens=0 if hour else rest if writes else None,
-        cache_write_1h_tokens=rest if hour else None,
-    )
-    return replace(message, usage=usage)
-
-
-def with_random_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session that read any number of tokens of each prompt."""
-    rng = np.random.default_rng(seed)
-    return with_reads(session, [int(rng.integers(a.prompt + 1)) for a in call_features(session)])
-
-
-def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session whose shares of reads are those of other calls of it."""
-    known = call_features(session)
-    shares = [r / a.prompt for a, r in zip(known, recorded_reads(session), strict=True)]
-    order = np.random.default_rng(seed).permutation(len(known))
-    reads = [int(shares[i] * a.prompt) for i, a in zip(order, known, strict=True)]
-    return with_reads(session, reads)
 
 
 def chance_errors(session: Session) -> tuple[float, ...]:

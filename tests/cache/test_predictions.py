@@ -8,9 +8,11 @@ from cached_talks import fresh, growing, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from trust_training import count_sessions, distinct_sessions
 
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import call_features
+from ctxkit.engine.cache_model.control_reads import with_random_reads, with_reads
 from ctxkit.engine.cache_model.miss_rates import (
     count_session,
     load_counts,
@@ -18,12 +20,6 @@ from ctxkit.engine.cache_model.miss_rates import (
     without_copies,
 )
 from ctxkit.engine.cache_model.prediction import predict_input_cost
-from ctxkit.engine.cache_model.training import (
-    count_sessions,
-    distinct_sessions,
-    with_random_reads,
-    with_reads,
-)
 from ctxkit.session.messages import LOST_KIND, Message, Usage
 from ctxkit.tokens import prices
 
