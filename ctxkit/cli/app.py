@@ -21,6 +21,7 @@ COMMAND_MODULES = {
     "watch": "sessions",
     "keep": "files",
     "gate": "experiments",
+    "demo": "demo",
     "doctor": "doctor",
     "completion": "doctor",
 }
