@@ -68,6 +68,7 @@ NAV = {
         "architecture.md",
         "dependencies.md",
         "changelog.md",
+        "renames.md",
         "security.md",
         "license.md",
     ],

@@ -35,7 +35,7 @@ OLD_INSTALL = re.compile(
     r"(?:pip3? install|pipx install|pipx run|uvx|uv add|uv tool install|uv tool run|--with)\b"
     r"[^\n`]*?(?<![\w./-])ctxkit(?![\w./-])"
 )
-OLD_EXTRA = re.compile(r"(?<![\w-])ctxkit\[[a-z-]")
+OLD_EXTRA = re.compile(r"(?<![\w-])ctxkit\\?\[[a-z-]")
 EXTRA = re.compile(r"jupyter-ctxkit\[([a-z,-]+)\]")
 
 

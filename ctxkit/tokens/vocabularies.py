@@ -134,8 +134,8 @@ def _ranks(name: str, url: str, digest: str, *, allow_download: bool) -> dict[by
         raise StoreError(
             f"The vocabulary {name!r} is not on this machine. Install jupyter-ctxkit[live]"
             " (LiteLLM's wheel carries it), or allow the download with"
-            f" tokens.exact({name!r}, allow_download=True),"
-            " or estimate with tokens.named('chars/4')."
+            f" tokens.exact_counter({name!r}, allow_download=True),"
+            " or estimate with tokens.get_counter('chars/4')."
         )
     words = data.split()  # token and rank in turn
     return dict(zip(map(binascii.a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
