@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-import ctxkit
+from ctxkit._internal.distribution import DISTRIBUTION
 
 COMMAND_MODULES = {
     "list": "sessions",
@@ -75,7 +75,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-@click.version_option(ctxkit.__version__, prog_name="ctxkit")
+@click.version_option(package_name=DISTRIBUTION, prog_name="ctxkit")
 def app() -> None:
     """Look into agents' sessions: what they cost, what filled the window, what else it could be.
 
