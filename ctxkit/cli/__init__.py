@@ -47,7 +47,7 @@ def _run_app(words: list[str]) -> int:
     from ctxkit.cli.app import PipeClosed, app
 
     try:
-        told = app.main(words, prog_name="ctxkit", standalone_mode=False)
+        exit_code = app.main(words, prog_name="ctxkit", standalone_mode=False)
     except PipeClosed:
         _discard_output()
         return EXIT_PIPE_CLOSED
@@ -64,7 +64,7 @@ def _run_app(words: list[str]) -> int:
         name = f"{error.filename}: " if error.filename else ""
         _print_error(f"{name}{error.strerror or error}.")
         return EXIT_ERROR
-    return told if isinstance(told, int) else EXIT_OK
+    return exit_code if isinstance(exit_code, int) else EXIT_OK
 
 
 def _print_error(sentence: str) -> None:

@@ -57,8 +57,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMAND_MODULES:
             return None
         module = import_module(f"ctxkit.cli.{COMMAND_MODULES[cmd_name]}")
-        found: Any = getattr(module, f"{cmd_name}_")
-        return found if isinstance(found, click.Command) else None
+        command: Any = getattr(module, f"{cmd_name}_")
+        return command if isinstance(command, click.Command) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
