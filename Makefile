@@ -1,30 +1,39 @@
-# ctxkit: `make lab` to begin, `make help` for the rest.
+# ctxkit: `make demo` or `make lab` to begin, `make help` for the rest.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-UV     ?= uv
+# the uv of the machine, else the one that pip puts into the environment
+UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 # JupyterLab refuses to run as root unless told that it is meant, as in a container.
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help requirements lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies handouts docs release clean
+.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies handouts docs release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): pyproject.toml requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV): this takes a few minutes, once."
-	$(PIP) --require-hashes -r requirements-dev.txt
-	$(PIP) --no-deps -e .
+	@echo "Installing into $(VENV)."
+	@command -v $(UV) >/dev/null || { \
+	  awk '/^uv==/ {on = 1; print; next} /^[^ ]/ {on = 0} on' requirements-dev.txt >$(VENV)/uv.txt && \
+	  $(PIP) --require-hashes -r $(VENV)/uv.txt || echo "There is no uv: pip does it, in minutes."; }
+	@{ command -v $(UV) >/dev/null && \
+	  $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.txt && \
+	  $(UV) pip install --quiet --python $(BIN)/python --no-deps -e .; } || \
+	{ $(PIP) --require-hashes -r requirements-dev.txt && $(PIP) --no-deps -e .; }
 	@touch $@
 
 install: $(STAMP)  ## make .venv and install everything into it
 
-requirements:  ## write the versions and hashes of requirements-dev.txt anew (needs uv)
+requirements: $(STAMP)  ## write the versions and hashes of requirements-dev.txt anew
 	$(UV) pip compile pyproject.toml --extra dev --universal --generate-hashes --upgrade --no-header --no-annotate --quiet -o requirements-dev.txt
+
+demo: $(STAMP)  ## what a bundled session says: in the terminal, as a page and as a notebook
+	$(BIN)/ctxkit demo build/demo
 
 lab: $(STAMP)  ## open JupyterLab on the first notebook
 	$(BIN)/python -m jupyterlab $(ROOT) notebooks/01-read-a-session.ipynb
@@ -74,8 +83,8 @@ frontier: $(STAMP)  ## sweep the sessions of CTXKIT_SESSIONS under every preset 
 trust: $(STAMP)  ## hold the figures against what was not used to make them, into docs/trust.md
 	$(BIN)/python docs/make_trust.py
 
-studies: $(STAMP)  ## the tables of ctxkit.experiments.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
-	$(BIN)/python -m ctxkit.experiments.studies
+studies: $(STAMP)  ## the tables of ck.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
+	$(BIN)/python docs/make_studies.py
 
 handouts: $(STAMP)  ## slides, pages and PDFs of the notebooks, for a class, into handouts/ (needs npm once)
 	npm install --prefix .slides --ignore-scripts --no-audit --no-fund reveal.js@4

@@ -1,9 +1,9 @@
 """Run every `bench_*.py` of this folder in a process of its own and write the table
 `docs/benchmarks.md`.
 
-`python -m benchmarks` runs all; `python -m benchmarks reading tokens` only those, and prints the
-table without writing. The room `readme` comes first: what a person types, on real logs, against an
-earlier tree (`CTXKIT_EARLIER`).
+`python -m benchmarks` runs all; `python -m benchmarks readers tokens` only those, and prints the
+table without writing. `readme` comes first: what a person types, on real logs, against an earlier
+tree (`CTXKIT_EARLIER`).
 """
 
 from __future__ import annotations
@@ -21,39 +21,28 @@ TABLE = HERE.parent / "docs" / "benchmarks.md"
 SECONDS = 1800
 _RUN = """
 import importlib, json, os, sys
-room = importlib.import_module(sys.argv[1])
-if hasattr(os, "sched_setaffinity") and not getattr(room, "PARALLEL", False):
+benchmark = importlib.import_module(sys.argv[1])
+if hasattr(os, "sched_setaffinity") and not getattr(benchmark, "PARALLEL", False):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-print("\\n@rows " + json.dumps(room.run()))
+print("\\n@rows " + json.dumps(benchmark.run()))
 """
-"""Cores differ, on some machines by half: both sides of a ratio stay on one, unless a room is
+"""Cores differ, on some machines by half: both sides of a ratio stay on one, unless a module is
 `PARALLEL`.
 """
 _HEAD = """# Benchmarks
 
-Written by `make bench`. Every row is a ratio between ctxkit and a named peer in the same process and on one core (two
-where processes are compared), by CPU time and medians; that both sides give the same result is asserted first. Goals
-are of the project; figures of another machine will differ, ratios should not by much. A core of a shared machine may
-change its speed by half for minutes, and with it all that is said a second: fast work is timed in turns with its peer.
-
-The rows of `readme` come first: what a person types, on real logs, with every default as it ships, each in a process of
-its own that has done its like on the sample before. Their peer is an earlier ctxkit, whose figures may differ where a
-definition was mended since, or the time that the line may take.
-
-Withdrawn goals, with the second forms that alone held them (decisions 005 and 006): 182 times a fold for many settings
-at once, 2,500 times LangChain's middleware, 400,000 calls a second under a pruning (a table of all that it makes of what
-a compaction left), 10 times a fold under `CacheTtl`, 10 times a fold for the first replay under `Clear`, 0.73 times one
-for old results cleared at each call (running sums of their own). In their place: 10,000 compaction-only runs in 1.3 s,
-from the sessions on, and a live decision under a shipped pruning in 1 ms.
-
+Written by `make bench`. Each row is a ratio between ctxkit and a named peer in one process and on one core (two where
+processes are compared), by CPU time and medians; that both sides give the same result is asserted first. Goals are those
+of the project. Figures of another machine will differ, ratios should not by much. The rows of `readme` are what a person
+types, on real logs, against an earlier ctxkit (`CTXKIT_EARLIER`) or against the time that the line may take.
 {where}
 
-| room | what | ours | peer | unit | ratio | goal | |
+| benchmark | what | ours | peer | unit | ratio | goal | |
 | --- | --- | ---: | ---: | --- | ---: | --- | --- |
 """
 
 
-def rooms(wanted: list[str]) -> list[str]:
+def list_benchmarks(wanted: list[str]) -> list[str]:
     """Return the names of the benchmark modules, all or those that were asked for."""
     known = sorted(p.stem for p in HERE.glob("bench_*.py"))
     unknown = [w for w in wanted if f"bench_{w}" not in known]
@@ -66,11 +55,11 @@ def rooms(wanted: list[str]) -> list[str]:
     return sorted(found, key=lambda k: k != "bench_readme")
 
 
-def measure(room: str) -> list[dict] | str:
+def measure(benchmark: str) -> list[dict] | str:
     """Return the rows of one module, run in a fresh process, or the last line of what
     went wrong.
     """
-    command = [sys.executable, "-c", _RUN, f"benchmarks.{room}"]
+    command = [sys.executable, "-c", _RUN, f"benchmarks.{benchmark}"]
     try:
         done = subprocess.run(
             command,
@@ -124,11 +113,11 @@ def _kept(row: dict, clause: str) -> bool | None:
     )
 
 
-def line(room: str, row: dict) -> str:
+def line(benchmark: str, row: dict) -> str:
     """Return a row of the table."""
     said = {True: "holds", False: "**missed**", None: ""}[holds(row)]
     cells = (
-        room[6:],
+        benchmark[6:],
         row["name"],
         _number(row["ours"]),
         _number(row["peer"]),
@@ -158,13 +147,13 @@ def where() -> str:
 def main(wanted: list[str]) -> int:
     """Run, print, write; 1 where a goal was missed or a benchmark broke."""
     lines, broken, missed = [], [], 0
-    for room in rooms(wanted):
-        print(f"{room} ...", file=sys.stderr, flush=True)
-        rows = measure(room)
+    for benchmark in list_benchmarks(wanted):
+        print(f"{benchmark} ...", file=sys.stderr, flush=True)
+        rows = measure(benchmark)
         if isinstance(rows, str):
-            broken.append(f"* {room} could not be measured: {rows}")
+            broken.append(f"* {benchmark} could not be measured: {rows}")
             continue
-        lines += [line(room, row) for row in rows]
+        lines += [line(benchmark, row) for row in rows]
         missed += sum(holds(row) is False for row in rows)
     text = (
         _HEAD.format(where=where())

@@ -93,7 +93,7 @@ def missing_key() -> dict[str, object]:
 def run() -> list[dict[str, object]]:
     assert loaded() == [], loaded()
     ours, bare = pair("import ctxkit", "pass", 25)
-    exact = f"from ctxkit import tokens; assert tokens.exact()({TEXT!r}) == 8"
+    exact = f"from ctxkit import tokens; assert tokens.exact_counter()({TEXT!r}) == 8"
     peer = f"import litellm; assert litellm.token_counter(model='gpt-4o', text={TEXT!r}) == 8"
     first, theirs = pair(exact, peer, 3)
     return [

@@ -4,7 +4,7 @@
 
 Both trees run `write_figures` below, which asks public names only: every frame and report of every
 session, and every row of every preset over it. Values are compared as they print; columns and
-modules that were renamed are matched by the table of old and new names in CHANGELOG.md
+modules that were renamed are matched by the table of old and new names in docs/renames.md
 (`| old | new |`). Exit code 1: something differs.
 """
 
@@ -97,9 +97,9 @@ def _first_difference(old: list[str] | None, new: list[str] | None) -> str:
     return f"row {row}: {old[row]} -> {new[row]}"
 
 
-def read_renamed_columns(changelog: str) -> dict[str, str]:
-    """Return old and new names from the two-column tables of a changelog."""
-    rows = re.findall(r"^\| `([^`|]+)` \| `([^`|]+)` \|", changelog, re.MULTILINE)
+def read_renamed_columns(page: str) -> dict[str, str]:
+    """Return old and new names from the two-column tables of a page."""
+    rows = re.findall(r"^\| `([^`|]+)` \| `([^`|]+)` \|", page, re.MULTILINE)
     return dict(rows)
 
 
@@ -140,7 +140,7 @@ def main() -> int:
         if any(process.wait() for process in started):
             print("One of the trees could not be run: see the error above.")
             return 1
-        renamed = read_renamed_columns((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+        renamed = read_renamed_columns((ROOT / "docs" / "renames.md").read_text(encoding="utf-8"))
         lines = compare_figures(*outs, renamed)
         views = len(_read_figures(outs[1]))
     print("\n".join(lines) or f"None of {views:,} views differs.")

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a script beside the page that it writes
 """Write `docs/api-overview.md` from the stub of the package: `python docs/make_api.py` (a test compares the
 page).
 """

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a script beside the page that it writes
 """Write `docs/configs.md` from the tables of keys: `python docs/make_configs.py` (a test compares
 the page).
 """

@@ -1,4 +1,4 @@
-"""Write docs/conformance.md from the tests and the presets (``--check`` only compares)."""  # noqa: INP001  a script
+"""Write docs/conformance.md from the tests and the presets (``--check`` only compares)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a script beside the pages
 """Make what the wheel carries from an installed LiteLLM: prices with limits, and two vocabularies.
 
     python docs/make_data.py

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a script beside the page that it writes
 """Write `docs/formats.md` from the readers themselves: `python docs/make_formats.py` (a test
 compares the page).
 """

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a script beside the page that it writes
 """Write `docs/mission.md`: statements of the systems' documents, and the tests that hold them.
 
 `docs/statements.csv` says each statement in our own words, names tests by their functions, and says

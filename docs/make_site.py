@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a script beside the pages that it makes
 """Make the site in build/site: `make docs`. Nothing is asked of a network.
 
 Pages are those of docs/, the README and its neighbours; notebooks with their outputs, which are run
@@ -70,6 +69,7 @@ NAV = {
         "architecture.md",
         "dependencies.md",
         "changelog.md",
+        "renames.md",
         "security.md",
         "license.md",
     ],

@@ -1,6 +1,6 @@
 """Write docs/systems.md: what each system does, made from its preset, so that the page cannot
 drift.
-"""  # noqa: INP001  a script
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Write docs/trust.md: what the figures are worth, measured. By `python docs/make_trust.py`.
 
 The sessions are those of CTXKIT_SESSIONS. `python docs/make_trust.py --teach FOLDER ...` remakes
-the table of what sessions taught (`ctxkit/cache/taught.json`) from folders of logs; what was said
+the table of what sessions taught (`ctxkit/engine/cache_model/taught.json`) from folders of logs; what was said
 in them is not in it. A further chapter is a function that returns Markdown, named in `CHAPTERS`.
-"""  # noqa: INP001  a script
+"""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ sys.path.insert(0, str(HERE))
 
 import trust_cache  # noqa: E402  beside this file
 import trust_cuts  # noqa: E402
-
-from ctxkit.experiments.studies import report  # noqa: E402
+import trust_studies  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 CHAPTERS: tuple[Callable[[Path], str], ...] = (
     trust_cache.page,
     trust_cuts.page,
-    lambda _folder: report.render_page(),
+    lambda _folder: trust_studies.render_page(),
 )
 """The chapters in their order; each is given the folder of sessions."""
 HEAD = """# What the figures are worth

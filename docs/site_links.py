@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  beside the script that takes it
 """Links of the site that lead nowhere, and what a page would load from a network."""
 
 from __future__ import annotations

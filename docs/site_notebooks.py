@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  beside the script that takes it
 """Notebooks as pages of the site: run, and written as Markdown with what they show."""
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def as_markdown(book: Any, name: str) -> str:
         out += [f"```{'text' if magic else 'python'}", cell.source, "```", ""]
         out += [block for o in cell.get("outputs", ()) if (block := output(o))]
     first, *rest = out
-    where = f"*This page is the notebook [`{name}`](https://github.com/ctxkit/ctxkit/blob/main/notebooks/{name}), run.*"
+    where = f"*This page is the notebook `notebooks/{name}`, run.*"
     return "\n".join([first, "", where, *rest]) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The chapter on the prompt cache, and the table of what sessions taught."""  # noqa: INP001
+"""The chapter on the prompt cache, and the table of what sessions taught."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import numpy as np
 import trust_classes
+from trust_training import (
+    compute_chance_errors,
+    count_sessions,
+    count_tokens_named_by_chance,
+    predict_leave_one_out,
+    select_distinct_sessions,
+)
 
 import ctxkit as ck
-from ctxkit.engine.cache_model import training
+from ctxkit.engine.cache_model import miss_rates
 from ctxkit.engine.cache_model.call_features import MISS_RULES, has_reliable_times
+from ctxkit.engine.cache_model.control_reads import with_random_reads, with_shuffled_reads
 from ctxkit.engine.cache_model.miss_rates import MIN_CALLS, TABLE_FILE, load_counts
 from ctxkit.engine.cache_model.prediction import (
     Prediction,
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
-)
-from ctxkit.engine.cache_model.training import (
-    count_sessions,
-    predict_leave_one_out,
-    select_distinct_sessions,
 )
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.ledger import closure_error
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from ctxkit.engine.cache_model.miss_rates import SessionCounts
     from ctxkit.session.session import Session
 
-TABLE = Path(ck.__file__).parent / "cache" / TABLE_FILE
+TABLE = Path(miss_rates.__file__).with_name(TABLE_FILE)
 CLAUDE, MINI, PI = "claude-code", "mini-swe-agent", "pi"
 Judged: TypeAlias = "list[tuple[Session, Prediction]]"
 _COLUMNS = (
@@ -204,8 +207,8 @@ def _better(priced: Judged) -> str:
 def _noise_rows(priced: Judged) -> list[str]:
     true = [p.split_error or 0.0 for _, p in priced]
     ways = (
-        ("shuffled over the calls", training.with_shuffled_reads, 3.0),
-        ("random", training.with_random_reads, 10.0),
+        ("shuffled over the calls", with_shuffled_reads, 3.0),
+        ("random", with_random_reads, 10.0),
     )
     rows = [_row("split error, median", None, median(true))]
     for words, spoil, least in ways:
@@ -217,7 +220,7 @@ def _noise_rows(priced: Judged) -> list[str]:
             f"{times:.1f} times in the mean; closure error {median(closed):.2%} "
             f"| {_ok(times >= least)} |"
         )
-    chance = [training.compute_chance_errors(s) for s, _ in priced]
+    chance = [compute_chance_errors(s) for s, _ in priced]
     middles = [median(c) for c in chance if c]
     nines = [float(np.percentile(c, 90)) for c in chance if c]
     rows.append(
@@ -229,9 +232,7 @@ def _noise_rows(priced: Judged) -> list[str]:
 
 def _cause_rows(priced: Judged, sessions: list[Session]) -> list[str]:
     with_clock = [s for s in sessions if s.format == CLAUDE and has_reliable_times(s)]
-    pairs = [
-        training.count_tokens_named_by_chance(s, seed) for s, _ in priced for seed in range(20)
-    ]
+    pairs = [count_tokens_named_by_chance(s, seed) for s, _ in priced for seed in range(20)]
     chance = sum(named for _, named in pairs) / max(sum(lost for lost, _ in pairs), 1)
     return [
         _least("lost tokens with a cause, Claude Code with a clock", 0.80, _named(with_clock)),

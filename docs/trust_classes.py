@@ -1,4 +1,4 @@
-"""The part on what the cache's intervals are made of: rates by class, and their sum."""  # noqa: INP001
+"""The part on what the cache's intervals are made of: rates by class, and their sum."""
 
 from __future__ import annotations
 

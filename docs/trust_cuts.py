@@ -1,16 +1,17 @@
-"""The chapter on recorded compactions beside their presets'."""  # noqa: INP001
+"""The chapter on recorded compactions beside their presets'."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trust_presets import NEAR_CALLS, compare_with_preset
+
 import ctxkit as ck
-from ctxkit.experiments.preset_check import NEAR_CALLS, compare_with_preset
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.experiments.preset_check import PresetComparison
+    from trust_presets import PresetComparison
 
 OTHERS = """
 Pi's log does not mark what a person asked for. The one at 174,738 tokens is told from the log

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a script beside the pages
 """How much of what was said is tool frames: what an agent that comes last is spared by TextOnly.
 
 Run: ``python docs/view_savings.py FOLDER`` on a folder of sessions; it prints a line a program and

@@ -6,12 +6,15 @@ import ast
 import re
 import tomllib
 from graphlib import TopologicalSorter
+from importlib.metadata import distribution
 from pathlib import Path
 
 import grimp
 import pytest
 
 import ctxkit as ck
+from ctxkit.cli.app import COMMAND_MODULES
+from ctxkit.course.exercises import _LESSONS as LESSON_MODULES
 from ctxkit.formats.registry import READER_MODULES as READERS
 from ctxkit.policies.registry import MEMBERS as POLICIES
 
@@ -19,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "ctxkit"
+STUBS = sorted(PACKAGE.rglob("__init__.pyi"))
 MOST = 30
 
 
@@ -67,6 +71,38 @@ def test_every_file_that_is_named_is_there():
 def imports() -> dict[str, set[str]]:
     graph = grimp.build_graph("ctxkit")
     return {m: graph.find_modules_directly_imported_by(m) for m in graph.modules}
+
+
+def read_stub_imports(stub: Path) -> set[str]:
+    """Return the modules that the public names of a stub come from, and the names themselves."""
+    package = ".".join(("ctxkit", *stub.relative_to(PACKAGE).parts[:-1]))
+    used = set()
+    for node in ast.parse(stub.read_text("utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = f"{package}.{node.module}" if node.module else package
+            used |= {module, *(f"{module}.{name.name}" for name in node.names)}
+    return used
+
+
+def read_names_in_use() -> set[str]:
+    """Return modules that are reached by name: registries, entry points, programs, notebooks."""
+    named = {f"ctxkit.formats.{n}" for n in READERS}
+    named |= {f"ctxkit.presets.systems.{n}" for n in ck.presets.names()}
+    named |= {f"ctxkit.policies.{at.split(':')[0]}" for at in POLICIES.values()}
+    named |= {f"ctxkit.cli.{n}" for n in COMMAND_MODULES.values()}
+    named |= {f"ctxkit.course.lessons.{n}" for n in LESSON_MODULES}
+    named |= {e.module for e in distribution("jupyter-ctxkit").entry_points}
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        named |= {*re.findall(r"from (ctxkit[\w.]+) import", notebook.read_text("utf-8"))}
+    return named
+
+
+def test_every_module_serves_the_package_or_a_notebook(imports):
+    """What only `docs/` or `benchmarks/` use lies there, not in the wheel."""
+    used = read_names_in_use().union(*imports.values(), *map(read_stub_imports, STUBS))
+    packages = {m for m in imports if any(n.startswith(f"{m}.") for n in imports)}
+    unused = {*imports} - used - packages - {"ctxkit.__main__"}
+    assert unused == set()
 
 
 def test_no_file_imports_itself_by_way_of_others(imports):

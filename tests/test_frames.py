@@ -11,11 +11,11 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
+from make_frames import render_page
 
 import ctxkit as ck
 from ctxkit.metrics.frames import FRAME_COLUMNS
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn, build_frame
-from ctxkit.metrics.frames.docs_page import render_page
 from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Usage
 
 PERS = list(FRAME_COLUMNS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,12 +95,3 @@ def test_the_site_is_made_and_its_links_hold():
     site = ROOT / "build" / "site"
     assert "# ctxkit" in (site / "llms.txt").read_text()
     assert "<svg" in (site / "notebooks" / "01-read-a-session.html").read_text()
-
-
-def test_the_badges_open_notebooks_that_are_there():
-    told = re.findall(r"\]\(https://(\S+?\.ipynb)\)", (ROOT / "README.md").read_text())
-    assert [address.split("/")[0] for address in told] == [
-        "mybinder.org",
-        "colab.research.google.com",
-    ]
-    assert all((ROOT / address[address.index("notebooks/") :]).is_file() for address in told)

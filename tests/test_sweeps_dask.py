@@ -10,7 +10,7 @@ from test_sweeps_scores import talk
 
 import ctxkit as ck
 
-distributed = pytest.importorskip("distributed", reason="needs the extra ctxkit[dask]")
+distributed = pytest.importorskip("distributed", reason="needs the extra jupyter-ctxkit[dask]")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 QUIET = {"dashboard_address": None, "silence_logs": 50}
 

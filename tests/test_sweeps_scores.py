@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from builders import assistant, session, step, user
+from make_scores import render_page
 
 import ctxkit as ck
 from ctxkit.engine.replay import compute_shared_tokens, run_replay
@@ -14,7 +15,6 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments.comparison import DETAIL_HEADS
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.scores import SessionScoreCache, score_run, score_session
-from ctxkit.experiments.scores_docs_page import render_page
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.policies import Rules
 from ctxkit.policies.rules import recorded_rules

@@ -288,7 +288,7 @@ def test_without_a_vocabulary_the_error_says_what_to_do(
     with pytest.raises(StoreError, match="allow_download=True"):
         exact.TiktokenCounter("o200k_base")("text")
     assert tokens.default_counter().name == "chars/4"
-    with pytest.raises(StoreError, match=r"install ctxkit\[live\]"):
+    with pytest.raises(StoreError, match=r"install jupyter-ctxkit\[live\]"):
         vocabularies.find_anthropic_tokenizer()
 
 

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from importlib import import_module
-from inspect import signature
+from inspect import isfunction, signature
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import ctxkit as ck
+from ctxkit.formats.inputs import accepts_session
 
 PACKAGE = Path(ck.__file__).parent
 STUBS = sorted(PACKAGE.rglob("__init__.pyi"))
-PUBLIC = [
-    *(f"ck.{n}" for n in ck.__all__),
-    *(f"ck.presets.{n}" for n in ck.presets.__all__),
-    *(f"ck.plots.{n}" for n in ck.plots.__all__),
-    *(f"ck.metrics.{n}" for n in ck.metrics.__all__),
-]
+PACKAGES = [".".join(("ctxkit", *stub.relative_to(PACKAGE).parts[:-1])) for stub in STUBS]
+PUBLIC = [f"{package}.{name}" for package in PACKAGES for name in import_module(package).__all__]
+"""Every name of every stub."""
+
+
+def get_value(name: str) -> object:
+    package, _, last = name.rpartition(".")
+    return getattr(import_module(package), last)
+
+
+FUNCTIONS = [n for n in PUBLIC if isfunction(get_value(n))]
 
 
 @pytest.fixture(scope="module")
-def revealed(tmp_path_factory) -> dict[str, str]:
-    """What mypy says of each public name, in the order of PUBLIC."""
-    script = tmp_path_factory.mktemp("typed") / "names.py"
-    lines = ["import ctxkit as ck", *(f"reveal_type({name})" for name in PUBLIC)]
-    script.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def script(tmp_path_factory) -> Path:
+    """A program that asks a type checker for each name of PUBLIC, one a line."""
+    path = tmp_path_factory.mktemp("typed") / "names.py"
+    imports = "; ".join(f"import {package}" for package in PACKAGES)
+    lines = [imports, *(f"reveal_type({name})" for name in PUBLIC)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def mypy_types(script) -> dict[str, str]:
+    """What mypy says of each public name."""
     command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", str(script)]
     done = subprocess.run(
         command, cwd=PACKAGE.parent, capture_output=True, text=True, check=False, timeout=300
@@ -38,10 +53,51 @@ def revealed(tmp_path_factory) -> dict[str, str]:
     return {PUBLIC[int(line) - 2]: kind for line, kind in notes}
 
 
+@pytest.fixture(scope="module")
+def pyright_types(script) -> dict[str, str]:
+    """What pyright says of each public name: basedpyright's wheel brings it, or npm."""
+    beside = Path(sys.executable).with_name("basedpyright")
+    program = str(beside) if beside.exists() else shutil.which("pyright")
+    if program is None:
+        pytest.skip("neither basedpyright nor pyright is installed")
+    (script.parent / "pyrightconfig.json").write_text('{"typeCheckingMode": "off"}')
+    command = [program, "--outputjson", "--pythonpath", sys.executable, script.name]
+    done = subprocess.run(
+        command, cwd=script.parent, capture_output=True, text=True, check=False, timeout=600
+    )
+    told = json.loads(done.stdout)["generalDiagnostics"]
+    kinds = [(m, d["range"]["start"]["line"]) for d in told for m in [d["message"]]]
+    found = [(re.search(r'^Type of ".*?" is "(.*)"$', m, re.DOTALL), line) for m, line in kinds]
+    return {PUBLIC[line - 1]: match[1] for match, line in found if match}
+
+
+def is_given_a_session(function: object) -> bool:
+    """Say whether `accepts_session` made a function of it."""
+    is_wrapped = hasattr(function, "__wrapped__")
+    return is_wrapped and function.__code__.co_filename == accepts_session.__code__.co_filename
+
+
+CHECKERS = ["mypy_types", "pyright_types"]
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
 @pytest.mark.parametrize("name", PUBLIC)
-def test_no_public_name_is_any_for_mypy(name, revealed):
-    assert revealed[name] != "Any"
-    assert not re.fullmatch(r"def \(\*?[\w.]*: ?Any.*\) -> Any", revealed[name])
+def test_no_public_name_is_any(name, checker, request):
+    kind = request.getfixturevalue(checker)[name]
+    assert kind not in ("Any", "Unknown")
+    assert not re.fullmatch(r"(?:def )?\(\*?[\w.]*: ?Any.*\) -> Any", kind)
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_resolves_to_its_real_signature(name, checker, request):
+    kind = request.getfixturevalue(checker)[name]
+    function = get_value(name)
+    parameters = [*signature(function).parameters]
+    if is_given_a_session(function):  # typed by ParamSpec, which cannot name what it puts before
+        assert "Session | str" in kind
+        del parameters[0]
+    assert [p for p in parameters if not re.search(rf"[(*, ]{p}: ", kind)] == []
 
 
 @pytest.mark.parametrize("stub", STUBS, ids=lambda p: str(p.relative_to(PACKAGE).parent))
@@ -61,3 +117,55 @@ def test_a_signature_is_shown_with_its_settings():
     ]
     assert all(signature(f).parameters for f in functions)
     assert "rules" in signature(ck.compare).parameters
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel that has imported `ck` and used nothing of it yet."""
+    manager = pytest.importorskip("jupyter_client").manager
+    running, client = manager.start_new_kernel(kernel_name="python3")
+    client.execute_interactive("import ctxkit as ck", timeout=60)
+    yield client
+    client.stop_channels()
+    running.shutdown_kernel(now=True)
+
+
+def complete(kernel, text: str) -> dict[str, dict]:
+    """What the tab key offers after a text, with type and signature."""
+    content = kernel.complete(text, reply=True, timeout=60)["content"]
+    return {m["text"]: m for m in content["metadata"]["_jupyter_types_experimental"]}
+
+
+def test_the_tab_key_offers_names_with_their_signatures(kernel):
+    offered = complete(kernel, "ck.comp")
+    assert offered["compare"]["type"] == "function"
+    assert "rules" in offered["compare"]["signature"]
+    offered = complete(kernel, "ck.presets.fas")
+    assert "reserve_tokens" in offered["fased"]["signature"]
+
+
+@pytest.mark.parametrize("call", ["ck.compare", "ck.presets.fased", "ck.plots.growth", "ck.read"])
+def test_the_tab_key_offers_parameters(kernel, call):
+    value = get_value(call.replace("ck.", "ctxkit."))
+    first = next(iter(signature(value).parameters))
+    assert f"{first}=" in complete(kernel, f"{call}({first[:2]}")
+
+
+def test_the_tab_key_offers_every_name_of_a_package(kernel):
+    for package in ("ck", "ck.presets", "ck.plots", "ck.metrics"):
+        module = import_module(package.replace("ck", "ctxkit", 1))
+        assert {*module.__all__} <= {*complete(kernel, f"{package}.")}
+
+
+QUESTIONS = [n for n in FUNCTIONS if n.rpartition(".")[0] in ("ctxkit", "ctxkit.presets")]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_mark_shows_the_real_signature(kernel, name):
+    asked = name.replace("ctxkit.", "ck.", 1)
+    content = kernel.inspect(asked, reply=True, timeout=60)["content"]
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", content["data"]["text/plain"])
+    function = get_value(name)
+    head = shown.partition("Docstring:")[0]
+    assert [p for p in signature(function).parameters if not re.search(rf"\b{p}\b", head)] == []
+    assert function.__doc__.split("\n")[0].strip() in shown

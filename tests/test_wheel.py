@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import ctxkit
 
 ROOT = Path(__file__).parents[1]
 FIRST = """
@@ -33,8 +37,14 @@ shell.run_line_magic("load_ext", "ctxkit")
 shell.run_cell("%%agent\\nWrite heat.py").raise_error()
 for cell in ("%%agent --session a --model openai/gpt-5\\nHello", "%%agent --session b --mcp x\\nHello"):
     error = shell.run_cell(cell).error_in_exec
-    assert "pip install 'ctxkit[live]'" in str(error), error
+    assert "pip install 'jupyter-ctxkit[live]'" in str(error), error
 """
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FIRST_BLOCK = re.search(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[1]
+"""The first code that the README shows."""
+BESIDE = Path(sys.executable).with_name("uv")
+UV = str(BESIDE) if BESIDE.exists() else shutil.which("uv")
+VERSION = f"ctxkit, version {ctxkit.__version__}\n"
 
 
 def ran(*command: str | Path, **env: str) -> str:
@@ -85,25 +95,88 @@ def test_the_wheel_carries_its_data_and_asks_for_no_litellm(dist):
     assert wheel.stat().st_size < 6_000_000
 
 
-@pytest.mark.long
-def test_it_is_installed_and_used_in_an_empty_environment(dist, tmp_path):
-    (wheel,) = dist.glob("*.whl")
-    ran(sys.executable, "-m", "venv", tmp_path / "venv")
-    python = tmp_path / "venv" / "bin" / "python"
-    ran(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
-    assert "litellm" not in ran(python, "-m", "pip", "list").lower()
-    where = {
+@pytest.fixture(scope="module")
+def empty(dist, tmp_path_factory) -> Path:
+    """The programs of an environment that has the wheel and what it asks for, and nothing else."""
+    (wheel,) = dist.glob("jupyter_ctxkit-*.whl")
+    place = tmp_path_factory.mktemp("empty") / "venv"
+    if UV is None:
+        ran(sys.executable, "-m", "venv", place)
+        ran(place / "bin" / "python", "-m", "pip", "install", "--quiet", wheel)
+    else:
+        ran(UV, "venv", "--quiet", "--python", sys.executable, place)
+        ran(UV, "pip", "install", "--quiet", "--python", place / "bin" / "python", wheel)
+    return place / "bin"
+
+
+@pytest.fixture
+def where(tmp_path) -> dict[str, str]:
+    return {
         "HOME": str(tmp_path),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "OPENAI_API_KEY": "none",
     }
-    for script in (FIRST, ASKING):
-        subprocess.run([str(python), "-c", script], cwd=tmp_path, check=True, timeout=300,
-                       env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | where)  # fmt: skip
-    told = ran(
-        tmp_path / "venv" / "bin" / "ctxkit",
-        "report",
-        python.parents[1].glob("lib/*/site-packages/ctxkit/samples/*.jsonl").__next__(),
-        **where,
-    )
-    assert "48,000" in told
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("script", [FIRST, ASKING, FIRST_BLOCK], ids=["first", "asking", "readme"])
+def test_it_is_used_in_an_empty_environment(script, empty, where, tmp_path):
+    subprocess.run([str(empty / "python"), "-c", script], cwd=tmp_path, check=True, timeout=300,
+                   env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | where)  # fmt: skip
+    assert not list(empty.parent.glob("lib/*/site-packages/litellm"))
+
+
+@pytest.mark.long
+def test_its_commands_run_in_an_empty_environment(empty, where):
+    sample = next(empty.parent.glob("lib/*/site-packages/ctxkit/formats/samples/billing.jsonl"))
+    assert "48,000" in ran(empty / "ctxkit", "report", sample, **where)
+    help_of = {
+        ran(*command, "--help", **where)
+        for command in (
+            (empty / "ctxkit",),
+            (empty / "jupyter-ctxkit",),
+            (empty / "jupyter", "ctxkit"),
+        )
+    }
+    assert len(help_of) == 1
+    assert "report" in help_of.pop()
+    assert ran(empty / "jupyter", "ctxkit", "--version", **where) == VERSION
+
+
+@pytest.mark.long
+@pytest.mark.skipif(UV is None, reason="needs uv")
+def test_uv_runs_the_wheel_by_its_name(dist, where):
+    (wheel,) = dist.glob("*.whl")
+    plain = ("run", "--quiet", "--no-project", "--python", sys.executable)
+    assert ran(UV, *plain, "--with", wheel, "jupyter-ctxkit", "--version", **where) == VERSION
+    tool = ("tool", "run", "--quiet", "--python", sys.executable, "--from", wheel)
+    assert ran(UV, *tool, "jupyter-ctxkit", "--version", **where) == VERSION
+
+
+@pytest.mark.long
+def test_somebody_elses_ctxkit_over_it_is_named(empty, where, tmp_path):
+    """The other program has the same module and the same command, as the one on the index has."""
+    rival = tmp_path / "ctxkit-2.2.5-py3-none-any.whl"
+    info = "ctxkit-2.2.5.dist-info"
+    with zipfile.ZipFile(rival, "w") as made:
+        made.writestr("ctxkit/__init__.py", "")
+        made.writestr("ctxkit/main.py", "def main():\n    print('another program')\n")
+        made.writestr(f"{info}/entry_points.txt", "[console_scripts]\nctxkit = ctxkit.main:main\n")
+        made.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: ctxkit\nVersion: 2.2.5\n")
+        made.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        made.writestr(f"{info}/RECORD", "ctxkit/__init__.py,,\nctxkit/main.py,,\n")
+    place = tmp_path / "venv"
+    shutil.copytree(empty.parent, place, symlinks=True)
+    packages = next(place.glob("lib/*/site-packages"))
+    with zipfile.ZipFile(rival) as made:
+        made.extractall(packages)
+    done = subprocess.run(
+        [place / "bin" / "python", "-c", "import sys; from ctxkit.cli import run; run()", "--version"],
+        capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | where,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, VERSION), done.stderr
+    assert done.stderr.startswith("ctxkit: ctxkit 2.2.5 installs a module ctxkit, too")
+    assert len(done.stderr.splitlines()) == 1

@@ -14,13 +14,13 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
+from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.child_process import ChildProcess
@@ -216,7 +216,7 @@ class AcpClient(LoopOwner):
         self.told = await self._send_and_wait("initialize", {
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": {"fs": dict.fromkeys(("readTextFile", "writeTextFile"), False)},
-            "clientInfo": {"name": "ctxkit", "version": version("ctxkit")},
+            "clientInfo": {"name": "ctxkit", "version": get_version()},
         })  # fmt: skip
         agent_name = _as_dict(self.told.get("agentInfo")).get("name")
         self.name = (
@@ -243,7 +243,8 @@ class AcpClient(LoopOwner):
             if len(alive) >= MAX_RUNNING_AGENTS:
                 raise ModelError(
                     f"{MAX_RUNNING_AGENTS} agents of other programs run already"
-                    f" ({', '.join(alive)}), and no more run at once: end one by `%context reset` in its session, then"
+                    f" ({', '.join(alive)}), and no more run at once:"
+                    f" end one by `%context reset` in its session, then"
                     f" ask {self._label.removeprefix('The agent ')} again."
                 )
             self._running.append(self)

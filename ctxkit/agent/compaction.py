@@ -68,7 +68,8 @@ KEEP_NEWEST_TURN = Summary(keep_turns=1)
 #   context has changes that are not in the transcript: it is rebuilt from the transcript.
 # * Every summary call is billed once, also if its summary is not used (`_unbilled`).
 # * If the summariser raises, nothing is removed, and the error is emitted. A policy may instead
-#   catch it and put a marker in place of the messages (`join_summary_errors`); that counts as "failed", too.
+#   catch it and put a marker in place of the messages (`join_summary_errors`); that counts as
+#   "failed", too.
 
 
 class Compactor:
@@ -142,7 +143,7 @@ class Compactor:
             self.stand()
 
     def answered(self, messages: tuple[Message, ...]) -> None:
-        """Note an answered prompt: the provider caches it for `rules.get_cache_lifetime` seconds."""
+        """Note an answered prompt: the provider caches it for `rules.cache_life` seconds."""
         self._last_answered = self.transcript.clock(), messages
 
     def _cached_prefix(self) -> CachedPrefix | None:

@@ -89,7 +89,9 @@ def detect_document_kind(name: str) -> str:
             f"{', '.join(DOCUMENT_MODULES)}."
         )
     if find_spec(DOCUMENT_MODULES[ending]) is None:
-        raise BadArguments(f"To read a {ending} file, run `pip install 'ctxkit[documents]'`.")
+        raise BadArguments(
+            f"To read a {ending} file, run `pip install 'jupyter-ctxkit[documents]'`."
+        )
     return ending[1:]
 
 

@@ -85,7 +85,9 @@ class McpServer(LoopOwner):
             BadArguments: it cannot be started, does not answer, or does not speak MCP.
         """
         if util.find_spec("mcp") is None:
-            raise BadArguments("MCP servers need the package mcp: pip install 'ctxkit[live]'.")
+            raise BadArguments(
+                "MCP servers need the package mcp: pip install 'jupyter-ctxkit[live]'."
+            )
         try:
             descriptions = self._on_loop().wait(self._list_on_loop(), self._seconds)
         except TimeoutError:

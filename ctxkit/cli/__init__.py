@@ -7,6 +7,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ctxkit._internal.distribution import warn_of_conflict
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import CtxkitError
@@ -29,16 +30,24 @@ def run() -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line on some words (None: those of the process) and return the exit code."""
+    words = [*(sys.argv[1:] if words is None else words)]
+    if sys.stdout is None:  # closed by whoever started it: what is printed goes nowhere
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    with warnings.catch_warnings():
+        warnings.showwarning = _print_warning
+        if words[:1] != ["doctor"]:  # it has a line of its own for this
+            warn_of_conflict()
+        return _run_app(words)
+
+
+def _run_app(words: list[str]) -> int:
+    """Run the app, with every failure that a user can cause as a sentence and an exit code."""
     import click
 
     from ctxkit.cli.app import PipeClosed, app
 
-    if sys.stdout is None:  # closed by whoever started it: what is printed goes nowhere
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _print_warning
-            told = app.main(words, prog_name="ctxkit", standalone_mode=False)
+        exit_code = app.main(words, prog_name="ctxkit", standalone_mode=False)
     except PipeClosed:
         _discard_output()
         return EXIT_PIPE_CLOSED
@@ -55,7 +64,7 @@ def main(words: Sequence[str] | None = None) -> int:
         name = f"{error.filename}: " if error.filename else ""
         _print_error(f"{name}{error.strerror or error}.")
         return EXIT_ERROR
-    return told if isinstance(told, int) else EXIT_OK
+    return exit_code if isinstance(exit_code, int) else EXIT_OK
 
 
 def _print_error(sentence: str) -> None:

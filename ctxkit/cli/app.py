@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-import ctxkit
+from ctxkit._internal.distribution import DISTRIBUTION
 
 COMMAND_MODULES = {
     "list": "sessions",
@@ -21,6 +21,7 @@ COMMAND_MODULES = {
     "watch": "sessions",
     "keep": "files",
     "gate": "experiments",
+    "demo": "demo",
     "doctor": "doctor",
     "completion": "doctor",
 }
@@ -56,8 +57,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMAND_MODULES:
             return None
         module = import_module(f"ctxkit.cli.{COMMAND_MODULES[cmd_name]}")
-        found: Any = getattr(module, f"{cmd_name}_")
-        return found if isinstance(found, click.Command) else None
+        command: Any = getattr(module, f"{cmd_name}_")
+        return command if isinstance(command, click.Command) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -74,7 +75,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-@click.version_option(ctxkit.__version__, prog_name="ctxkit")
+@click.version_option(package_name=DISTRIBUTION, prog_name="ctxkit")
 def app() -> None:
     """Look into agents' sessions: what they cost, what filled the window, what else it could be.
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 LAST_WORD = "last"
 """The session that was written to last."""
-_LEAST = 4
+_MIN_PREFIX = 4
 """Characters of an id or a title that are enough to mean it."""
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
 class CompletedType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
@@ -53,9 +53,11 @@ def _complete_sessions(incomplete: str) -> list[CompletionItem]:
     """Return sessions that were listed before, by id; files are left to the shell."""
     from ctxkit.cli.session_index import SessionIndex
 
-    ids = [(s.id, s.title) for log in SessionIndex().logs() for s in log.sessions or ()]
-    found = [CompletionItem(i, help=t) for i, t in ids if i.startswith(incomplete)][:50]
-    return [*found, CompletionItem(incomplete, type="file")]
+    titles_by_id = [
+        (s.id, s.title) for log in SessionIndex().list_files() for s in log.sessions or ()
+    ]
+    items = [CompletionItem(i, help=t) for i, t in titles_by_id if i.startswith(incomplete)][:50]
+    return [*items, CompletionItem(incomplete, type="file")]
 
 
 def _complete_presets(incomplete: str) -> list[CompletionItem]:
@@ -70,37 +72,37 @@ SESSION_WORD, RULES_WORD = (
 )
 
 
-def resolve_session(word: str, seen: SessionIndex | None = None) -> Session:
+def resolve_session(word: str, index: SessionIndex | None = None) -> Session:
     """Return the session that a word names.
 
     Raises:
         BadArguments: no session is called that, or several are; the sentence names them.
         ReadError: its file cannot be read.
     """
-    return open_session(*locate_session(word, seen))
+    return open_session(*locate_session(word, index))
 
 
 def locate_session(
-    word: str, seen: SessionIndex | None = None
+    word: str, index: SessionIndex | None = None
 ) -> tuple[str, IndexedSession | None]:
     """Return the path that a word means, and what is known of the session without reading it."""
     from ctxkit.cli.session_index import SessionIndex, stat_log_file
 
-    seen = seen or SessionIndex()
+    index = index or SessionIndex()
     if not is_path(word):
-        log, sighting = find_indexed_session(word, seen)
-        return log.path, sighting
-    known = seen.known(stat_log_file(word)).sessions or ()
-    return word, known[0] if len(known) == 1 else None
+        log, indexed = find_indexed_session(word, index)
+        return log.path, indexed
+    sessions = index.look_up(stat_log_file(word)).sessions or ()
+    return word, sessions[0] if len(sessions) == 1 else None
 
 
-def open_session(path: str, sighting: IndexedSession | None) -> Session:
+def open_session(path: str, indexed: IndexedSession | None) -> Session:
     """Return the session of a path; of several the one that was meant."""
     from ctxkit.formats.reading import read, read_all
 
-    if sighting is not None:
+    if indexed is not None:
         for session in read_all(path, progress=False):
-            if session.id == sighting.id:
+            if session.id == indexed.id:
                 return session
     return read(path)
 
@@ -111,7 +113,7 @@ def is_path(word: str) -> bool:
 
 
 def find_indexed_session(
-    word: str, seen: SessionIndex | None = None
+    word: str, index: SessionIndex | None = None
 ) -> tuple[LogFile, IndexedSession]:
     """Return the file and what is known of the session that an id, its beginning or a title names.
 
@@ -119,49 +121,55 @@ def find_indexed_session(
     """
     from ctxkit.cli.session_index import SessionIndex, list_log_files
 
-    seen, here = seen or SessionIndex(), list_log_files()
+    index, files = index or SessionIndex(), list_log_files()
     if word == LAST_WORD:
-        newest = ((log, s) for f in here for log in seen.read([f]) for s in log.sessions or ())
-        found = list(islice(newest, 1))
+        newest = (
+            (log, s) for f in files for log in index.read_files([f]) for s in log.sessions or ()
+        )
+        matches = list(islice(newest, 1))
     else:
-        paths = {f.path for f in here}
-        known = [seen.known(f) for f in here] + [e for e in seen.logs() if e.path not in paths]
-        found = _matching_sessions(word, known) or _matching_sessions(word, seen.read(here))
-    seen.keep()
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        ids = [s.id for log in seen.logs() for s in log.sessions or ()]
+        paths = {f.path for f in files}
+        indexed_files = [index.look_up(f) for f in files] + [
+            e for e in index.list_files() if e.path not in paths
+        ]
+        matches = _match_sessions(word, indexed_files) or _match_sessions(
+            word, index.read_files(files)
+        )
+    index.save()
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        ids = [s.id for log in index.list_files() for s in log.sessions or ()]
         raise BadArguments(
             f"No file and no session is called {sanitize_line(word, 80)!r}: `ctxkit list` shows "
             "those of "
             f"this machine.{did_you_mean(word, ids)}"
         )
-    told = "; ".join(
+    listed = "; ".join(
         f"{sanitize_line(s.id, 40)} ({sanitize_line(s.title or log.path, 60)})"
-        for log, s in found[:_SHOWN]
+        for log, s in matches[:_MAX_LISTED]
     )
     raise BadArguments(
-        f"{len(found)} sessions are meant by {sanitize_line(word, 80)!r}: {told}. Say more of "
+        f"{len(matches)} sessions are meant by {sanitize_line(word, 80)!r}: {listed}. Say more of "
         "the id, "
         "or give the path."
     )
 
 
-def _matching_sessions(word: str, logs: Iterable[LogFile]) -> list[tuple[LogFile, IndexedSession]]:
+def _match_sessions(word: str, logs: Iterable[LogFile]) -> list[tuple[LogFile, IndexedSession]]:
     """Return the sessions of that id; else of that title, else whose id or title has it in it."""
-    every = [(log, s) for log in logs for s in log.sessions or ()]
-    low = word.casefold()
+    pairs = [(log, s) for log in logs for s in log.sessions or ()]
+    folded = word.casefold()
     tests: list[Callable[[IndexedSession], bool]] = [
         lambda s: s.id == word,
-        lambda s: (s.title or "").casefold() == low,
+        lambda s: (s.title or "").casefold() == folded,
     ]
-    if len(word) >= _LEAST:
+    if len(word) >= _MIN_PREFIX:
         tests += [
             lambda s: s.id.startswith(word),
-            lambda s: low in (s.title or "").casefold(),
+            lambda s: folded in (s.title or "").casefold(),
         ]
-    return next((found for test in tests if (found := [e for e in every if test(e[1])])), [])
+    return next((matches for test in tests if (matches := [e for e in pairs if test(e[1])])), [])
 
 
 _SPANS = {"h": 3600, "d": 86400, "w": 7 * 86400}
@@ -176,12 +184,12 @@ def add_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page to a file."
     )
     @wraps(command)
-    def with_out(*args: Any, as_json: bool, html: Path | None, **more: Any) -> Any:
+    def with_output(*args: Any, as_json: bool, html: Path | None, **more: Any) -> Any:
         if as_json and html is not None:
             raise click.UsageError("Give --json or --html, not both.")
         return command(CommandOutput(json=as_json, html=html), *args, **more)
 
-    return with_out
+    return with_output
 
 
 class SinceType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
@@ -214,15 +222,15 @@ def _check_tool(ctx: Any, param: Any, value: str | None) -> str | None:
     """Refuse a tool that nobody knows, which would be answered with nothing."""
     from ctxkit.formats.discovery import LOG_LOCATIONS
 
-    known = {place.tool for place in LOG_LOCATIONS}
-    if value is None or value in known:
+    names = {place.tool for place in LOG_LOCATIONS}
+    if value is None or value in names:
         return value
     from ctxkit.formats.registry import format_names
 
-    known.update(format_names())
-    if value not in known:
-        near = did_you_mean(value, known) or f" Known are {', '.join(sorted(known))}."
-        raise click.BadParameter(f"there is no tool {value!r}.{near}", ctx, param)
+    names.update(format_names())
+    if value not in names:
+        hint = did_you_mean(value, names) or f" Known are {', '.join(sorted(names))}."
+        raise click.BadParameter(f"there is no tool {value!r}.{hint}", ctx, param)
     return value
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 from click.shell_completion import get_completion_class
 
+from ctxkit._internal.distribution import DISTRIBUTION, describe_conflict
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.cli import EXIT_WORSE
 from ctxkit.cli.arguments import add_output_options
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
 
 FindingState = Literal["ready", "optional", "missing"]
 """Here; not here, and only some need it; not here, and everybody needs it (exit code 1)."""
-_SIGNS: dict[FindingState, str] = {"ready": "ok", "optional": "-", "missing": "no"}
+_STATE_SIGNS: dict[FindingState, str] = {"ready": "ok", "optional": "-", "missing": "no"}
 DOCTOR_COLUMNS = (
     TableColumn("about", "about"),
     TableColumn("state", "state"),
     TableColumn("told", "what"),
 )
-_WORDS = 80
+_MAX_REASON_CHARS = 80
 """Characters of what a damaged package says."""
+_REINSTALL = f"install {DISTRIBUTION} again."
+_INSTALL_LAB = f"pip install '{DISTRIBUTION}[lab]'"
 
 
 class Finding(NamedTuple):
@@ -46,12 +49,12 @@ class Finding(NamedTuple):
 @click.pass_context
 def doctor_(context: click.Context, out: CommandOutput) -> None:
     """Say whether notebook, widgets, tokenizer, folders and models are ready."""
-    found = [_run_check(check) for check in CHECKS]
+    findings = [_run_check(check) for check in CHECKS]
     if out.json or out.html:
-        out.table("ctxkit doctor", DOCTOR_COLUMNS, [f._asdict() for f in found])
+        out.table("ctxkit doctor", DOCTOR_COLUMNS, [f._asdict() for f in findings])
     else:
-        print_table((), (), [f"{_SIGNS[f.state]:<3} {f.about}: {f.told}" for f in found])
-    if any(f.state == "missing" for f in found):
+        print_table((), (), [f"{_STATE_SIGNS[f.state]:<3} {f.about}: {f.told}" for f in findings])
+    if any(f.state == "missing" for f in findings):
         context.exit(EXIT_WORSE)
 
 
@@ -60,83 +63,87 @@ def _run_check(check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except Exception as error:  # noqa: BLE001  a damaged package may raise anything
-        told = f"{sanitize_line(str(error), _WORDS)}: install ctxkit again."
-        return Finding(check.__name__.strip("_"), "missing", told)
+        reason = f"{sanitize_line(str(error), _MAX_REASON_CHARS)}: {_REINSTALL}"
+        return Finding(check.__name__.removeprefix("_check_").replace("_", " "), "missing", reason)
 
 
-def _missing(*names: str) -> list[str]:
+def _find_missing(*names: str) -> list[str]:
     """Return the packages that cannot be imported; of one that is there but damaged, why."""
-    found = []
+    missing = []
     for name in names:
         try:
             import_module(name)
         except Exception as error:  # noqa: BLE001  a damaged package may raise anything
-            absent = isinstance(error, ModuleNotFoundError) and error.name == name
-            found.append(
-                name if absent else f"{name} (damaged: {sanitize_line(str(error), _WORDS)})"
+            is_absent = isinstance(error, ModuleNotFoundError) and error.name == name
+            missing.append(
+                name
+                if is_absent
+                else f"{name} (damaged: {sanitize_line(str(error), _MAX_REASON_CHARS)})"
             )
-    return found
+    return missing
 
 
-def _kit() -> Finding:
+def _check_kit() -> Finding:
     import ctxkit
 
-    if missing := _missing("msgspec", "numpy", "pandas"):
-        return Finding("ctxkit", "missing", f"{', '.join(missing)} missing: install ctxkit again.")
+    if missing := _find_missing("msgspec", "numpy", "pandas"):
+        return Finding("ctxkit", "missing", f"{', '.join(missing)} missing: {_REINSTALL}")
+    if conflict := describe_conflict():
+        return Finding("ctxkit", "missing", conflict)
     version = ".".join(map(str, sys.version_info[:3]))
     place = Path(ctxkit.__file__).parent
     return Finding("ctxkit", "ready", f"{ctxkit.__version__} on Python {version}, in {place}.")
 
 
-def _notebook() -> Finding:
+def _check_notebook() -> Finding:
     missing = [] if find_spec("jupyterlab") else ["jupyterlab"]  # its import takes two seconds
-    missing += _missing("ipykernel")
+    missing += _find_missing("ipykernel")
     if missing:
         what = ", ".join(missing)
-        return Finding("notebook", "optional", f"{what} missing: pip install 'ctxkit[lab]'.")
+        return Finding("notebook", "optional", f"{what} missing: {_INSTALL_LAB}.")
     return Finding("notebook", "ready", "JupyterLab and its kernel are here: %load_ext ctxkit.")
 
 
-def _widgets() -> Finding:
-    missing = _missing("ipywidgets", "anywidget", "plotly")
+def _check_widgets() -> Finding:
+    missing = _find_missing("ipywidgets", "anywidget", "plotly")
     if missing:
-        return Finding("widgets", "missing", f"{', '.join(missing)} missing: install ctxkit again.")
-    if _missing("jupyterlab_widgets"):
-        told = "jupyterlab_widgets missing: pip install 'ctxkit[lab]'; texts are shown instead."
-        return Finding("widgets", "optional", told)
+        return Finding("widgets", "missing", f"{', '.join(missing)} missing: {_REINSTALL}")
+    if _find_missing("jupyterlab_widgets"):
+        sentence = f"jupyterlab_widgets missing: {_INSTALL_LAB}; texts are shown instead."
+        return Finding("widgets", "optional", sentence)
     return Finding("widgets", "ready", "explore, tune and watch can be drawn.")
 
 
-def _tokenizer() -> Finding:
+def _check_tokenizer() -> Finding:
     from ctxkit.tokens import can_count_exactly
 
     if can_count_exactly():
         return Finding("tokenizer", "ready", "exact counts of OpenAI's o200k_base work offline.")
-    return Finding("tokenizer", "missing", "no vocabulary: install ctxkit again.")
+    return Finding("tokenizer", "missing", f"no vocabulary: {_REINSTALL}")
 
 
-def _prices() -> Finding:
+def _check_prices() -> Finding:
     from ctxkit.tokens.prices import price, table_version
 
     if price("claude-sonnet-4-5") is None:
-        return Finding("prices", "missing", "no table of prices: install ctxkit again.")
+        return Finding("prices", "missing", f"no table of prices: {_REINSTALL}")
     return Finding("prices", "ready", f"{table_version()}.")
 
 
-def _folders() -> Finding:
+def _check_folders() -> Finding:
     from collections import Counter
 
     from ctxkit.cli.session_index import list_log_files
 
     tools = Counter(f.tool for f in list_log_files())
-    told = ", ".join(f"{name} {n:,}" for name, n in tools.most_common())
-    if not told:
-        why = "no sessions of known tools in your home: name files or folders yourself."
-        return Finding("tools' folders", "optional", why)
-    return Finding("tools' folders", "ready", f"files of {told}.")
+    counts = ", ".join(f"{name} {n:,}" for name, n in tools.most_common())
+    if not counts:
+        sentence = "no sessions of known tools in your home: name files or folders yourself."
+        return Finding("tools' folders", "optional", sentence)
+    return Finding("tools' folders", "ready", f"files of {counts}.")
 
 
-def _state() -> Finding:
+def _check_state_folder() -> Finding:
     from ctxkit.agent.store.workspace import user_state_folder
 
     folder = user_state_folder()
@@ -145,31 +152,31 @@ def _state() -> Finding:
         with TemporaryFile(dir=folder):
             return Finding("state folder", "ready", f"{folder} keeps what was seen.")
     except OSError as error:
-        why = f"{folder} cannot be written ({error.strerror}): name another by XDG_STATE_HOME."
-        return Finding("state folder", "missing", why)
+        sentence = f"{folder} cannot be written ({error.strerror}): name another by XDG_STATE_HOME."
+        return Finding("state folder", "missing", sentence)
 
 
-def _models() -> Finding:
+def _check_models() -> Finding:
     from ctxkit.agent.models.provider import list_key_variables
 
     keys = list_key_variables()
     local = "local models with xllamacpp" if find_spec("xllamacpp") else ""
-    told = ", ".join(filter(None, (*(f"{k} is set" for k in keys), local)))
-    if told:
-        return Finding("models", "ready", f"{told}.")
-    why = "no key is set (OPENAI_API_KEY, ...): replays need none, %%agent needs one."
-    return Finding("models", "optional", why)
+    listed = ", ".join(filter(None, (*(f"{k} is set" for k in keys), local)))
+    if listed:
+        return Finding("models", "ready", f"{listed}.")
+    sentence = "no key is set (OPENAI_API_KEY, ...): replays need none, %%agent needs one."
+    return Finding("models", "optional", sentence)
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
-    _kit,
-    _notebook,
-    _widgets,
-    _tokenizer,
-    _prices,
-    _folders,
-    _state,
-    _models,
+    _check_kit,
+    _check_notebook,
+    _check_widgets,
+    _check_tokenizer,
+    _check_prices,
+    _check_folders,
+    _check_state_folder,
+    _check_models,
 )
 
 
@@ -179,6 +186,6 @@ def completion_(shell: str) -> None:
     """Print the completion for SHELL; to use it now: eval "$(ctxkit completion bash)"."""
     from ctxkit.cli.app import app
 
-    made = get_completion_class(shell)
-    if made is not None:
-        sys.stdout.write(made(app, {}, "ctxkit", "_CTXKIT_COMPLETE").source() + "\n")
+    completion_class = get_completion_class(shell)
+    if completion_class is not None:
+        sys.stdout.write(completion_class(app, {}, "ctxkit", "_CTXKIT_COMPLETE").source() + "\n")

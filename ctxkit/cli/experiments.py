@@ -70,15 +70,15 @@ def compare_(out: CommandOutput, *, session: str, rules: tuple[str, ...]) -> Non
     """Show what SESSION would have cost and lost under each of some RULES (all presets)."""
     from ctxkit.experiments.comparison import compare
 
-    found = compare(resolve_session(session), list(rules) or "all", progress=sys.stderr.isatty())
+    table = compare(resolve_session(session), list(rules) or "all", progress=sys.stderr.isatty())
     if out.html is not None:
         from ctxkit.widgets.reports import export
 
-        print_message(f"written: {export(found, out.html)}")
+        print_message(f"written: {export(table, out.html)}")
         return
-    errors = [f"{row['rules']}: {row['error']}" for row in list_records(found) if row["error"]]
-    more = [LOSS_NOTE, found.caption, *(f"Note: {n}" for n in found.notes)]
-    out.table("Compared", COMPARE_COLUMNS, list_records(found), [*errors, *more])
+    errors = [f"{row['rules']}: {row['error']}" for row in list_records(table) if row["error"]]
+    notes = [LOSS_NOTE, table.caption, *(f"Note: {n}" for n in table.notes)]
+    out.table("Compared", COMPARE_COLUMNS, list_records(table), [*errors, *notes])
 
 
 @click.command()
@@ -87,7 +87,7 @@ def compare_(out: CommandOutput, *, session: str, rules: tuple[str, ...]) -> Non
 @click.option("--loss/--no-loss", default=True, show_default=True, help="Work out losses too.")
 @click.option(
     "--out",
-    "kept",
+    "resume_file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Keep finished runs in a file; what it holds is not done again.",
 )
@@ -98,7 +98,7 @@ def sweep_(
     sessions: tuple[str, ...],
     rules: tuple[str, ...],
     loss: bool,
-    kept: Path | None,
+    resume_file: Path | None,
 ) -> None:
     """Run SESSIONS (files, folders, ids) under RULES (all presets), and sum up by rules.
 
@@ -107,9 +107,9 @@ def sweep_(
     from ctxkit.experiments.sweep_runs import sweep
     from ctxkit.metrics.stats import summarise_runs
 
-    given = arguments.resolve_sessions(sessions)
-    bar = sys.stderr.isatty()
-    runs = sweep(given, list(rules) or "all", out=kept, loss=loss, progress=bar)
+    resolved = arguments.resolve_sessions(sessions)
+    show_bar = sys.stderr.isatty()
+    runs = sweep(resolved, list(rules) or "all", out=resume_file, loss=loss, progress=show_bar)
     if out.json:
         print_json(list_records(runs))
     elif out.html is not None:
@@ -118,12 +118,12 @@ def sweep_(
         print_message(f"written: {export(runs, out.html)}")
     else:
         failed = runs["error"].notna().sum()
-        more = [f"{failed} of {len(runs)} runs failed: --json says why."] if failed else []
+        notes = [f"{failed} of {len(runs)} runs failed: --json says why."] if failed else []
         out.table(
             "Sweep",
             SWEEP_COLUMNS,
             list_records(summarise_runs(runs)),
-            [*more, LOSS_NOTE] if loss else more,
+            [*notes, LOSS_NOTE] if loss else notes,
         )
 
 
@@ -135,9 +135,9 @@ def advise_(out: CommandOutput, *, sessions: tuple[str, ...], rules: tuple[str, 
     """Say which RULES (of all presets) no other beats on SESSIONS, each with price and risk."""
     from ctxkit.experiments.advice import advise
 
-    bar = sys.stderr.isatty()
-    found = advise(arguments.resolve_sessions(sessions), list(rules) or "all", progress=bar)
-    out.table("Advice", SWEEP_COLUMNS, list_records(found), [*found["advice"], LOSS_NOTE])
+    show_bar = sys.stderr.isatty()
+    advice = advise(arguments.resolve_sessions(sessions), list(rules) or "all", progress=show_bar)
+    out.table("Advice", SWEEP_COLUMNS, list_records(advice), [*advice["advice"], LOSS_NOTE])
 
 
 GATE_COLUMNS = (
@@ -152,9 +152,9 @@ GATE_COLUMNS = (
 
 
 def _number_option(
-    name: str, default: float, kind: click.IntRange | click.FloatRange, told: str
+    name: str, default: float, kind: click.IntRange | click.FloatRange, help_text: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(name, default=default, show_default=True, type=kind, help=told)
+    return click.option(name, default=default, show_default=True, type=kind, help=help_text)
 
 
 @click.command()
@@ -233,8 +233,8 @@ def gate_(
             raise click.UsageError(
                 "Give sessions, --rules and --baseline, or a program with --compacted."
             )
-        given, chosen = arguments.resolve_sessions(sessions), list(rules)
-        report = gate(given, chosen, baseline, update=update, tolerance=tolerance)
+        resolved = arguments.resolve_sessions(sessions)
+        report = gate(resolved, list(rules), baseline, update=update, tolerance=tolerance)
     _print_report(out, report)
     if not report.ok:
         context.exit(EXIT_WORSE)
@@ -243,8 +243,8 @@ def gate_(
 def _print_report(out: CommandOutput, report: GateReport) -> None:
     rows = [c._asdict() for c in report.changes]
     if out.json:
-        told = {"ok": report.ok, "changes": rows, "faults": report.faults, "notes": report.notes}
-        print_json(told)
+        answer = {"ok": report.ok, "changes": rows, "faults": report.faults, "notes": report.notes}
+        print_json(answer)
     elif out.html is not None:
         notes = [*report.faults, *report.notes, report.sentence]
         out.table("Gate", GATE_COLUMNS, rows, notes)

@@ -25,9 +25,9 @@ def convert_(session: str, file: Path, format_: str, replace: bool) -> None:
     """Write SESSION to FILE in another format, and say what that format cannot hold."""
     if file.exists() and not replace:
         raise click.UsageError(f"{str(file)!r} is there already: --replace writes over it.")
-    done = write(resolve_session(session), file, format_)
-    lost = ", ".join(f"{n:,} {name}" for name, n in done.lost.items()) or "nothing"
-    print_message(f"written: {done.path} ({done.format}); lost: {lost}")
+    written = write(resolve_session(session), file, format_)
+    lost = ", ".join(f"{n:,} {name}" for name, n in written.lost.items()) or "nothing"
+    print_message(f"written: {written.path} ({written.format}); lost: {lost}")
 
 
 KEEP_COLUMNS = (
@@ -46,7 +46,7 @@ KEEP_COLUMNS = (
 def keep_(out: CommandOutput, *, folder: str, tool: str | None) -> None:
     """Copy the sessions of known tools into FOLDER: only what is new of them, when called again."""
     rows = list_records(keep(folder, tools=tool))
-    told = Counter(row["what"] for row in rows)
-    note = ", ".join(f"{n:,} {what}" for what, n in told.items()) or "no session was found"
-    shown = rows if out.json else [r for r in rows if r["what"] != "same"]
-    out.table(f"Kept in {folder}", KEEP_COLUMNS, shown, [f"{note}."])
+    counts = Counter(row["what"] for row in rows)
+    note = ", ".join(f"{n:,} {what}" for what, n in counts.items()) or "no session was found"
+    listed = rows if out.json else [r for r in rows if r["what"] != "same"]
+    out.table(f"Kept in {folder}", KEEP_COLUMNS, listed, [f"{note}."])

@@ -1,4 +1,4 @@
-"""What commands print: tables that fit the screen, JSON, HTML pages."""
+"""Output of the commands: tables that fit the screen, JSON, HTML pages."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ def print_message(sentence: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON: what is missing is null, times are ISO 8601."""
-    told = json.dumps(_plain(value), indent=1, ensure_ascii=True, allow_nan=False, default=str)
-    sys.stdout.write(told + "\n")
+    text = json.dumps(_to_plain(value), indent=1, ensure_ascii=True, allow_nan=False, default=str)
+    sys.stdout.write(text + "\n")
 
 
 def list_records(frame: pd.DataFrame) -> list[TableRow]:
     """Return the rows of a frame as dictionaries, None where a figure is missing."""
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(k): _plain(v) for k, v in row.items()} for row in rows]
+    return [{str(k): _to_plain(v) for k, v in row.items()} for row in rows]
 
 
 def get_screen_width() -> int:
@@ -128,25 +128,25 @@ def print_table(
     """Print a table no wider than the screen, and sentences below it."""
     cells = [[format_value(r.get(h.key), h.kind) for h in heads] for r in rows]
     if cells:
-        wide = fit_columns(heads, cells, get_screen_width())
-        _print_row(heads, [h.title for h in heads], wide)
-        sys.stdout.write("  ".join("─" * n for n in wide) + "\n")
+        widths = fit_columns(heads, cells, get_screen_width())
+        _print_row(heads, [h.title for h in heads], widths)
+        sys.stdout.write("  ".join("─" * n for n in widths) + "\n")
         for row in cells:
-            _print_row(heads, row, wide)
+            _print_row(heads, row, widths)
     for note in notes:
         print_lines(note)
 
 
-def _print_row(heads: Sequence[TableColumn], row: Sequence[str], wide: Sequence[int]) -> None:
-    out = [
+def _print_row(heads: Sequence[TableColumn], row: Sequence[str], widths: Sequence[int]) -> None:
+    fitted = [
         fit_text(cell, n, left=head.kind in ("text", "when"))
-        for head, cell, n in zip(heads, row, wide, strict=True)
+        for head, cell, n in zip(heads, row, widths, strict=True)
     ]
-    sys.stdout.write("  ".join(out).rstrip() + "\n")
+    sys.stdout.write("  ".join(fitted).rstrip() + "\n")
 
 
 def fit_columns(
-    heads: Sequence[TableColumn], cells: Sequence[Sequence[str]], room: int
+    heads: Sequence[TableColumn], cells: Sequence[Sequence[str]], width: int
 ) -> list[int]:
     """Return how wide each column is: as wide as its cells, the wide one no more than is left."""
     needed = [
@@ -155,7 +155,7 @@ def fit_columns(
     ]
     fixed = [min(n, h.most or n) for n, h in zip(needed, heads, strict=True)]
     others = sum(n for n, h in zip(fixed, heads, strict=True) if not h.wide)
-    left = max(room - others - 2 * (len(heads) - 1), 8)
+    left = max(width - others - 2 * (len(heads) - 1), 8)
     return [min(n, left) if h.wide else n for n, h in zip(fixed, heads, strict=True)]
 
 
@@ -163,13 +163,13 @@ def print_lines(text: str) -> None:
     """Print lines no wider than the screen: those of a table are cut, sentences are wrapped."""
     import textwrap
 
-    wide = get_screen_width()
-    for each in sanitize_text(text).splitlines():
-        if each.startswith(" ") or not each:
-            sys.stdout.write(fit_text(each.rstrip(), wide) + "\n")
+    width = get_screen_width()
+    for line in sanitize_text(text).splitlines():
+        if line.startswith(" ") or not line:
+            sys.stdout.write(fit_text(line.rstrip(), width) + "\n")
         else:
-            rows = textwrap.wrap(each, wide, break_long_words=False, break_on_hyphens=False)
-            sys.stdout.write("\n".join(rows) + "\n")
+            wrapped = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+            sys.stdout.write("\n".join(wrapped) + "\n")
 
 
 def count_cells(text: str) -> int:
@@ -181,18 +181,18 @@ def count_cells(text: str) -> int:
     return sum(max(wcwidth(c), 0) for c in text)
 
 
-def fit_text(text: str, wide: int, *, left: bool | None = None) -> str:
+def fit_text(text: str, width: int, *, left: bool | None = None) -> str:
     """Return a text cut to so many cells, filled up to them on one side or (None) not."""
-    if count_cells(text) > wide:
-        out, room = [], wide - 1
+    if count_cells(text) > width:
+        characters, left_cells = [], width - 1
         for character in text:
-            room -= count_cells(character)
-            if room < 0:
+            left_cells -= count_cells(character)
+            if left_cells < 0:
                 break
-            out.append(character)
-        text = "".join(out) + "…"
-    fill = "" if left is None else " " * (wide - count_cells(text))
-    return text + fill if left else fill + text
+            characters.append(character)
+        text = "".join(characters) + "…"
+    padding = "" if left is None else " " * (width - count_cells(text))
+    return text + padding if left else padding + text
 
 
 def format_value(value: Any, kind: CellKind) -> str:
@@ -202,7 +202,7 @@ def format_value(value: Any, kind: CellKind) -> str:
     return _FORMATTERS[kind](value)
 
 
-def _when(value: Any) -> str:
+def _format_time(value: Any) -> str:
     if not isinstance(value, (int, float)):
         return sanitize_line(str(value), 30)
     when = datetime.fromtimestamp(value, UTC).astimezone()
@@ -210,7 +210,7 @@ def _when(value: Any) -> str:
     return when.strftime("%m-%d %H:%M" if recent else "%Y-%m-%d")
 
 
-def _usd(value: float) -> str:
+def _format_usd(value: float) -> str:
     small = 0 < abs(value) < 0.01
     return f"${value:,.4f}" if small else f"${value:,.2f}"
 
@@ -218,18 +218,18 @@ def _usd(value: float) -> str:
 _FORMATTERS: dict[CellKind, Callable[[Any], str]] = {
     "text": lambda v: sanitize_line(str(v), 200),
     "count": lambda v: f"{v:,.0f}" if v == int(v) else f"{v:,.1f}",
-    "usd": _usd,
+    "usd": _format_usd,
     "share": lambda v: f"{v:.1%}",
     "yes": lambda v: "yes" if v else "no",
-    "when": _when,
+    "when": _format_time,
 }
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _to_plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [_to_plain(v) for v in value]
     if hasattr(value, "isoformat"):
         return value.isoformat()
     if hasattr(value, "item"):

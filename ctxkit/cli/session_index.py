@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 INDEX_FILE = "seen.jsonl"
 INDEX_VERSION = 2
 """Of what a line means; with that of the kit it stands in the first line."""
-_CHARS = 2000
+_MAX_TITLE_CHARS = 2000
 """Characters of a title that are looked at."""
-_SOME = 500
+_MAX_STORED_SESSIONS = 500
 """Sessions of one file that are kept; a file with more is read again."""
 
 
@@ -75,7 +75,7 @@ class LogFile(FileStamp, frozen=True, kw_only=True):
     """Files that were read with it: those of its subagents."""
 
 
-_AS_IN_FRAMES = ("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "notes")
+_FRAME_COLUMNS = ("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "notes")
 """What a sighting has from the frame of sessions as it stands there."""
 
 
@@ -87,50 +87,50 @@ class SessionIndex:
             from ctxkit.agent.store.workspace import user_state_folder
 
             folder = user_state_folder()
-        self._kept = FileCache(folder / INDEX_FILE, LogFile, INDEX_VERSION, ctxkit.__version__)
+        self._cache = FileCache(folder / INDEX_FILE, LogFile, INDEX_VERSION, ctxkit.__version__)
 
-    def known(self, file: LogFile) -> LogFile:
+    def look_up(self, file: LogFile) -> LogFile:
         """Return a file with its sessions, if it was read before and has not changed since."""
-        was = self._kept.get(file)
-        if was is None:
+        stored = self._cache.get(file)
+        if stored is None:
             return file
-        return msgspec.structs.replace(was, tool=file.tool, project=file.project)
+        return msgspec.structs.replace(stored, tool=file.tool, project=file.project)
 
-    def read(self, logs: Iterable[LogFile]) -> list[LogFile]:
+    def read_files(self, logs: Iterable[LogFile]) -> list[LogFile]:
         """Return files with their sessions, reading those that are new or have changed.
 
         A file that was read with another one, as its subagent's, is left out.
         """
-        out = [self._read(self.known(file)) for file in show_progress(list(logs))]
-        others = {path for each in self.logs() for path in each.others}
-        return [each for each in out if each.path not in others]
+        files = [self._read_file(self.look_up(file)) for file in show_progress(list(logs))]
+        subagent_paths = {path for each in self.list_files() for path in each.others}
+        return [each for each in files if each.path not in subagent_paths]
 
-    def _read(self, file: LogFile) -> LogFile:
+    def _read_file(self, file: LogFile) -> LogFile:
         if file.sessions is not None or file.error is not None:
             return file
         file = index_file(file)
-        if len(file.sessions or ()) <= _SOME:
-            self._kept.put(file)
+        if len(file.sessions or ()) <= _MAX_STORED_SESSIONS:
+            self._cache.put(file)
         return file
 
-    def logs(self) -> list[LogFile]:
+    def list_files(self) -> list[LogFile]:
         """Return all files that were ever read."""
-        return self._kept.all()
+        return self._cache.all()
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Write the notes for the next look; where that fails, nothing is lost but time."""
-        self._kept.write()
+        self._cache.write()
 
 
-def show_progress(work: list[LogFile]) -> Iterable[LogFile]:
+def show_progress(files: list[LogFile]) -> Iterable[LogFile]:
     """Return the work with a progress bar around it, where somebody sees it and it takes long."""
     import sys
 
     if not sys.stderr.isatty():
-        return work
+        return files
     from tqdm import tqdm
 
-    return tqdm(work, "reading", unit="file", leave=False, delay=1)
+    return tqdm(files, "reading", unit="file", leave=False, delay=1)
 
 
 def index_file(file: LogFile) -> LogFile:
@@ -138,14 +138,16 @@ def index_file(file: LogFile) -> LogFile:
     from ctxkit.formats.reading import read_all, subagent_paths
 
     try:
-        found = read_all(file.path, progress=False)
-        sessions = tuple(index_session(s) for s in found)
+        loaded = read_all(file.path, progress=False)
+        sessions = tuple(index_session(s) for s in loaded)
     except CtxkitError as error:
         return msgspec.structs.replace(file, error=str(error))
     if not sessions:
-        why = found.failures[0][2] if found.failures else "it is no session that a reader knows."
-        return msgspec.structs.replace(file, error=why)
-    others = tuple(sorted({path for s in found for path in subagent_paths(s)}))
+        reason = (
+            loaded.failures[0][2] if loaded.failures else "it is no session that a reader knows."
+        )
+        return msgspec.structs.replace(file, error=reason)
+    others = tuple(sorted({path for s in loaded for path in subagent_paths(s)}))
     return msgspec.structs.replace(file, sessions=sessions, others=others)
 
 
@@ -157,16 +159,18 @@ def index_session(session: Session) -> IndexedSession:
     row = {name: values[0] for name, values in rows([session]).items()}
     spent = tuple(_spend_by_day(session, row))
     prices = [each.usd for each in spent]
-    known = bool(prices) and None not in prices
+    is_priced = bool(prices) and None not in prices
     return IndexedSession(
         id=session.id,
-        title=sanitize_line(redact(session.title[:_CHARS]), 200) if session.title else None,
+        title=sanitize_line(redact(session.title[:_MAX_TITLE_CHARS]), 200)
+        if session.title
+        else None,
         format=session.format,
         began=row["ts"],
-        cost_usd=sum(p or 0.0 for p in prices) if known else None,
-        cost_source=row["cost_source"] if known else None,
+        cost_usd=sum(p or 0.0 for p in prices) if is_priced else None,
+        cost_source=row["cost_source"] if is_priced else None,
         spent=spent,
-        **{name: row[name] for name in _AS_IN_FRAMES},
+        **{name: row[name] for name in _FRAME_COLUMNS},
     )
 
 
@@ -180,20 +184,22 @@ def _spend_by_day(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
 
     bill, sums = bill_session(session), dict[tuple[str, str], DaySpent]()
 
-    def add(at: tuple[str, str], usd: float | None, *counts: int) -> None:
-        was = sums.get(at, DaySpent(*at, 0.0, 0, 0, 0))
-        both = None if usd is None or was.usd is None else was.usd + usd
-        sums[at] = DaySpent(*at, both, *map(sum, zip(was[3:], counts or (0, 0, 0), strict=True)))
+    def add(key: tuple[str, str], usd: float | None, *counts: int) -> None:
+        before = sums.get(key, DaySpent(*key, 0.0, 0, 0, 0))
+        total = None if usd is None or before.usd is None else before.usd + usd
+        sums[key] = DaySpent(
+            *key, total, *map(sum, zip(before[3:], counts or (0, 0, 0), strict=True))
+        )
 
     def of(call: int) -> tuple[str, str]:
         reply = session.calls[call].message
-        return _day(reply.time or row["ts"]), reply.model or session.model or ""
+        return _format_day(reply.time or row["ts"]), reply.model or session.model or ""
 
     for charge in bill.charges:
         add(of(charge.call), charge.usd, 1, charge.prompt, charge.output)
     if not sums and (row["cost_usd"] is not None or row["prompt_tokens"]):  # the log's own totals
-        told = row["calls_n"], row["prompt_tokens"] or 0, row["output_tokens"] or 0
-        add((_day(row["ts"]), row["model"] or ""), row["cost_usd"], *told)
+        totals = row["calls_n"], row["prompt_tokens"] or 0, row["output_tokens"] or 0
+        add((_format_day(row["ts"]), row["model"] or ""), row["cost_usd"], *totals)
     if sums:
         last = next(reversed(sums))
         for summary in bill.summaries:
@@ -202,11 +208,11 @@ def _spend_by_day(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
         yield from sums.values()  # what has no price, beside what has
         yield from [DaySpent(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
     for child in session.children:
-        about = {name: values[0] for name, values in per_session.rows([child]).items()}
-        yield from _spend_by_day(child, about)
+        child_row = {name: values[0] for name, values in per_session.rows([child]).items()}
+        yield from _spend_by_day(child, child_row)
 
 
-def _day(seconds: float | None) -> str:
+def _format_day(seconds: float | None) -> str:
     return "" if seconds is None else strftime("%Y-%m-%d", gmtime(seconds))
 
 
@@ -215,16 +221,18 @@ def list_log_files(place: str | os.PathLike[str] | None = None) -> list[LogFile]
     from ctxkit.formats.discovery import get_location_project, iter_session_files
 
     if place is not None:
-        return _newest_first(_log_files_below(Path(place).expanduser()))
-    out = []
-    for where, entry, folders in iter_session_files():
-        whole = entry.name == "base_state.json"  # its folder is the session
-        path = os.path.dirname(entry.path) if whole else entry.path  # noqa: PTH120
+        return _sort_newest_first(_find_log_files(Path(place).expanduser()))
+    files = []
+    for location, entry, folders in iter_session_files():
+        is_folder = entry.name == "base_state.json"  # its folder is the session
+        path = os.path.dirname(entry.path) if is_folder else entry.path  # noqa: PTH120
         with suppress(OSError):
-            out.append(
-                _make_log_file(path, entry.stat(), where.tool, get_location_project(where, folders))
+            files.append(
+                _make_log_file(
+                    path, entry.stat(), location.tool, get_location_project(location, folders)
+                )
             )
-    return _newest_first(out)
+    return _sort_newest_first(files)
 
 
 def stat_log_file(path: str) -> LogFile:
@@ -234,7 +242,7 @@ def stat_log_file(path: str) -> LogFile:
     return LogFile(path=path, modified=0.0, size=-1)
 
 
-def _log_files_below(place: Path) -> Iterator[LogFile]:
+def _find_log_files(place: Path) -> Iterator[LogFile]:
     from ctxkit.formats.reading import find_logs
 
     for each in find_logs(place):
@@ -253,5 +261,5 @@ def _make_log_file(path: str, stat: os.stat_result, tool: str, project: str | No
     return LogFile(path=path, modified=last, size=size, tool=tool, project=project)
 
 
-def _newest_first(found: Iterable[LogFile]) -> list[LogFile]:
-    return sorted(found, key=lambda f: -f.modified)
+def _sort_newest_first(files: Iterable[LogFile]) -> list[LogFile]:
+    return sorted(files, key=lambda f: -f.modified)

@@ -78,22 +78,25 @@ def list_(
     """
     from ctxkit.cli.session_index import SessionIndex
 
-    seen, found = SessionIndex(), select_files(place, since, project, tool)
-    whole = every or out.json or out.html is not None
-    told = all(file.tool for file in found) or tool is None  # else only reading says whose it is
-    logs = filter_by_tool(seen.read(found if whole or not told else found[:most]), tool)
-    found = found if told else logs
+    index, files = SessionIndex(), select_files(place, since, project, tool)
+    is_whole = every or out.json or out.html is not None
+    # where the place does not tell a file's tool, only reading does
+    tools_are_known = tool is None or all(file.tool for file in files)
+    logs = filter_by_tool(
+        index.read_files(files if is_whole or not tools_are_known else files[:most]), tool
+    )
+    files = files if tools_are_known else logs
     rows = [make_list_row(log, s) for log in logs for s in log.sessions or ()]
-    taken = rows if whole else rows[:most]
-    left = len(found) - len(logs) + len(rows) - len(taken)
-    chosen = (since, project, tool) != (None, None, None)
+    shown_rows = rows if is_whole else rows[:most]
+    omitted = len(files) - len(logs) + len(rows) - len(shown_rows)
+    is_filtered = (since, project, tool) != (None, None, None)
     out.table(
         "Sessions",
         LIST_COLUMNS,
-        taken,
-        [] if out.json else describe_omissions(logs, left, chosen=chosen),
+        shown_rows,
+        [] if out.json else describe_omissions(logs, omitted, is_filtered=is_filtered),
     )
-    seen.keep()
+    index.save()
 
 
 def select_files(
@@ -110,12 +113,12 @@ def select_files(
         f
         for f in list_log_files(place)
         if (since is None or f.modified >= since)
-        and (project is None or project.casefold() in _project(f).casefold())
+        and (project is None or project.casefold() in _get_project(f).casefold())
         and (tool is None or f.tool in (tool, ""))
     ]
 
 
-def _project(file: LogFile) -> str:
+def _get_project(file: LogFile) -> str:
     return file.project or ("" if file.tool else str(Path(file.path).parent))
 
 
@@ -130,34 +133,42 @@ def filter_by_tool(logs: list[LogFile], tool: str | None) -> list[LogFile]:
     ]
 
 
-def make_list_row(log: LogFile, sighting: IndexedSession) -> dict[str, Any]:
+def make_list_row(log: LogFile, indexed: IndexedSession) -> dict[str, Any]:
     """Return a line of the list."""
-    told = asdict(sighting)
-    del told["spent"]
-    name, title = told.pop("id"), told.pop("title")
+    figures = asdict(indexed)
+    del figures["spent"]
+    name, title = figures.pop("id"), figures.pop("title")
     return {
         "modified": log.modified,
-        "tool": log.tool or sighting.format,
+        "tool": log.tool or indexed.format,
         "project": log.project,
         "title": title or name,
         "session": name,
-        **told,
+        **figures,
         "path": log.path,
     }
 
 
-def describe_omissions(logs: list[LogFile], left: int = 0, *, chosen: bool = False) -> list[str]:
+def describe_omissions(
+    logs: list[LogFile], omitted: int = 0, *, is_filtered: bool = False
+) -> list[str]:
     """Say what is not in the list: older sessions, and logs that could not be read."""
-    bad = [log for log in logs if log.error and Path(log.path).suffix.lower() in LOG_SUFFIXES]
-    out = [f"{left:,} older: --all shows them, --since and --tool choose."] if left > 0 else []
-    if bad:
-        why = sanitize_line(bad[0].error or "", 120)
-        out.append(f"{len(bad):,} could not be read, the first: {bad[0].path}: {why}")
-    if not logs and chosen:
-        out.append("Nothing fits --since, --project and --tool together.")
+    unreadable = [
+        log for log in logs if log.error and Path(log.path).suffix.lower() in LOG_SUFFIXES
+    ]
+    sentences = (
+        [f"{omitted:,} older: --all shows them, --since and --tool choose."] if omitted > 0 else []
+    )
+    if unreadable:
+        reason = sanitize_line(unreadable[0].error or "", 120)
+        sentences.append(
+            f"{len(unreadable):,} could not be read, the first: {unreadable[0].path}: {reason}"
+        )
+    if not logs and is_filtered:
+        sentences.append("Nothing fits --since, --project and --tool together.")
     elif not logs:
-        out.append("No sessions of known tools are here: give a file or a folder.")
-    return out
+        sentences.append("No sessions of known tools are here: give a file or a folder.")
+    return sentences
 
 
 @click.command()
@@ -171,45 +182,45 @@ def report_(out: CommandOutput, *, session: str, call: int) -> None:
     """
     from ctxkit.cli.arguments import locate_session, open_session
 
-    path, sighting = locate_session(session)
-    if sighting is not None and not (out.json or out.html):
-        print_indexed(sighting)
-    found = open_session(path, sighting)
+    path, indexed = locate_session(session)
+    if indexed is not None and not (out.json or out.html):
+        print_indexed(indexed)
+    opened = open_session(path, indexed)
     if out.html is not None:
         from ctxkit.widgets.reports import export
 
-        print_message(f"written: {export(found, out.html)}")
+        print_message(f"written: {export(opened, out.html)}")
         return
     from ctxkit.metrics.context_report import report
 
-    made = report(found, call)
+    context_report = report(opened, call)
     if out.json:
         import msgspec
 
-        print_json(msgspec.to_builtins(made))
+        print_json(msgspec.to_builtins(context_report))
     else:
-        print_lines(made.to_text())
+        print_lines(context_report.to_text())
 
 
-def print_indexed(sighting: IndexedSession) -> None:
+def print_indexed(indexed: IndexedSession) -> None:
     """Print what is known of a session at once, before its log is read."""
-    told = [sanitize_line(sighting.title or sighting.id, 60), f"{sighting.calls_n:,} calls"]
-    if sighting.cost_usd:
-        told.append(f"{format_value(sighting.cost_usd, 'usd')} ({sighting.cost_source})")
-    print_lines(", ".join(filter(None, told)) + "\n")
+    parts = [sanitize_line(indexed.title or indexed.id, 60), f"{indexed.calls_n:,} calls"]
+    if indexed.cost_usd:
+        parts.append(f"{format_value(indexed.cost_usd, 'usd')} ({indexed.cost_source})")
+    print_lines(", ".join(filter(None, parts)) + "\n")
     sys.stdout.flush()
 
 
-def _week(day: str) -> str:
+def _get_week(day: str) -> str:
     if not day:
         return ""
-    then = date.fromisoformat(day)
-    return (then - timedelta(days=then.weekday())).isoformat()
+    date_of_day = date.fromisoformat(day)
+    return (date_of_day - timedelta(days=date_of_day.weekday())).isoformat()
 
 
 SPEND_GROUPINGS: dict[str, Callable[[LogFile, IndexedSession, DaySpent], str]] = {
     "day": lambda log, session, spent: spent.day,  # noqa: ARG005
-    "week": lambda log, session, spent: _week(spent.day),  # noqa: ARG005
+    "week": lambda log, session, spent: _get_week(spent.day),  # noqa: ARG005
     "month": lambda log, session, spent: spent.day[:7],  # noqa: ARG005
     "model": lambda log, session, spent: spent.model,  # noqa: ARG005
     "project": lambda log, session, spent: log.project or "",  # noqa: ARG005
@@ -217,7 +228,7 @@ SPEND_GROUPINGS: dict[str, Callable[[LogFile, IndexedSession, DaySpent], str]] =
     "session": lambda log, session, spent: session.title or session.id,  # noqa: ARG005
 }
 """What a row of the answer is, by its name."""
-_UNKNOWN = "unknown"
+_UNKNOWN_GROUP = "unknown"
 
 
 @click.command()
@@ -243,39 +254,39 @@ def spend_(
     """
     from ctxkit.cli.session_index import SessionIndex
 
-    seen = SessionIndex()
-    logs = filter_by_tool(seen.read(select_files(place, since, project, tool)), tool)
-    seen.keep()
+    index = SessionIndex()
+    logs = filter_by_tool(index.read_files(select_files(place, since, project, tool)), tool)
+    index.save()
     rows = sum_spend(logs, by, since)
-    chosen = (since, project, tool) != (None, None, None)
-    more = [] if out.json else [*_total(rows), *describe_omissions(logs, chosen=chosen)]
-    out.table(f"Spent by {by}", _spend_columns(by), rows, more)
+    is_filtered = (since, project, tool) != (None, None, None)
+    notes = [*_describe_total(rows), *describe_omissions(logs, is_filtered=is_filtered)]
+    out.table(f"Spent by {by}", _spend_columns(by), rows, [] if out.json else notes)
 
 
 def sum_spend(logs: list[LogFile], by: str, since: float | None = None) -> list[dict[str, Any]]:
     """Return one row for each day (model, ...), in order of time or of money."""
-    first = "" if since is None else strftime("%Y-%m-%d", gmtime(since))
+    first_day = "" if since is None else strftime("%Y-%m-%d", gmtime(since))
     rows: dict[str, dict[str, Any]] = {}
     for log in logs:
         for session in log.sessions or ():
             for spent in session.spent:
-                if spent.day and spent.day < first:
+                if spent.day and spent.day < first_day:
                     continue
-                name = SPEND_GROUPINGS[by](log, session, spent) or _UNKNOWN
-                _add(rows.setdefault(name, _empty(by, name)), session, spent)
-    out = list(rows.values())
-    for row in out:
+                name = SPEND_GROUPINGS[by](log, session, spent) or _UNKNOWN_GROUP
+                _add_spend(rows.setdefault(name, _make_spend_row(by, name)), session, spent)
+    totals = list(rows.values())
+    for row in totals:
         row["sessions_n"] = len(row.pop("ids"))
-    timed = by in ("day", "week", "month")
-    return sorted(out, key=lambda r: r[by] if timed else -(r["cost_usd"] or 0.0))
+    is_by_time = by in ("day", "week", "month")
+    return sorted(totals, key=lambda r: r[by] if is_by_time else -(r["cost_usd"] or 0.0))
 
 
-def _empty(by: str, name: str) -> dict[str, Any]:
+def _make_spend_row(by: str, name: str) -> dict[str, Any]:
     counts = dict.fromkeys(("calls_n", "prompt_tokens", "output_tokens", "unpriced_n"), 0)
     return {by: name, "cost_usd": None, **counts, "ids": set()}
 
 
-def _add(row: dict[str, Any], session: IndexedSession, spent: DaySpent) -> None:
+def _add_spend(row: dict[str, Any], session: IndexedSession, spent: DaySpent) -> None:
     row["ids"].add(session.id)
     if spent.usd is not None:
         row["cost_usd"] = spent.usd + (row["cost_usd"] or 0.0)
@@ -299,15 +310,15 @@ def _spend_columns(by: str) -> tuple[TableColumn, ...]:
     )
 
 
-def _total(rows: list[dict[str, Any]]) -> list[str]:
+def _describe_total(rows: list[dict[str, Any]]) -> list[str]:
     if len(rows) < 2:
         return []
     calls = sum(r["calls_n"] for r in rows)
     return [f"In all ${sum(r['cost_usd'] or 0.0 for r in rows):,.2f} for {calls:,} calls."]
 
 
-_BAR = 16
-_LAST_LINES = 10
+_GAUGE_CELLS = 16
+_FIRST_LOOK_LINES = 10
 
 
 @click.command()
@@ -322,35 +333,39 @@ _LAST_LINES = 10
 @click.option("--times", type=click.IntRange(min=1), help="Stop after so many looks.")
 def watch_(session: str, every: float, times: int | None) -> None:
     """Follow SESSION while it grows: a line for each call and each compaction. Ctrl-C ends it."""
-    path, sighting = locate_session(session)
-    shown, state = -1, None
+    path, indexed = locate_session(session)
+    lines_shown, last_stamp = -1, None
     for look in count(1):
-        now = _stamp(path)
-        if now != state:
-            state = now
+        stamp = _get_stamp(path)
+        if stamp != last_stamp:
+            last_stamp = stamp
             try:
-                found = open_session(path, sighting)
+                log = open_session(path, indexed)
             except ReadError:
                 if look == 1:
                     raise
-                state = None  # it is being written: the next look finds it whole
+                last_stamp = None  # it is being written: the next look finds it whole
             else:
-                rows = list(describe_calls(found))
-                shown = max(len(rows) - _LAST_LINES, 0) if shown < 0 else min(shown, len(rows))
-                for each in rows[shown:]:
-                    sys.stdout.write(fit_text(each, get_screen_width()) + "\n")
-                shown = len(rows)
+                lines = list(describe_calls(log))
+                lines_shown = (
+                    max(len(lines) - _FIRST_LOOK_LINES, 0)
+                    if lines_shown < 0
+                    else min(lines_shown, len(lines))
+                )
+                for line in lines[lines_shown:]:
+                    sys.stdout.write(fit_text(line, get_screen_width()) + "\n")
+                lines_shown = len(lines)
                 sys.stdout.flush()
         if look == times:
             return
         time.sleep(every)
 
 
-def _stamp(path: str) -> tuple[float, int]:
+def _get_stamp(path: str) -> tuple[float, int]:
     from ctxkit.cli.session_index import stat_log_file
 
-    found = stat_log_file(path)
-    return found.modified, found.size
+    file = stat_log_file(path)
+    return file.modified, file.size
 
 
 def describe_calls(session: Session) -> Iterator[str]:
@@ -358,25 +373,24 @@ def describe_calls(session: Session) -> Iterator[str]:
     from ctxkit.metrics.frames.per_call import rows
     from ctxkit.session.messages import Edit
 
-    of: dict[str, list[Any]] = rows([session])
-    calls = dict(zip(of["position"], range(len(of["call"])), strict=True))
+    columns: dict[str, list[Any]] = rows([session])
+    calls = dict(zip(columns["position"], range(len(columns["call"])), strict=True))
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
             yield f"       compaction: {sanitize_line(entry.reason or 'no reason is told', 60)}"
         elif position in calls:
-            yield _call({name: values[calls[position]] for name, values in of.items()})
+            yield _format_call({name: values[calls[position]] for name, values in columns.items()})
 
 
-def _call(row: dict[str, Any]) -> str:
+def _format_call(row: dict[str, Any]) -> str:
     tokens, limit = row["prompt_tokens"], row["context_limit"]
-    full = f"{_gauge(tokens / limit)} {tokens / limit:4.0%} " if tokens and limit else ""
+    share = f"{_draw_gauge(tokens / limit)} {tokens / limit:4.0%} " if tokens and limit else ""
     size = f"{tokens:>9,}" if tokens is not None else f"{'':9}"
     cost = format_value(row["cost_usd"], "usd")
-    return (
-        f"#{row['call']:<5} {full}{size} {cost:>8} {sanitize_line(row['model'] or '', 24)}".rstrip()
-    )
+    model = sanitize_line(row["model"] or "", 24)
+    return f"#{row['call']:<5} {share}{size} {cost:>8} {model}".rstrip()
 
 
-def _gauge(full: float) -> str:
-    n = round(min(max(full, 0.0), 1.0) * _BAR)
-    return "█" * n + "░" * (_BAR - n)
+def _draw_gauge(share: float) -> str:
+    n = round(min(max(share, 0.0), 1.0) * _GAUGE_CELLS)
+    return "█" * n + "░" * (_GAUGE_CELLS - n)

@@ -24,7 +24,7 @@ __all__ = ["ALLOWED_LOSS", "Contest", "ContestEntry", "contest"]
 ALLOWED_LOSS = 0.05
 """Share of what is needed later that an entry may take out of sight."""
 _FILE = Path(".ctxkit") / "contest.json"
-_LARGEST = 1_000_000
+_MAX_FILE_BYTES = 1_000_000
 """Bytes of a table that is read back."""
 _HEADS = (
     Column("name", number=False, firm=True),
@@ -84,21 +84,21 @@ class Contest:
             BadArguments: they are no rules.
         """
         replay = replay_sample(rules)
-        found, facts = score_replay(replay), facts_kept(replay)
+        row, facts = score_replay(replay), facts_kept(replay)
         return ContestEntry(
             name=sanitize_line(name, 40),
-            rules=sanitize_line(str(found["rules"]), 120),
-            cost_usd=float(found["cost_usd"]),
-            low_usd=float(found["cost_low_usd"]),
-            high_usd=float(found["cost_high_usd"]),
-            real_low_usd=_maybe(found["real_low_usd"]),
-            real_high_usd=_maybe(found["real_high_usd"]),
+            rules=sanitize_line(str(row["rules"]), 120),
+            cost_usd=float(row["cost_usd"]),
+            low_usd=float(row["cost_low_usd"]),
+            high_usd=float(row["cost_high_usd"]),
+            real_low_usd=_float_or_none(row["real_low_usd"]),
+            real_high_usd=_float_or_none(row["real_high_usd"]),
             facts_n=len(facts),
             kept_n=sum(facts.values()),
-            needed_later_loss=float(found["needed_later_loss"]),
-            peak_tokens=int(found["peak_tokens"]),
-            cuts_n=int(found["cuts_n"]),
-            over_window=formatting.has_value(found["over_call"]),
+            needed_later_loss=float(row["needed_later_loss"]),
+            peak_tokens=int(row["peak_tokens"]),
+            cuts_n=int(row["cuts_n"]),
+            over_window=formatting.has_value(row["over_call"]),
         )
 
     def enter(self, name: str, rules: RulesLike) -> Contest:
@@ -110,23 +110,23 @@ class Contest:
         if not isinstance(name, str) or not name.strip():
             raise BadArguments("Give a name, then the rules: contest.enter('mine', rules).")
         entry = self.tried(name, rules)
-        kept = [e for e in self.entries if e.name != entry.name]
-        data = msgspec.json.format(msgspec.json.encode([*kept, entry]), indent=1)
+        others = [e for e in self.entries if e.name != entry.name]
+        data = msgspec.json.format(msgspec.json.encode([*others, entry]), indent=1)
         try:
             with SafeFolder.own(self.path.parent) as folder:
                 folder.write(self.path.name, (data,))
         except OSError as error:
-            said = f"The table cannot be kept in {str(self.path)!r} ({error.strerror})."
-            raise BadArguments(said) from None
+            sentence = f"The table cannot be kept in {str(self.path)!r} ({error.strerror})."
+            raise BadArguments(sentence) from None
         return self
 
     @property
     def entries(self) -> tuple[ContestEntry, ...]:
         """The entries: those that count first, the cheapest on top."""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            if self.path.stat().st_size <= _LARGEST:
-                found = msgspec.json.decode(self.path.read_bytes(), type=list[ContestEntry])
-                return tuple(sorted(found, key=lambda e: (bool(e.why), e.cost_usd)))
+            if self.path.stat().st_size <= _MAX_FILE_BYTES:
+                entries = msgspec.json.decode(self.path.read_bytes(), type=list[ContestEntry])
+                return tuple(sorted(entries, key=lambda e: (bool(e.why), e.cost_usd)))
         return ()
 
     @property
@@ -144,24 +144,24 @@ class Contest:
         real = "unknown: the record does not say under which rules it was made"
         if best.real_low_usd is not None and best.real_high_usd is not None:
             real = f"${best.real_low_usd:.2f} to ${best.real_high_usd:.2f}"
-        out = [f"For this session: {best.rules} ({best.name})."]
-        out.append(
+        lines = [f"For this session: {best.rules} ({best.name})."]
+        lines.append(
             f"This much: ${best.cost_usd:.2f} (${best.low_usd:.2f} to ${best.high_usd:.2f}), "
             f"beside ${recorded:.2f} as recorded and ${none:.2f} never compacted."
         )
-        out.append(
+        lines.append(
             f"This risk: {best.kept_n} of {best.facts_n} facts are shown as the last turn begins, "
             f"and {best.needed_later_loss:.1%} of what was used again had been taken away."
         )
-        out.append(
+        lines.append(
             "This we do not know: what the agent would have done. Real runs of such rules: "
             f"{real}. And one session is one session."
         )
-        return "\n".join(out)
+        return "\n".join(lines)
 
     def _table(self) -> Table:
         best = self.best
-        return Table(_HEADS, tuple(_row(e, best=e is best or e == best) for e in self.entries))
+        return Table(_HEADS, tuple(_make_row(e, best=e is best or e == best) for e in self.entries))
 
     def to_text(self) -> str:
         """Return the table as text."""
@@ -190,11 +190,11 @@ def contest(path: str | Path | None = None) -> Contest:
     return Contest(Path(path) if path else _FILE)
 
 
-def _maybe(value: object) -> float | None:
+def _float_or_none(value: object) -> float | None:
     return float(str(value)) if formatting.has_value(value) else None
 
 
-def _row(entry: ContestEntry, *, best: bool) -> tuple[Cell, ...]:
+def _make_row(entry: ContestEntry, *, best: bool) -> tuple[Cell, ...]:
     tone = "good" if best else ("grey" if entry.why else "")
     return (
         Cell(entry.name, tone=tone),

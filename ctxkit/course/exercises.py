@@ -45,7 +45,7 @@ class Exercise:
     guess: bool = False
 
 
-_KNOWN: dict[str, Exercise] = {}
+_EXERCISES: dict[str, Exercise] = {}
 
 
 def exercise(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str]], Any]:
@@ -61,16 +61,16 @@ def guess(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str
 def _register(
     key: str, asks: str, because: str, *, guess: bool
 ) -> Callable[[Callable[..., str]], Any]:
-    def keep(judge: Callable[..., str]) -> Callable[..., str]:
-        _KNOWN[key] = Exercise(key, asks, judge, because, guess)
+    def register(judge: Callable[..., str]) -> Callable[..., str]:
+        _EXERCISES[key] = Exercise(key, asks, judge, because, guess)
         return judge
 
-    return keep
+    return register
 
 
 def tasks() -> dict[str, str]:
     """Return what each exercise asks, by its key, in the order of the notebooks."""
-    return {key: known.asks for key, known in sorted(_all().items())}
+    return {key: each.asks for key, each in sorted(_load_exercises().items())}
 
 
 def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
@@ -88,32 +88,34 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
     Raises:
         BadArguments: there is no such exercise.
     """
-    known = _all()
-    if key not in known:
+    exercises = _load_exercises()
+    if key not in exercises:
         raise BadArguments(
             f"There is no exercise {key!r}; ctxkit.course.tasks() lists them."
-            f"{did_you_mean(str(key), known)}"
+            f"{did_you_mean(str(key), exercises)}"
         )
-    asked = known[key]
+    chosen = exercises[key]
     if answer is ... or answer is None:
-        return AnswerMark(key, None, f"{asked.asks} (Put your answer in place of the three dots.)")
-    if len(given) > len(signature(asked.judge).parameters) - 1:
+        return AnswerMark(key, None, f"{chosen.asks} (Put your answer in place of the three dots.)")
+    if len(given) > len(signature(chosen.judge).parameters) - 1:
         return AnswerMark(key, right=False, said="Give one answer: several belong in one list.")
     try:
-        said = asked.judge(answer, *given)
+        comment = chosen.judge(answer, *given)
     except CtxkitError as error:
         return AnswerMark(key, right=False, said=str(error))
     except LookupError:
         if not given:
             raise
-        told = "What stands behind your answer is not what the notebook made; run its cells again."
-        return AnswerMark(key, right=False, said=told)
-    if asked.guess:
-        return AnswerMark(key, None, f"{said} {asked.because}".strip())
-    return AnswerMark(key, not said, said or asked.because)
+        sentence = (
+            "What stands behind your answer is not what the notebook made; run its cells again."
+        )
+        return AnswerMark(key, right=False, said=sentence)
+    if chosen.guess:
+        return AnswerMark(key, None, f"{comment} {chosen.because}".strip())
+    return AnswerMark(key, not comment, comment or chosen.because)
 
 
-def _all() -> dict[str, Exercise]:
+def _load_exercises() -> dict[str, Exercise]:
     for lesson in _LESSONS:
         import_module(f"ctxkit.course.lessons.{lesson}")
-    return _KNOWN
+    return _EXERCISES

@@ -52,10 +52,10 @@ def replay_sample(rules: RulesLike, name: str = "billing") -> Session:
     from ctxkit.engine.replay import replay
     from ctxkit.policies.rules import Rules
 
-    asked = resolve_rules(rules)
-    if not isinstance(asked, Rules):
+    resolved = resolve_rules(rules)
+    if not isinstance(resolved, Rules):
         raise BadArguments("Give rules: Rules(policy=..., trigger=...), or the name of a preset.")
-    return replay(load_sample(name), asked)
+    return replay(load_sample(name), resolved)
 
 
 def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
@@ -96,5 +96,5 @@ def facts_kept(of: SessionLike, call: int | None = None) -> dict[str, bool]:
     if not listed:
         raise BadArguments("This session lists no facts; the sample 'billing' does.")
     at = find_last_turn_start(session) if call is None else call
-    shown = "\n".join(item.message.text for item in session.sent(at))
-    return {fact: bool(re.search(pattern, shown)) for fact, pattern in listed}
+    prompt = "\n".join(item.message.text for item in session.sent(at))
+    return {fact: bool(re.search(pattern, prompt)) for fact, pattern in listed}

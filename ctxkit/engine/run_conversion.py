@@ -155,8 +155,8 @@ def billing_offset(reply: Message, counted: int, before: int = 0) -> int:
     Args:
         reply: the reply of the call.
         counted: counted tokens of its prompt.
-        before: what is returned where the reply has no bill, or one below 1 / `MAX_COUNT_PER_BILL` of the
-            count, which cannot be the size of that prompt.
+        before: what is returned where the reply has no bill, or one below 1 / `MAX_COUNT_PER_BILL`
+            of the count, which cannot be the size of that prompt.
     """
     billed = get_billed_prompt(reply)
     return before if not billed or billed < counted / MAX_COUNT_PER_BILL else billed - counted

@@ -36,6 +36,7 @@ _SEMICOLON_CALL = re.compile(
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
+    from ctxkit._internal.distribution import warn_of_conflict
     from ctxkit.agent.store.workspace import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
@@ -47,6 +48,7 @@ def load(shell: InteractiveShell) -> None:
     from ctxkit.policies.memory_entries import MEMORY_TYPES
     from ctxkit.presets.registry import names as presets
 
+    warn_of_conflict()
     unload(shell)
     kit = CtxKit(shell)
     shell.register_magics(kit)

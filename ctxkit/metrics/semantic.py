@@ -291,7 +291,7 @@ class MiniLMSimilarity:
     def __init__(self) -> None:
         if missing := [name for name in _NEEDS if find_spec(name) is None]:
             raise BadArguments(
-                "The measure 'minilm' needs the extra: pip install 'ctxkit[semantic]' (no"
+                "The measure 'minilm' needs the extra: pip install 'jupyter-ctxkit[semantic]' (no"
                 f" {', '.join(missing)} here)."
             )
         self._known: dict[str, NDArray[Any]] = {}

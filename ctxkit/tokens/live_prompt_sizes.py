@@ -131,7 +131,8 @@ def estimate_next_prompt(session: Session) -> PromptSize:
 def get_current_size(session: Session) -> PromptSize:
     """Return the present size of a live session: the last billed prompt, or the estimated next one.
 
-    The next one counts after a compaction, or where the messages since are more than `MAX_IGNORED_SHARE`.
+    The next one counts after a compaction, or where the messages since are more than
+    `MAX_IGNORED_SHARE`.
     """
     return _current_prompt(session)[1]
 

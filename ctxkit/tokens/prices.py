@@ -485,7 +485,9 @@ def read_litellm_prices(date: str) -> bytes:
     spec = util.find_spec("litellm")
     path = None if spec is None or spec.origin is None else Path(spec.origin).parent / _TABLE_FILE
     if path is None or not path.is_file():
-        raise StoreError("LiteLLM is not installed here: pip install 'ctxkit[live]' brings it.")
+        raise StoreError(
+            "LiteLLM is not installed here: pip install 'jupyter-ctxkit[live]' brings it."
+        )
     rows = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Any]])
     trimmed = {name: row for name, full in sorted(rows.items()) if (row := _trim_row(name, full))}
     table = {"source": f"litellm {metadata.version('litellm')}", "date": date, "rows": trimmed}

@@ -128,8 +128,8 @@ def _load_ranks(name: str, url: str, digest: str, *, allow_download: bool) -> di
     )
     if data is None:
         raise StoreError(
-            f"The vocabulary {name!r} is not on this machine. Install ctxkit[live] (LiteLLM's wheel"
-            " carries it), or allow the download with"
+            f"The vocabulary {name!r} is not on this machine. Install jupyter-ctxkit[live]"
+            " (LiteLLM's wheel carries it), or allow the download with"
             f" tokens.exact_counter({name!r}, allow_download=True), or estimate with"
             " tokens.get_counter('chars/4')."
         )
@@ -204,8 +204,8 @@ def find_anthropic_tokenizer() -> Path:
     path = None if folder is None else folder / "anthropic_tokenizer.json"
     if path is None or not path.is_file():
         raise StoreError(
-            "Anthropic's tokenizer for Claude 2 is not on this machine; install ctxkit[live]:"
-            " LiteLLM's wheel carries it."
+            "Anthropic's tokenizer for Claude 2 is not on this machine; install"
+            " jupyter-ctxkit[live]: LiteLLM's wheel carries it."
         )
     return path
 

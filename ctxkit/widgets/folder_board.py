@@ -6,12 +6,12 @@ import os
 import sys
 import time
 from collections import defaultdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit._internal.distribution import get_version
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, format_count, format_usd, pluralize
 from ctxkit._internal.lazy import public_dir
@@ -162,7 +162,7 @@ class Board:
         """
         until = None if seconds is None else time.monotonic() + seconds
         rows, waiting, failed_n = list(self.rows), list[FileStamp](), self.failed_n
-        kept = FileCache(cache_folder() / CACHE_FILE, FileRows, CACHE_VERSION, version("ctxkit"))
+        kept = FileCache(cache_folder() / CACHE_FILE, FileRows, CACHE_VERSION, get_version())
         try:
             for stamp in self._waiting:
                 found = kept.get(stamp)

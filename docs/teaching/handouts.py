@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a script of the folder that it serves
 """Write slides and print versions: `python docs/teaching/handouts.py FOLDER [reveal.js] [NN ...]`.
 
 Every notebook is run, in the order of the course and without what was done in them before: the

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a script beside the page that it reads
 """Write the notebooks with the answers filled in: `python docs/teaching/solve.py FOLDER`."""
 
 from __future__ import annotations

@@ -8,9 +8,11 @@ from cached_talks import fresh, growing, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from trust_training import count_sessions, select_distinct_sessions
 
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import get_call_features
+from ctxkit.engine.cache_model.control_reads import replace_reads, with_random_reads
 from ctxkit.engine.cache_model.miss_rates import (
     count_session,
     exclude_copies,
@@ -18,12 +20,6 @@ from ctxkit.engine.cache_model.miss_rates import (
     load_counts,
 )
 from ctxkit.engine.cache_model.prediction import predict_input_cost
-from ctxkit.engine.cache_model.training import (
-    count_sessions,
-    replace_reads,
-    select_distinct_sessions,
-    with_random_reads,
-)
 from ctxkit.session.messages import MISSING_START_KIND, Message, Usage
 from ctxkit.tokens import prices
 

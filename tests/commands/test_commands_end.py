@@ -131,5 +131,7 @@ def test_the_doctor_names_packages_that_are_there_and_damaged(home):
     said = " ".join(done.stdout.split())
     assert (done.returncode, done.stderr) == (1, "")
     assert "no ctxkit: numpy (damaged: no libfoo.so), pandas (damaged: " in said
-    assert "no widgets: plotly (damaged: no libfoo.so) missing: install ctxkit again." in said
-    assert "no tokenizer: no libfoo.so: install ctxkit again." in said
+    assert (
+        "no widgets: plotly (damaged: no libfoo.so) missing: install jupyter-ctxkit again." in said
+    )
+    assert "no tokenizer: no libfoo.so: install jupyter-ctxkit again." in said

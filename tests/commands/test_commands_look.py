@@ -84,13 +84,13 @@ def test_what_was_seen_is_not_read_again_until_it_changes(home):
 
     place = home / ".ctxkit" / "sessions"
     seen = SessionIndex(home / "state")
-    (log,) = seen.read(list_log_files(place))
-    seen.keep()
+    (log,) = seen.read_files(list_log_files(place))
+    seen.save()
     assert (home / "state" / "seen.jsonl").stat().st_mode & 0o77 == 0
     again = SessionIndex(home / "state")
-    assert again.known(list_log_files(place)[0]).sessions == log.sessions
+    assert again.look_up(list_log_files(place)[0]).sessions == log.sessions
     os.utime(place / "billing.jsonl", (1, 1))
-    assert again.known(list_log_files(place)[0]).sessions is None
+    assert again.look_up(list_log_files(place)[0]).sessions is None
 
 
 @pytest.mark.parametrize(

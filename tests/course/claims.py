@@ -19,8 +19,8 @@ from numpy import median
 import ctxkit as ck
 from ctxkit.course.lessons.lesson_03_thrash import growth
 from ctxkit.course.lessons.lesson_07_sweeps import losses as jitter
-from ctxkit.course.lessons.lesson_09_replay_trust import _real
-from ctxkit.course.lessons.lesson_appendix import _fuseraft
+from ctxkit.course.lessons.lesson_09_replay_trust import _measure_masked_costs
+from ctxkit.course.lessons.lesson_appendix import _sweep_fuseraft
 from ctxkit.course.sample_data import load_sample, make_rules_above, replay_sample, score_replay
 from ctxkit.engine.cache_model import prediction
 from ctxkit.engine.cache_model.call_features import measure_pause
@@ -115,7 +115,7 @@ def gridded():
 
 
 def few(n):
-    runs = _fuseraft()
+    runs = _sweep_fuseraft()
     return runs[runs["session"].isin(runs["session"].unique()[:n])]
 
 
@@ -509,7 +509,7 @@ CLAIMS = {
             seen_when_wrong() == [{"kiosk", "router", "export"}, {"router", "export", "cache"}, {"export", "cache"}]
         ),
         "Without management it pays $0.42": lambda: round(lived()["usd_real"]["none"], 2) == 0.42,
-        "is foretold to cost $0.45": lambda: round(_real()[0], 2) == 0.45,
+        "is foretold to cost $0.45": lambda: round(_measure_masked_costs()[0], 2) == 0.45,
         "shown their last five observations": lambda: studies.masks.RECORDED_WINDOW == 5,
         "it is smallest at the window that was used, though windows next to it are hardly worse": lambda: (
             (of := studies.masks.by_window(studies.table("masks"), "o200k").set_index("window")["median"]).idxmin() == 5
@@ -574,7 +574,7 @@ CLAIMS = {
     },
     "a3": {
         "Over the six samples the preset `fuseraft` costs a dollar a session less than no management, on the mean": lambda: (
-            compare_settings(_fuseraft(), "fuseraft", "none")["mean"] == pytest.approx(-1, abs=0.05)
+            compare_settings(_sweep_fuseraft(), "fuseraft", "none")["mean"] == pytest.approx(-1, abs=0.05)
         ),
         "Sessions differ far more than settings do": lambda: (
             (of := gridded()).mean(axis=0).std() > 5 * of.mean(axis=1).std()

@@ -17,7 +17,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.course import marking as marks
-from ctxkit.course.exercises import _all
+from ctxkit.course.exercises import _load_exercises
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, triggers
 
@@ -173,7 +173,7 @@ def test_every_notebook_has_its_guess_and_its_exercises():
         found = re.findall(r'ck\.check\(\\?"([^"\\]+)', path.read_text(encoding="utf-8"))
         asked[path.stem[:2]] = list(dict.fromkeys(found))
     used = {key for keys in asked.values() for key in keys}
-    assert used == set(_all())
+    assert used == set(_load_exercises())
     for number, keys in asked.items():
         assert f"{number}-guess" in keys
         assert 3 <= len(keys) <= 4

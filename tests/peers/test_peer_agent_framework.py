@@ -8,7 +8,7 @@ from ctxkit.policies.base import apply_policy
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
-pytest.importorskip("agent_framework", reason="needs ctxkit[peers]: make test-peers")
+pytest.importorskip("agent_framework", reason="needs jupyter-ctxkit[peers]: make test-peers")
 from agent_framework import Content, Message  # noqa: E402
 from agent_framework._compaction import (  # noqa: E402
     ToolResultCompactionStrategy,

@@ -10,7 +10,7 @@ from ctxkit.presets.systems.deepagents import TRUNCATED_MARK, DeepSummary
 pytestmark = pytest.mark.peers
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    pytest.importorskip("deepagents", reason="needs ctxkit[peers]: make test-peers")
+    pytest.importorskip("deepagents", reason="needs jupyter-ctxkit[peers]: make test-peers")
     from deepagents.backends import StateBackend
     from deepagents.middleware.summarization import (
         SummarizationMiddleware,

@@ -10,7 +10,7 @@ from ctxkit.presets.systems.inspect_trim import Trim
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
-pytest.importorskip("inspect_ai", reason="needs ctxkit[peers]: make test-peers")
+pytest.importorskip("inspect_ai", reason="needs jupyter-ctxkit[peers]: make test-peers")
 from inspect_ai.model import (  # noqa: E402
     ChatMessageAssistant,
     ChatMessageTool,

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.peers
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip(
-        "langchain.agents.middleware", reason="needs ctxkit[peers]: make test-peers"
+        "langchain.agents.middleware", reason="needs jupyter-ctxkit[peers]: make test-peers"
     )
     from langchain.agents.middleware import ClearToolUsesEdit, SummarizationMiddleware
     from langchain_core.language_models.fake_chat_models import FakeListChatModel

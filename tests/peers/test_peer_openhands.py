@@ -15,7 +15,8 @@ os.environ.setdefault("OPENHANDS_SUPPRESS_BANNER", "1")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package warns about its own imports
     pytest.importorskip(
-        "openhands.sdk", reason="needs ctxkit[peers-older] on Python 3.12 or later: make test-peers"
+        "openhands.sdk",
+        reason="needs jupyter-ctxkit[peers-older] on Python 3.12 or later: make test-peers",
     )
     from openhands.sdk import LLM
     from openhands.sdk.context.condenser import LLMSummarizingCondenser

@@ -8,7 +8,7 @@ from ctxkit.policies.base import apply_policy
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
-pytest.importorskip("semantic_kernel", reason="needs ctxkit[peers-older]: make test-peers")
+pytest.importorskip("semantic_kernel", reason="needs jupyter-ctxkit[peers-older]: make test-peers")
 from semantic_kernel.contents import (  # noqa: E402
     ChatHistoryTruncationReducer,
     ChatMessageContent,

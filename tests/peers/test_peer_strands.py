@@ -10,7 +10,7 @@ from ctxkit.policies.base import apply_policy
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
-pytest.importorskip("strands", reason="needs ctxkit[peers]: make test-peers")
+pytest.importorskip("strands", reason="needs jupyter-ctxkit[peers]: make test-peers")
 from strands.agent.conversation_manager import SlidingWindowConversationManager  # noqa: E402
 from strands.agent.conversation_manager.compression.context_compression import (  # noqa: E402
     adjust_split_point_for_tool_pairs,

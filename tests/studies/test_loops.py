@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from trust_studies import closed_rules
 
 import ctxkit as ck
 from ctxkit.agent.models.scripted import GIVE_UP_TEXT
-from ctxkit.experiments.studies import closed_loop, report
+from ctxkit.experiments.studies import charts, closed_loop
 from ctxkit.experiments.studies.closed_loop import find_visible_services, make_world
-from ctxkit.experiments.studies.report import closed_rules
 
 SMALL = {"questions": 24, "services": 12, "lines": 60}
 ATTACHES = ck.presets.claude_code(context_window=37_000)
@@ -94,9 +94,9 @@ def test_it_sees_numbers_wherever_they_stand(small):
 
 
 def test_the_pictures_show_the_distance(seeing):
-    text = report.chart_closed_loop(seeing).to_text()
+    text = charts.chart_closed_loop(seeing).to_text()
     assert f"{seeing.loc['mask 3', 'missed_usd']:+.0%}" in text
     for figure in ("calls", "tokens"):
-        chart = report.chart_closed_loop(seeing, figure)
+        chart = charts.chart_closed_loop(seeing, figure)
         assert "<svg" in chart.to_html()
         assert len(chart.to_plotly()["data"]) == len(seeing) + 2

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from trust_studies import render_page
 
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import report
-from ctxkit.experiments.studies.report import render_page
+from ctxkit.experiments.studies import charts
 
 PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
 
@@ -21,7 +21,7 @@ def test_the_chapter_is_not_behind():
 @pytest.mark.parametrize("figure", ["turns", "usd"])
 def test_the_chart_of_behaviour_has_every_main_run(figure):
     ratios = studies.table("ratios")
-    chart = report.chart_behaviour(ratios, figure)
+    chart = charts.chart_behaviour(ratios, figure)
     assert len(chart.rows) == 13
     drawn = chart.to_plotly()
     assert sum(len(t["x"]) for t in drawn["data"] if t.get("mode") == "markers") == 13
@@ -33,6 +33,6 @@ def test_the_chart_of_behaviour_has_every_main_run(figure):
 
 
 def test_the_chart_of_windows_has_every_window():
-    chart = report.chart_mask_errors(studies.table("masks"))
+    chart = charts.chart_mask_errors(studies.table("masks"))
     assert [r[0] for r in chart.rows] == [str(n) for n in studies.masks.WINDOWS]
     assert len(chart.to_plotly()["data"]) == 4

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from make_studies import make
 
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import studies
 from ctxkit.experiments.studies import behaviour, masks
-from ctxkit.experiments.studies.__main__ import make
 from ctxkit.experiments.studies.published_runs import (
     COMPLEXITY_TRAP,
     TABLES_FOLDER,

@@ -5,13 +5,17 @@ from __future__ import annotations
 from statistics import fmean, median
 
 import pytest
+from trust_training import (
+    count_tokens_named_by_chance,
+    predict_leave_one_out,
+    select_distinct_sessions,
+)
 
 import ctxkit as ck
-from ctxkit.engine.cache_model import training
 from ctxkit.engine.cache_model.call_features import find_miss_cause, has_reliable_times
+from ctxkit.engine.cache_model.control_reads import with_random_reads, with_shuffled_reads
 from ctxkit.engine.cache_model.miss_rates import load_counts
 from ctxkit.engine.cache_model.prediction import predict_input_cost
-from ctxkit.engine.cache_model.training import predict_leave_one_out, select_distinct_sessions
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.ledger import closure_error
 
@@ -42,7 +46,7 @@ def test_the_dollars_are_foretold_better_than_by_the_lifetime_alone(judged):
 
 def test_no_read_of_a_session_changes_what_is_foretold_of_it(judged):
     for s, p in judged:
-        assert predict_input_cost(training.with_random_reads(s)).reads == p.reads, s.id
+        assert predict_input_cost(with_random_reads(s)).reads == p.reads, s.id
 
 
 def test_no_session_teaches_itself(judged):
@@ -57,19 +61,15 @@ def test_no_session_teaches_itself(judged):
 @pytest.mark.parametrize("seed", range(2))
 def test_shuffled_and_random_splits_are_seen(judged, seed):
     true = fmean(p.split_error for _, p in judged)
-    shuffled = [
-        predict_input_cost(training.with_shuffled_reads(s, seed)).split_error for s, _ in judged
-    ]
-    made_up = [
-        predict_input_cost(training.with_random_reads(s, seed)).split_error for s, _ in judged
-    ]
+    shuffled = [predict_input_cost(with_shuffled_reads(s, seed)).split_error for s, _ in judged]
+    made_up = [predict_input_cost(with_random_reads(s, seed)).split_error for s, _ in judged]
     assert fmean(shuffled) >= 3 * true
     assert fmean(made_up) >= 10 * true
 
 
 def test_random_splits_are_off_in_dollars_where_the_books_still_close(judged):
     """The reason for all this: the closure of the books cannot fail."""
-    spoilt = [training.with_random_reads(s) for s, _ in judged]
+    spoilt = [with_random_reads(s) for s, _ in judged]
     assert median(abs(predict_input_cost(s).error) for s in spoilt) > 0.3
     assert median(abs(closure_error(s)) for s in spoilt) < 0.01
 
@@ -77,8 +77,7 @@ def test_random_splits_are_off_in_dollars_where_the_books_still_close(judged):
 def test_the_interval_holds_most_records_and_few_random_ones(judged):
     held = fmean(p.low <= 0 <= p.high for _, p in judged)
     by_chance = fmean(
-        (q := predict_input_cost(training.with_random_reads(s))).low <= 0 <= q.high
-        for s, _ in judged
+        (q := predict_input_cost(with_random_reads(s))).low <= 0 <= q.high for s, _ in judged
     )
     assert 0.6 <= held <= 1.0
     assert by_chance <= 0.3
@@ -92,9 +91,7 @@ def test_lost_tokens_have_causes_and_misses_put_elsewhere_have_none(judged):
         if m is not None and m.kind != "cold_start"
     ]
     named = sum(m.lost for m in lost if m.kind != "unexplained") / sum(m.lost for m in lost)
-    pairs = [
-        training.count_tokens_named_by_chance(s, seed) for s, _ in judged for seed in range(20)
-    ]
+    pairs = [count_tokens_named_by_chance(s, seed) for s, _ in judged for seed in range(20)]
     assert named >= 0.5
     assert sum(n for _, n in pairs) / sum(n for n, _ in pairs) < 0.1
 
@@ -124,5 +121,5 @@ def test_a_cause_is_never_told_the_read(judged):
 
     s = judged[0][0]
     assert [*map(find_miss_cause, get_call_features(s))] == [
-        *map(find_miss_cause, get_call_features(training.with_random_reads(s)))
+        *map(find_miss_cause, get_call_features(with_random_reads(s)))
     ]

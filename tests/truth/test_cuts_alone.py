@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, result, session, summarised, tool_call, user
+from trust_presets import NEAR_CALLS, compare_with_preset
 
 import ctxkit as ck
-from ctxkit.experiments.preset_check import NEAR_CALLS, compare_with_preset
 from ctxkit.session.messages import Usage
 
 LOGS = (

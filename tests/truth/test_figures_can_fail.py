@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.engine.cache_model import training
 from ctxkit.engine.cache_model.call_features import classify_call, get_call_features
+from ctxkit.engine.cache_model.control_reads import replace_reads, with_random_reads
 from ctxkit.engine.cache_model.miss_rates import get_recorded_reads, load_counts
 from ctxkit.engine.cache_model.prediction import (
     compute_compaction_read_error,
@@ -33,7 +33,7 @@ def sessions(real):
 
 
 def half(session, reads=None) -> float:
-    made = session if reads is None else training.replace_reads(session, reads)
+    made = session if reads is None else replace_reads(session, reads)
     return abs(predict_input_cost(made).half_error)
 
 
@@ -53,7 +53,7 @@ def test_a_first_half_of_another_kind_teaches_something_else(sessions):
     s = max(sessions, key=lambda s: len(get_call_features(s)))
     reads = get_recorded_reads(s)
     at = len(reads) // 2
-    spoilt = training.replace_reads(s, [0] * at + reads[at:])
+    spoilt = replace_reads(s, [0] * at + reads[at:])
     assert predict_input_cost(spoilt).half_error > predict_input_cost(s).half_error + 0.5
 
 
@@ -62,9 +62,7 @@ def test_reads_after_compactions_are_foretold_and_random_ones_are_not(real):
     assert compute_compaction_read_error(predict_reads_after_compactions(s)) == 0
     assert (
         median(
-            compute_compaction_read_error(
-                predict_reads_after_compactions(training.with_random_reads(s, i))
-            )
+            compute_compaction_read_error(predict_reads_after_compactions(with_random_reads(s, i)))
             for i in range(9)
         )
         > 0.3

@@ -102,7 +102,7 @@ class Webhook:
             import httpx  # imported late: it takes far longer than all else in here
         except ModuleNotFoundError:
             raise StoreError(
-                "The memory's webhook needs httpx: pip install 'ctxkit[live]'."
+                "The memory's webhook needs httpx: pip install 'jupyter-ctxkit[live]'."
             ) from None
 
         headers = {

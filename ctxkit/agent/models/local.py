@@ -183,7 +183,9 @@ def _load_server(path: Path, window: int, threads: int) -> Any:
     try:
         import xllamacpp
     except ImportError:
-        raise ModelError("Local models need xllamacpp: pip install 'ctxkit[local]'.") from None
+        raise ModelError(
+            "Local models need xllamacpp: pip install 'jupyter-ctxkit[local]'."
+        ) from None
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx, params.n_parallel, params.port, params.verbosity, params.warmup = (

@@ -168,7 +168,7 @@ def _window_in_list(answer: dict[str, Any], model: str) -> int | None:
 def _fetch_json(url: str) -> dict[str, Any]:
     try:
         import httpx
-    except ModuleNotFoundError:  # it comes with ctxkit[live]
+    except ModuleNotFoundError:  # it comes with jupyter-ctxkit[live]
         return {}
     data, end = bytearray(), monotonic() + _REQUEST_SECONDS
     plain = {"Accept-Encoding": "identity"}  # a compressed answer could be a decompression bomb

@@ -79,7 +79,7 @@ def load_litellm() -> ModuleType:
         if e.name != "litellm":
             raise
         raise ModelError(
-            "Models of providers are asked through LiteLLM: pip install 'ctxkit[live]'."
+            "Models of providers are asked through LiteLLM: pip install 'jupyter-ctxkit[live]'."
         ) from None
 
     if tiktoken_folder is not None:

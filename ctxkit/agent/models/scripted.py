@@ -46,9 +46,9 @@ class ScriptedModel:
     """Replays the replies of a script, found by turn and step, not by the number of messages.
 
     Usage is counted as a provider would bill it: the longest common prefix with the last prompt is
-    read from the cache while it is younger than `get_cache_lifetime`, the rest is written to it. After the
-    last turn, and after the last reply of a turn, it answers that the script is over or that the
-    turn is done.
+    read from the cache while it is younger than `cache_life`, the rest is written to it.
+    After the last turn, and after the last reply of a turn, it answers that the script is over or
+    that the turn is done.
 
     Args:
         turns: the replies of each turn.

@@ -18,11 +18,13 @@ _CALL = 274
     "What share of the last prompt are results of tools, in per cent?",
     "What tools print is most of what an agent is shown, and most of what can be taken away.",
 )
-def _share(given: Any) -> str:
+def _guess_tool_result_share(answer: Any) -> str:
     from ctxkit.metrics.context_report import report
 
-    told = report(load_sample())
-    return score_guess(given, 100 * told.groups()["tool results"] / told.prompt_tokens, "%")
+    context_report = report(load_sample())
+    return score_guess(
+        answer, 100 * context_report.groups()["tool results"] / context_report.prompt_tokens, "%"
+    )
 
 
 @exercise(
@@ -30,11 +32,11 @@ def _share(given: Any) -> str:
     f"From which call to which was {_QUEUE} out of sight, once seen? (first, last)",
     "So for a whole morning the agent did not know where the import runs.",
 )
-def _forgotten(given: Any) -> str:
+def _judge_hidden_calls(answer: Any) -> str:
     shown = [any(_QUEUE in m.text for m in view) for _, view in load_sample().views()]
     first = shown.index(True)
     gone = [i for i, seen in enumerate(shown) if i > first and not seen]
-    return mark_span(given, (gone[0], gone[-1]))
+    return mark_span(answer, (gone[0], gone[-1]))
 
 
 @exercise(
@@ -42,7 +44,7 @@ def _forgotten(given: Any) -> str:
     f"What did call {_CALL} cost, in dollars? Add up four classes of tokens times their prices.",
     "Nearly all of it is writing: the cache had died in a pause, so nothing was read.",
 )
-def _bill(given: Any) -> str:
+def _judge_call_cost(answer: Any) -> str:
     usage = load_sample().call(_CALL).message.usage or Usage()
     fresh, written = usage.input_tokens or 0, usage.cache_write_tokens or 0
     reply = 15e-6 * (usage.output_tokens or 0)
@@ -55,7 +57,7 @@ def _bill(given: Any) -> str:
             3e-6 * fresh + 0.3e-6 * written + reply
         ),
     }
-    return mark_number(given, 3e-6 * fresh + 3.75e-6 * written + reply, within=0.002, slips=slips)
+    return mark_number(answer, 3e-6 * fresh + 3.75e-6 * written + reply, within=0.002, slips=slips)
 
 
 @exercise(
@@ -63,10 +65,10 @@ def _bill(given: Any) -> str:
     "How many tokens of each prompt of the sample `inbox` stand in no message of its log?",
     "They are schemas of tools. No rule that works on messages can take one of them away.",
 )
-def _outside(given: Any) -> str:
+def _judge_unlogged_tokens(answer: Any) -> str:
     from ctxkit.metrics.context_report import report
 
-    told = report(load_sample("inbox"))
-    right, whole = told.groups()["not in the log"], float(told.prompt_tokens)
+    context_report = report(load_sample("inbox"))
+    right, whole = context_report.groups()["not in the log"], float(context_report.prompt_tokens)
     slips = {"That is the whole prompt.": whole, "That is what its messages hold.": whole - right}
-    return mark_number(given, right, within=0.01, slips=slips)
+    return mark_number(answer, right, within=0.01, slips=slips)

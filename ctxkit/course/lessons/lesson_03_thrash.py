@@ -17,8 +17,8 @@ _PAYS, _PEAK, _MOST = 25, 30_000, 2.60
     "$3.29. How many dollars are these rules?",
     "They send fewer tokens and cost more: every cut writes the prompt anew.",
 )
-def _careful(given: Any) -> str:
-    return score_guess(given, measure_cost_above("summary:keep_tokens=18000", 20_000), "$")
+def _guess_cautious_cost(answer: Any) -> str:
+    return score_guess(answer, measure_cost_above("summary:keep_tokens=18000", 20_000), "$")
 
 
 @exercise(
@@ -27,13 +27,13 @@ def _careful(given: Any) -> str:
     "the trigger, so that the next cut does not come before? (Within 10 %.)",
     "That is all there is to thrash: a distance that is too short.",
 )
-def _distance(given: Any) -> str:
+def _judge_trigger_distance(answer: Any) -> str:
     grown = growth()
     slips = {
         "That is the growth of one call.": grown,
         "That is all that the session grew by.": grown * (len(load_sample().calls) - 1),
     }
-    return mark_number(given, grown * _PAYS, within=0.1, slips=slips)
+    return mark_number(answer, grown * _PAYS, within=0.1, slips=slips)
 
 
 def growth() -> float:
@@ -50,12 +50,12 @@ def growth() -> float:
     f"${_MOST:.2f}. Give the rules.",
     "That is half of the answer. Now look at what they lose: `ck.compare(session, [rules])`.",
 )
-def _calm(given: Any) -> str:
-    found = score_replay(replay_sample(given), loss=False)
-    if found["peak_tokens"] >= _PEAK:
-        return f"The largest prompt has {found['peak_tokens']:,} tokens."
-    if found["thrash"]:
-        return f"They thrash: {found['unpaid_cuts_n']} of {found['cuts_n']} cuts did not pay."
-    if found["cost_usd"] > _MOST:
-        return f"They cost ${found['cost_usd']:.2f}."
+def _judge_calm_rules(answer: Any) -> str:
+    scored = score_replay(replay_sample(answer), loss=False)
+    if scored["peak_tokens"] >= _PEAK:
+        return f"The largest prompt has {scored['peak_tokens']:,} tokens."
+    if scored["thrash"]:
+        return f"They thrash: {scored['unpaid_cuts_n']} of {scored['cuts_n']} cuts did not pay."
+    if scored["cost_usd"] > _MOST:
+        return f"They cost ${scored['cost_usd']:.2f}."
     return ""

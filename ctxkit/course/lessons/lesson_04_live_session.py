@@ -35,8 +35,8 @@ def lived() -> pd.DataFrame:
     "each once. Now it is shown its last two results alone. How many times does it read again?",
     "What is out of sight is looked up again, and a look is a call.",
 )
-def _again(given: Any) -> str:
-    return score_guess(given, int(lived()["again"]["mask 2"]), "times")
+def _guess_repeated_reads(answer: Any) -> str:
+    return score_guess(answer, int(lived()["again"]["mask 2"]), "times")
 
 
 @exercise(
@@ -45,12 +45,12 @@ def _again(given: Any) -> str:
     "names; give the session, too.",
     "Ask for one of them and watch what it does.",
 )
-def _unseen(given: Any, session: Any = None) -> str:
+def _judge_hidden_ports(answer: Any, session: Any = None) -> str:
     if not isinstance(session, Session):
         raise BadArguments("Give the session, too: ck.check('04-a', [...], answer.session).")
     ever = find_ports(session.messages)
     shown = find_ports(item.message for item in session.sent(None))
-    return mark_list(given, sorted(set(ever) - set(shown)))
+    return mark_list(answer, sorted(set(ever) - set(shown)))
 
 
 @exercise(
@@ -59,8 +59,8 @@ def _unseen(given: Any, session: Any = None) -> str:
     "'mask 20'?",
     "The replay would have said another one: it does not know that the agent looks again.",
 )
-def _cheapest(given: Any) -> str:
+def _judge_cheapest_setting(answer: Any) -> str:
     right = str(lived()["usd_real"].idxmin())
     return mark_choice(
-        given, right, WORDS, dict.fromkeys(WORDS, "In dollars really paid it is not.")
+        answer, right, WORDS, dict.fromkeys(WORDS, "In dollars really paid it is not.")
     )

@@ -19,8 +19,8 @@ _TAKEN, _BEHIND = 2_000, 30_000
     "fifth fewer tokens. How many dollars is that?",
     "It cuts before three of four calls, and what stands behind each cut is written anew.",
 )
-def _cliff(given: Any) -> str:
-    return score_guess(given, measure_cost_above("clear:keep_last=20", 10_000), "$")
+def _guess_frequent_clearing_cost(answer: Any) -> str:
+    return score_guess(answer, measure_cost_above("clear:keep_last=20", 10_000), "$")
 
 
 @exercise(
@@ -29,7 +29,7 @@ def _cliff(given: Any) -> str:
     "many calls does taking it out pay?",
     "So a result in the middle of a warm prompt is better left alone.",
 )
-def _break_even(given: Any) -> str:
+def _judge_break_even(answer: Any) -> str:
     from ctxkit.metrics.breakeven import reads_until_mutation_pays
 
     ratio = _BEHIND / _TAKEN
@@ -42,7 +42,7 @@ def _break_even(given: Any) -> str:
         "You took the price of plain input for that of writing.": (_INPUT - _READ) / _READ * ratio,
     }
     right = reads_until_mutation_pays(_TAKEN, _BEHIND)
-    return mark_number(given, right, within=0.01, slips=slips)
+    return mark_number(answer, right, within=0.01, slips=slips)
 
 
 @exercise(
@@ -51,7 +51,7 @@ def _break_even(given: Any) -> str:
     "cost, in dollars?",
     "Half of it is the read, though a read costs a tenth: there are so many of them.",
 )
-def _one_call(given: Any) -> str:
+def _judge_call_cost(answer: Any) -> str:
     right = (1_200 * _INPUT + 88_000 * _READ + 3_000 * _WRITE + 900 * _OUTPUT) / 1e6
     slips = {
         "You paid every token of the prompt as plain input.": (
@@ -62,7 +62,7 @@ def _one_call(given: Any) -> str:
             (4_200 * _INPUT + 88_000 * _READ + 900 * _OUTPUT) / 1e6
         ),
     }
-    return mark_number(given, right, slips=slips)
+    return mark_number(answer, right, slips=slips)
 
 
 @exercise(
@@ -71,15 +71,15 @@ def _one_call(given: Any) -> str:
     "read, and was written in its place.)",
     "More than a seventh of the bill, for nothing but time that went by.",
 )
-def _pauses(given: Any) -> str:
+def _judge_pause_cost(answer: Any) -> str:
     from ctxkit.metrics.cache_misses import find_cache_misses
 
-    found = [m for m in find_cache_misses(load_sample()) if m is not None and m.paused]
-    again = sum(max(m.expected - m.kept, 0) for m in found)
+    misses = [m for m in find_cache_misses(load_sample()) if m is not None and m.paused]
+    again = sum(max(m.expected - m.kept, 0) for m in misses)
     slips = {
         "That is all that those tokens cost; reading them would have cost something, too.": (
             again * _WRITE / 1e6
         ),
         "You took the price of plain input for that of writing.": again * (_INPUT - _READ) / 1e6,
     }
-    return mark_number(given, again * (_WRITE - _READ) / 1e6, within=0.01, slips=slips)
+    return mark_number(answer, again * (_WRITE - _READ) / 1e6, within=0.01, slips=slips)

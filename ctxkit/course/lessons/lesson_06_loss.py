@@ -17,8 +17,8 @@ _MOST = 3.00
     "fifteen facts does the last turn begin with?",
     "A small loss of items can hide a large loss of facts: nobody asks for a fact twice a day.",
 )
-def _facts(given: Any) -> str:
-    return score_guess(given, sum(facts_kept(replay_sample("pi")).values()), "facts")
+def _guess_visible_facts(answer: Any) -> str:
+    return score_guess(answer, sum(facts_kept(replay_sample("pi")).values()), "facts")
 
 
 @exercise(
@@ -27,8 +27,8 @@ def _facts(given: Any) -> str:
     "Two of them the first summary still had. Nothing warned the agent when the second one dropped "
     "them.",
 )
-def _lost(given: Any) -> str:
-    return mark_list(given, [fact for fact, kept in facts_kept(load_sample()).items() if not kept])
+def _judge_lost_facts(answer: Any) -> str:
+    return mark_list(answer, [fact for fact, kept in facts_kept(load_sample()).items() if not kept])
 
 
 @exercise(
@@ -36,8 +36,8 @@ def _lost(given: Any) -> str:
     f"Find rules that keep all fifteen facts for at most ${_MOST:.2f}. Give the rules.",
     "Enter them: `ck.contest().enter(...)`.",
 )
-def _keeps(given: Any) -> str:
-    replay = replay_sample(given)
+def _judge_rules_keeping_facts(answer: Any) -> str:
+    replay = replay_sample(answer)
     kept = facts_kept(replay)
     if not all(kept.values()):
         return f"They keep {sum(kept.values())} of {len(kept)} facts."

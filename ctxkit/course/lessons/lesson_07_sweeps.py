@@ -33,8 +33,8 @@ def losses(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
     "from 28,000 to 32,000. By how many points does the loss change, from the least to the most?",
     "That much is chance: no one would call these triggers different settings.",
 )
-def _jitter(given: Any) -> str:
-    return score_guess(given, 100 * (max(losses()) - min(losses())), "points")
+def _guess_loss_range(answer: Any) -> str:
+    return score_guess(answer, 100 * (max(losses()) - min(losses())), "points")
 
 
 @exercise(
@@ -43,13 +43,13 @@ def _jitter(given: Any) -> str:
     "in points? (Within 15 %: with n or n - 1.)",
     "Two settings that are nearer than twice this are not told apart by this session.",
 )
-def _deviation(given: Any) -> str:
+def _judge_loss_deviation(answer: Any) -> str:
     right = 100 * pstdev(losses())
     slips = {
         "That is the distance from the least to the most.": 100 * (max(losses()) - min(losses())),
         "That is the variance.": right**2,
     }
-    return mark_number(given, right, within=0.15, slips=slips)
+    return mark_number(answer, right, within=0.15, slips=slips)
 
 
 @exercise(
@@ -58,8 +58,8 @@ def _deviation(given: Any) -> str:
     f"${_MOST:.2f}.",
     "Can you get below $2.42?",
 )
-def _win(given: Any) -> str:
-    entry = Contest.tried("yours", given)
+def _judge_contest_rules(answer: Any) -> str:
+    entry = Contest.tried("yours", answer)
     if entry.why:
         return f"It does not count: {entry.why}."
     return f"It counts, at ${entry.cost_usd:.2f}." if entry.cost_usd > _MOST else ""
@@ -70,9 +70,9 @@ def _win(given: Any) -> str:
     "Which of these does a replay not tell: 'bill', 'loss' or 'behaviour'?",
     "It keeps the recorded steps. What the agent would have done with another prompt nobody knows.",
 )
-def _untold(given: Any) -> str:
+def _judge_replay_blind_spot(answer: Any) -> str:
     why = {
         "bill": "It does: the prompts are known, and the prices.",
         "loss": "It does: what was used again stands in the record.",
     }
-    return mark_choice(given, "behaviour", ("bill", "loss", "behaviour"), why)
+    return mark_choice(answer, "behaviour", ("bill", "loss", "behaviour"), why)

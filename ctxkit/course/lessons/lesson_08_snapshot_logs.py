@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _CUTOVER = 120_000
 
 
-def _given(turns: Any) -> pd.DataFrame:
+def _require_turn_frame(turns: Any) -> pd.DataFrame:
     if not hasattr(turns, "columns") or "turn_input_tokens" not in turns.columns:
         raise BadArguments("Give the frame, too: ck.check('08-a', answer, turns).")
     frame: pd.DataFrame = turns
@@ -27,7 +27,7 @@ def _given(turns: Any) -> pd.DataFrame:
     "compaction. By how many per cent has it gone over, on the mean? Give the log, too.",
     "The turn that crosses the line is already paid for.",
 )
-def _above(given: Any, log: Any = None) -> str:
+def _guess_overshoot(answer: Any, log: Any = None) -> str:
     if "cutover_at" not in getattr(log, "columns", ()):
         raise BadArguments("Give the log, too: ck.check('08-guess', GUESS, log).")
     from ctxkit.formats.snapshots.markers import segments
@@ -35,7 +35,7 @@ def _above(given: Any, log: Any = None) -> str:
     parts = segments(log)
     over = parts[parts["reached"] == "cutover"]
     return score_guess(
-        given, 100 * float((over["cumulative_input_tokens"] / over["cutover_at"] - 1).mean()), "%"
+        answer, 100 * float((over["cumulative_input_tokens"] / over["cutover_at"] - 1).mean()), "%"
     )
 
 
@@ -44,11 +44,11 @@ def _above(given: Any, log: Any = None) -> str:
     "Which agent sends most of all input tokens? Its name; give the frame `turns`, too.",
     "An agent with many tool rounds pays for its prompt in each of them.",
 )
-def _largest(given: Any, turns: Any = None) -> str:
-    sums = _given(turns).groupby("agent")["turn_input_tokens"].sum()
+def _judge_largest_sender(answer: Any, turns: Any = None) -> str:
+    sums = _require_turn_frame(turns).groupby("agent")["turn_input_tokens"].sum()
     names = [str(name).lower() for name in sums.index]
     right = str(sums.idxmax()).lower()
-    return mark_choice(given, right, names, dict.fromkeys(names, "It is not the largest."))
+    return mark_choice(answer, right, names, dict.fromkeys(names, "It is not the largest."))
 
 
 @exercise(
@@ -56,8 +56,8 @@ def _largest(given: Any, turns: Any = None) -> str:
     f"How many compactions would a cut-over at {_CUTOVER:,} tokens have made? Give the frame, too.",
     "As long as nothing else changes: with another budget the turns themselves would be others.",
 )
-def _fired(given: Any, turns: Any = None) -> str:
-    frame = _given(turns)
+def _judge_compaction_count(answer: Any, turns: Any = None) -> str:
+    frame = _require_turn_frame(turns)
     spent: dict[tuple[str, str], int] = {}
     fired = 0
     columns = ("session", "agent", "turn_input_tokens")
@@ -66,4 +66,4 @@ def _fired(given: Any, turns: Any = None) -> str:
         if spent[session, agent] >= _CUTOVER:
             fired += 1
             spent = {key: n for key, n in spent.items() if key[0] != session}
-    return mark_number(given, fired, within=0)
+    return mark_number(answer, fired, within=0)

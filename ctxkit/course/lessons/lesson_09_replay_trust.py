@@ -14,7 +14,7 @@ _WORDS = ("cheaper", "dearer", "not told apart")
 
 
 @cache
-def _real() -> tuple[float, float]:
+def _measure_masked_costs() -> tuple[float, float]:
     """Return the dollars foretold and real of an agent whose results are masked after five."""
     from ctxkit import presets
     from ctxkit.experiments import studies
@@ -29,8 +29,8 @@ def _real() -> tuple[float, float]:
     "results is foretold to cost $0.45. What does it cost when the agent really runs?",
     "It reads again what it can no longer see, and every look is a call.",
 )
-def _looks_again(given: Any) -> str:
-    return score_guess(given, _real()[1], "$")
+def _guess_real_cost(answer: Any) -> str:
+    return score_guess(answer, _measure_masked_costs()[1], "$")
 
 
 @exercise(
@@ -39,12 +39,12 @@ def _looks_again(given: Any) -> str:
     "the dollars in 80 of 100 cases?",
     "A difference below that may be chance, whatever the replay says.",
 )
-def _floor(given: Any) -> str:
+def _judge_noise_floor(answer: Any) -> str:
     from ctxkit.experiments import studies
 
     table = studies.table("floors").pivot(index="tasks", columns="figure", values="floor")
     usd = next(c for c in table.columns if "usd" in str(c) or "dollar" in str(c))
-    return mark_number(given, 100 * float(str(table.loc[_TASKS, usd])), within=0.05)
+    return mark_number(answer, 100 * float(str(table.loc[_TASKS, usd])), within=0.05)
 
 
 @exercise(
@@ -53,11 +53,11 @@ def _floor(given: Any) -> str:
     "say of it: 'cheaper', 'dearer' or 'not told apart'?",
     "The interval of real runs and the noise floor are wider than the difference.",
 )
-def _apart(given: Any) -> str:
+def _judge_verdict(answer: Any) -> str:
     from ctxkit.experiments.comparison import compare
 
     table = compare(load_sample(), ["gemini"], loss=False, progress=False)
     right = str(table.loc["gemini", "told_apart"])
     return mark_choice(
-        given, right, _WORDS, dict.fromkeys(_WORDS, "Look at the column `told_apart`.")
+        answer, right, _WORDS, dict.fromkeys(_WORDS, "Look at the column `told_apart`.")
     )

@@ -12,7 +12,7 @@ _LEAST = 0.01
 _MOVED = "time, at the top"
 
 
-def _dollars(costs: Any, key: str) -> dict[str, float]:
+def _require_section_costs(costs: Any, key: str) -> dict[str, float]:
     """Return what each section costs, from the table of a session."""
     if "usd" not in getattr(costs, "columns", ()) or "section" not in costs.columns:
         raise BadArguments(
@@ -27,8 +27,8 @@ def _dollars(costs: Any, key: str) -> dict[str, float]:
     "many cents would it cost over some fifty calls? Give what ck.experiments.sections says, too.",
     "What stands behind a word that changes is billed as new.",
 )
-def _on_top(given: Any, costs: Any = None) -> str:
-    return score_guess(given, 100 * _dollars(costs, "10-guess")[_MOVED], "cents")
+def _guess_timestamp_cost(answer: Any, costs: Any = None) -> str:
+    return score_guess(answer, 100 * _require_section_costs(costs, "10-guess")[_MOVED], "cents")
 
 
 @exercise(
@@ -37,15 +37,17 @@ def _on_top(given: Any, costs: Any = None) -> str:
     "tool? Give its name, and what ck.experiments.sections says.",
     "It is sent again with every call; a cache reads it at a tenth of the price.",
 )
-def _left_out(given: Any, costs: Any = None) -> str:
-    dollars = _dollars(costs, "10-a")
-    if given == _MOVED:
+def _judge_dispensable_section(answer: Any, costs: Any = None) -> str:
+    dollars = _require_section_costs(costs, "10-a")
+    if answer == _MOVED:
         return "That row is a question: no prompt of this session has it."
-    if not isinstance(given, str) or given not in dollars:
-        return f"No section is called {given!r}: {', '.join(dollars)}."
-    if given == "tool schemas":
+    if not isinstance(answer, str) or answer not in dollars:
+        return f"No section is called {answer!r}: {', '.join(dollars)}."
+    if answer == "tool schemas":
         return "That saves enough, but the agent would have no tools."
-    return "" if dollars[given] >= _LEAST else f"It saves ${dollars[given]:.4f}, less than a cent."
+    return (
+        "" if dollars[answer] >= _LEAST else f"It saves ${dollars[answer]:.4f}, less than a cent."
+    )
 
 
 @exercise(
@@ -54,13 +56,13 @@ def _left_out(given: Any, costs: Any = None) -> str:
     "function that says what both ways cost.",
     "Each read leaves another copy, which all later calls carry.",
 )
-def _reads(given: Any, ways: Any = None) -> str:
+def _judge_break_even_reads(answer: Any, ways: Any = None) -> str:
     if not callable(ways):
         raise BadArguments("Give the function, too: ck.check('10-b', ..., ways).")
-    said = as_float(given)
-    if said is None or said not in range(1, 13):
+    number = as_float(answer)
+    if number is None or number not in range(1, 13):
         return "Give a whole number from 1 to 12."
-    reads = int(said)
+    reads = int(number)
 
     def pasted_wins(n: int) -> bool:
         listed, pasted = ways(n)["usd"]

@@ -13,12 +13,12 @@ _MOST = 0.23
 _TEAM = "Give the team, too: ck.check('{key}', ..., made)."
 
 
-def _rows(keys: Any, team: Any, key: str) -> Any:
+def _compare_view(keys: Any, team: Any, key: str) -> Any:
     """Return the figures of all agents together, under the keys and where all hear everything."""
     if team is None or not isinstance(keys, dict):
         raise BadArguments(_TEAM.format(key=key) if team is None else "Give the keys of a view.")
-    found = compare(team, {"mine": keys})
-    return found.set_index(["agent", "view"]).loc["all agents"]
+    table = compare(team, {"mine": keys})
+    return table.set_index(["agent", "view"]).loc["all agents"]
 
 
 @guess(
@@ -27,9 +27,9 @@ def _rows(keys: Any, team: Any, key: str) -> Any:
     "others said (TextOnly)? Give the team, too.",
     "A view takes away what others said; the rest is paid at each call.",
 )
-def _left(given: Any, team: Any = None) -> str:
-    rows = _rows({"TextOnly": True}, team, "11-guess")
-    return score_guess(given, 100 * float(rows.loc["mine", "token_share"]), "%")
+def _guess_token_share(answer: Any, team: Any = None) -> str:
+    rows = _compare_view({"TextOnly": True}, team, "11-guess")
+    return score_guess(answer, 100 * float(rows.loc["mine", "token_share"]), "%")
 
 
 @exercise(
@@ -38,8 +38,8 @@ def _left(given: Any, team: Any = None) -> str:
     "keys of a ContextWindow. Give the team, too.",
     "What tools said was read again where it was needed; the beginnings of frames were enough.",
 )
-def _cheap(given: Any, team: Any = None) -> str:
-    mine = _rows(given, team, "11-a").loc["mine"]
+def _judge_lossless_view(answer: Any, team: Any = None) -> str:
+    mine = _compare_view(answer, team, "11-a").loc["mine"]
     wrong = [f"it loses {mine['needed_later_loss']:.0%}"] if mine["needed_later_loss"] else []
     wrong += [f"it costs ${mine['cost_usd']:.3f}"] if mine["cost_usd"] > _MOST else []
     return f"{' and '.join(wrong).capitalize()}." if wrong else ""
@@ -52,8 +52,8 @@ def _cheap(given: Any, team: Any = None) -> str:
     "It moves at each turn what stands at the front, and all behind it is written to the cache "
     "anew.",
 )
-def _dear(given: Any, team: Any = None) -> str:
-    rows = _rows(given, team, "11-b")
+def _judge_costlier_view(answer: Any, team: Any = None) -> str:
+    rows = _compare_view(answer, team, "11-b")
     mine, shared = rows.loc["mine"], rows.loc["shared"]
     if mine["token_share"] > 0.9:
         return f"It sends {mine['token_share']:.0%} of the tokens."

@@ -17,10 +17,10 @@ _YES_NO = ("yes", "no")
 _CENT = 0.01
 
 
-def _table(given: Any, column: str, name: str) -> pd.DataFrame:
-    if not hasattr(given, "columns") or column not in given.columns:
+def _require_table(answer: Any, column: str, name: str) -> pd.DataFrame:
+    if not hasattr(answer, "columns") or column not in answer.columns:
         raise BadArguments(f"Give the table `{name}`, too, behind your answer.")
-    table: pd.DataFrame = given
+    table: pd.DataFrame = answer
     return table
 
 
@@ -30,10 +30,10 @@ def _table(given: Any, column: str, name: str) -> pd.DataFrame:
     "how many per cent is the bill of its prompts off, that a cache model foretells?",
     "That is one log, and a kind one: docs/trust.md has many.",
 )
-def _foretold(given: Any) -> str:
+def _guess_prediction_error(answer: Any) -> str:
     from ctxkit.engine.cache_model.prediction import predict_input_cost
 
-    return score_guess(given, 100 * abs(predict_input_cost(load_sample()).error or 0.0), "%")
+    return score_guess(answer, 100 * abs(predict_input_cost(load_sample()).error or 0.0), "%")
 
 
 @guess(
@@ -42,11 +42,11 @@ def _foretold(given: Any) -> str:
     "cases would chance alone make a difference like that?",
     "Three facts that went one way are three tosses of a coin.",
 )
-def _by_chance(given: Any) -> str:
+def _guess_chance_cases(answer: Any) -> str:
     from ctxkit.metrics.retention_checks import mcnemar
 
     kept = (list(facts_kept(replay_sample(name)).values()) for name in ("none", "codex"))
-    return score_guess(given, 100 * mcnemar(*kept).p, "cases")
+    return score_guess(answer, 100 * mcnemar(*kept).p, "cases")
 
 
 @guess(
@@ -55,13 +55,13 @@ def _by_chance(given: Any) -> str:
     "In how many of the six does it save more than a cent?",
     "A mean does not say who carries it.",
 )
-def _carried(given: Any) -> str:
-    costs = _fuseraft().pivot_table(index="session", columns="rules", values="cost_usd")
-    return score_guess(given, int((costs["none"] - costs["fuseraft"] > _CENT).sum()), "sessions")
+def _guess_saving_sessions(answer: Any) -> str:
+    costs = _sweep_fuseraft().pivot_table(index="session", columns="rules", values="cost_usd")
+    return score_guess(answer, int((costs["none"] - costs["fuseraft"] > _CENT).sum()), "sessions")
 
 
 @cache
-def _fuseraft() -> pd.DataFrame:
+def _sweep_fuseraft() -> pd.DataFrame:
     """Return the six samples without management and under `fuseraft`."""
     from ctxkit.experiments.sweep_runs import sweep
     from ctxkit.formats import samples
@@ -76,14 +76,14 @@ def _fuseraft() -> pd.DataFrame:
     "the table `costs`, too.",
     "So a cache model is part of the answer, not of the decoration.",
 )
-def _order(given: Any, costs: Any = None) -> str:
-    table = _table(costs, "never forgets", "costs")
+def _judge_order_stability(answer: Any, costs: Any = None) -> str:
+    table = _require_table(costs, "never forgets", "costs")
     ends = [
         float(table[c]["none"]) < float(table[c]["pi"]) for c in ("never forgets", "misses carried")
     ]
     right = "yes" if ends[0] == ends[1] else "no"
     why = "Look at `none` and `pi` in the first column and in the last one."
-    return mark_choice(given, right, _YES_NO, dict.fromkeys(_YES_NO, why))
+    return mark_choice(answer, right, _YES_NO, dict.fromkeys(_YES_NO, why))
 
 
 @exercise(
@@ -92,9 +92,9 @@ def _order(given: Any, costs: Any = None) -> str:
     "the table `gain`, too.",
     "It lies behind the number of calls that the rule asks for.",
 )
-def _gains(given: Any, gain: Any = None) -> str:
-    warm = _table(gain, "headroom, warm", "gain")["headroom, warm"]
-    return mark_number(given, float(warm[warm > 0].index[0]), within=0)
+def _judge_gain_start(answer: Any, gain: Any = None) -> str:
+    warm = _require_table(gain, "headroom, warm", "gain")["headroom, warm"]
+    return mark_number(answer, float(warm[warm > 0].index[0]), within=0)
 
 
 @exercise(
@@ -102,13 +102,13 @@ def _gains(given: Any, gain: Any = None) -> str:
     "After two compactions: what share of the items that the first one took is still in sight?",
     "Some that survived the first summary did not survive the second.",
 )
-def _drifted(given: Any) -> str:
+def _judge_retained_share(answer: Any) -> str:
     from ctxkit.metrics.loss import drift
 
     table = drift(load_sample())
     row = table[(table["cohort"] == 0) & (table["cuts_n"] == 2)].iloc[0]
     slips = {"That is after one compaction.": float(table["retained"].iloc[0])}
-    return mark_number(given, float(row["retained"]), within=0.05, slips=slips)
+    return mark_number(answer, float(row["retained"]), within=0.05, slips=slips)
 
 
 @exercise(
@@ -117,11 +117,11 @@ def _drifted(given: Any) -> str:
     "table `told`, too.",
     "A sentence about the right thing without the right name: the loss that reads best.",
 )
-def _meant(given: Any, told: Any = None) -> str:
-    table = _table(told, "meaning_kept", "told")
+def _judge_lost_values(answer: Any, told: Any = None) -> str:
+    table = _require_table(told, "meaning_kept", "told")
     late = table[table["cut"] == 1]
     values = late["values_kept"].fillna(True).astype(bool)  # noqa: FBT003
-    return mark_number(given, int((late["meaning_kept"].astype(bool) & ~values).sum()), within=0)
+    return mark_number(answer, int((late["meaning_kept"].astype(bool) & ~values).sum()), within=0)
 
 
 @exercise(
@@ -130,12 +130,12 @@ def _meant(given: Any, told: Any = None) -> str:
     "keep_recent_tokens); give the table `runs`, too.",
     "And it is the one that loses most: no single score.",
 )
-def _cheapest(given: Any, runs: Any = None) -> str:
+def _judge_cheapest_pair(answer: Any, runs: Any = None) -> str:
     names = ["reserve_tokens", "keep_recent_tokens"]
-    table = _table(runs, names[0], "runs")
+    table = _require_table(runs, names[0], "runs")
     best = table.groupby(names)["cost_usd"].mean().reset_index().sort_values("cost_usd")
     right = tuple(int(best[name].iloc[0]) for name in names)
-    pair = as_pair(given)
+    pair = as_pair(answer)
     if pair is None:
         return "Give two numbers: (reserve_tokens, keep_recent_tokens)."
     wrong = [name for name, said, is_ in zip(names, pair, right, strict=True) if said != is_]
@@ -148,8 +148,8 @@ def _cheapest(given: Any, runs: Any = None) -> str:
     "or 'no'?",
     "That speaks of dollars. What it loses is another column.",
 )
-def _below(given: Any) -> str:
+def _judge_interval_sign(answer: Any) -> str:
     from ctxkit.metrics.stats import compare_settings
 
-    right = "yes" if compare_settings(_fuseraft(), "fuseraft", "none")["high"] < 0 else "no"
-    return mark_choice(given, right, _YES_NO, dict.fromkeys(_YES_NO, "Look at `low` and `high`."))
+    right = "yes" if compare_settings(_sweep_fuseraft(), "fuseraft", "none")["high"] < 0 else "no"
+    return mark_choice(answer, right, _YES_NO, dict.fromkeys(_YES_NO, "Look at `low` and `high`."))

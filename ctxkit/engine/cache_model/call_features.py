@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 # How the cause of a miss is found.
 #
-# A prompt cache belongs to one agent and one model. `get_call_features` goes once over the billed calls
-# and holds a small state per cache (last call, lifetime of its last writes) and per agent (turn,
-# first prompt, whether tools were searched); it yields one `CallFeatures` a call. O(log entries).
-# `find_miss_cause` then applies `MISS_RULES` in order, and the first rule that holds is the cause
-# (decision list). `classify_call` refines the cause to the class whose miss rate the call shares.
+# A prompt cache belongs to one agent and one model. `get_call_features` goes once over the billed
+# calls and holds a small state per cache (last call, lifetime of its last writes) and per agent
+# (turn, first prompt, whether tools were searched); it yields one `CallFeatures` a call. O(log
+# entries). `find_miss_cause` then applies `MISS_RULES` in order, and the first rule that holds is
+# the cause (decision list). `classify_call` refines the cause to the class whose miss rate the call
+# shares.
 #
 # Invariant: no feature is derived from the call's own usage but the size of its prompt, so that a
 # prediction of its read can be compared with the record.

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 # How cache misses are estimated.
 #
-# Input: for each training session, counts per class of calls (`classify_call`: the likely cause of a
-# miss, or the position of the call where there is no cause). The table of the committed training
+# Input: for each training session, counts per class of calls (`classify_call`: the likely cause of
+# a miss, or the position of the call where there is no cause). The table of the committed training
 # sessions comes with ctxkit. The session that is predicted (the target) is never among them, and
 # neither is a copy of it.
 #
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 #    same role (main agent or subagent) of the same tool, in same provider family, in all families
 #    that bill no cache writes. From the widest group to the narrowest, each estimate is the prior
 #    of the next: it counts as `_PRIOR_CALLS` calls beside those of the narrower group (shrinkage).
-# 2. Simulation (`simulate_reads`). Each draw picks one training session (bootstrap over sessions), so
-#    that sessions differ as real ones do; the estimate is shrunk once more towards that session.
+# 2. Simulation (`simulate_reads`). Each draw picks one training session (bootstrap over sessions),
+#    so that sessions differ as real ones do; the estimate is shrunk once more towards that session.
 #    Then each call misses or hits with its class's probability (Bernoulli).
 #
 # Invariants: a hit reads what `compute_warm_read` says; a call reads at most its own prompt; one

@@ -46,11 +46,12 @@ if TYPE_CHECKING:
 
 # How an interval is made and calibrated.
 #
-# The middle 80 % of the simulated dollars (`simulate_reads`) is the raw interval. It is then stretched
-# by two factors, one below and one above the median, which are the smallest that would have covered
-# 80 % of the training sessions (conformal calibration: `SessionCounts.stretch` is each one's signed
-# error in half widths of its own raw interval). Dollars are linear in the tokens read, so a draw is
-# priced by one dot product (`InputCosts`). Cost: one simulation and O(training sessions).
+# The middle 80 % of the simulated dollars (`simulate_reads`) is the raw interval. It is then
+# stretched by two factors, one below and one above the median, which are the smallest that would
+# have covered 80 % of the training sessions (conformal calibration: `SessionCounts.stretch` is each
+# one's signed error in half widths of its own raw interval). Dollars are linear in the tokens read,
+# so a draw is priced by one dot product (`InputCosts`). Cost: one simulation and O(training
+# sessions).
 
 NAIVE_MODELS = ("lifetime", "all_cached", "nothing_cached")
 """Baseline models with which a prediction is compared; see `compute_naive_reads`."""

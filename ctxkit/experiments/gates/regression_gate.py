@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
+from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import escape_html, sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import Cell, Column, Table
@@ -496,6 +496,6 @@ def save_baseline(path: str | os.PathLike[str], entries: FiguresByRules) -> None
     whole = {
         label: {**kept.get(label, {}), **entries.get(label, {})} for label in {**kept, **entries}
     }
-    made = Baseline(gate=BASELINE_VERSION, scores=SCORES, ctxkit=version("ctxkit"), entries=whole)
+    made = Baseline(gate=BASELINE_VERSION, scores=SCORES, ctxkit=get_version(), entries=whole)
     text = msgspec.json.format(msgspec.json.encode(made, order="sorted"), indent=1)
     written(Path(path).expanduser(), [text, b"\n"])

@@ -1,9 +1,9 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 from . import behaviour as behaviour
+from . import charts as charts
 from . import closed_loop as closed_loop
 from . import masks as masks
 from . import published_runs as published_runs
-from . import report as report
 from .closed_loop import loop as loop
 from .closed_loop import run_scripted_agent as run_scripted_agent
 from .published_runs import table as table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import escape_html, has_value, sanitize_line
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import frame
@@ -91,7 +91,7 @@ def _report_head(session: Session, row: Any) -> str:
 
 def get_generator_name() -> str:
     """Return who made a report."""
-    return f"ctxkit {version('ctxkit')}"
+    return f"ctxkit {get_version()}"
 
 
 def describe_sources(session: Session, row: Any) -> list[str]:

@@ -1,7 +1,4 @@
-"""Counts of training sessions, and tests of the cache model against chance.
-
-Used by `docs/make_trust.py` and `docs/trust_cache.py` alone.
-"""
+"""Count what sessions teach the cache model, and test the model against chance."""
 
 from __future__ import annotations
 
@@ -11,12 +8,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from ctxkit.engine.cache_model.call_features import (
-    HOUR,
     find_miss_cause,
     get_call_features,
-    get_written_cache_lifetime,
     is_miss,
-    select_billed_calls,
 )
 from ctxkit.engine.cache_model.miss_rates import (
     MIN_CALLS,
@@ -93,51 +87,8 @@ def predict_leave_one_out(
     return [(s, predict_input_cost(s, training)) for s in long_sessions]
 
 
-def replace_reads(session: Session, reads: Sequence[int]) -> Session:
-    """Return a session whose billed calls read so many tokens; its prompts are as they were."""
-    calls = zip(select_billed_calls(session), get_call_features(session), reads, strict=True)
-    replies = {
-        session.indices[c.position]: _reply_with_read(
-            c.message, read, hour=(get_written_cache_lifetime(c) or features.life) == HOUR
-        )
-        for c, features, read in calls
-    }
-    return replace(session, log=tuple(replies.get(i, e) for i, e in enumerate(session.log)))
-
-
-def _reply_with_read(message: Any, read: int, *, hour: bool) -> Any:
-    usage = message.usage
-    rest = (usage.prompt_tokens or 0) - read
-    bills_writes = usage.cache_write_tokens is not None or usage.cache_write_1h_tokens is not None
-    hour = hour and bills_writes
-    usage = replace(
-        usage,
-        input_tokens=None if bills_writes else rest,
-        cache_read_tokens=read,
-        cache_write_tokens=0 if hour else rest if bills_writes else None,
-        cache_write_1h_tokens=rest if hour else None,
-    )
-    return replace(message, usage=usage)
-
-
-def with_random_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session of which each call read a random number of its prompt's tokens."""
-    rng = np.random.default_rng(seed)
-    reads = [int(rng.integers(call.prompt + 1)) for call in get_call_features(session)]
-    return replace_reads(session, reads)
-
-
-def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session of which each call read the share that another of its calls did."""
-    calls = get_call_features(session)
-    shares = [r / c.prompt for c, r in zip(calls, get_recorded_reads(session), strict=True)]
-    order = np.random.default_rng(seed).permutation(len(calls))
-    reads = [int(shares[i] * call.prompt) for i, call in zip(order, calls, strict=True)]
-    return replace_reads(session, reads)
-
-
 def compute_chance_errors(session: Session) -> tuple[float, ...]:
-    """Return the errors that remain where a session's own rates are known: chance call by call.
+    """Return the errors that are left where a session's own rates are known: chance call by call.
 
     Each draw in turn is taken for the record, and the median of all draws for the prediction.
     """

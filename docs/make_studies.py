@@ -1,4 +1,4 @@
-"""Makes the committed tables from published runs: `python -m ctxkit.experiments.studies`."""
+"""Make the committed tables of `ck.studies` from published runs: `make studies`."""
 
 from __future__ import annotations
 

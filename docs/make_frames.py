@@ -1,7 +1,8 @@
-"""Writes docs/frames.md from the column definitions (belongs to docs/, not to the wheel)."""
+"""Write docs/frames.md from the column definitions: `python docs/make_frames.py`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit.metrics.frames import FRAME_COLUMNS
@@ -14,7 +15,7 @@ _HEAD = """# Frames
 `ctxkit.frame(session, per="turn")` gives a pandas DataFrame with fixed columns: the same names, dtypes and order
 whatever the session holds, also where there is no row. A list of sessions works too; `children=True` takes the sessions
 of subagents with them. This page is written from the tables in the code: a test says when it is behind, and
-`python -c "from ctxkit.metrics.frames.docs_page import render_page as page; print(page(), end='')" > docs/frames.md` writes it.
+`python docs/make_frames.py` writes it.
 
 - **Tidy**: one observation a row, one frame over all sessions given.
 - **Missing, never zero**: what a log cannot say is `<NA>` (`NaT` for times). All dtypes can hold it.
@@ -97,3 +98,7 @@ def _table(columns: tuple[FrameColumn, ...]) -> str:
         "\n".join(["| column | dtype | unit | meaning |", "| --- | --- | --- | --- |", *rows])
         + "\n"
     )
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("frames.md").write_text(render_page(), encoding="utf-8")

@@ -1,6 +1,8 @@
-"""Writes docs/scores.md from the column definitions (belongs to docs/, not to the wheel)."""
+"""Write docs/scores.md from the column definitions: `python docs/make_scores.py`."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from ctxkit.experiments.score_columns import SCORE_COLUMNS
 
@@ -8,7 +10,7 @@ _HEAD = """# Scores
 
 `ck.score(session)` is one row, `ck.compare(session, rules)` one row a setting, `ck.sweep(sessions, rules)` one a run:
 the columns are the same. This page is written from the table in the code: a test says when it is behind, and
-`python -c "from ctxkit.experiments.scores_docs_page import render_page as page; print(page(), end='')" > docs/scores.md` writes it.
+`python docs/make_scores.py` writes it.
 
 - **No single score.** Dollars, needed-later loss and unpaid cuts stand side by side; `plots.frontier` joins what no
   other setting beats.
@@ -113,7 +115,7 @@ message said again between cut and use counts as lost all the same, if a call wa
 looked for it. `window_loss` is the older figure: of what was removed and used again before the *next* cut, the share
 that was out of sight after this one; it flatters settings that cut often. What a pruning hid is known as long as the
 replay has its run beside it, so not for one that was read from a file. `metrics.loss.losses` opens each loss,
-`metrics.audits`, `metrics.drift`, `metrics.retention_checks` and, with the extra `ctxkit[semantic]`, `metrics.meaning` look
+`metrics.audits`, `metrics.drift`, `metrics.retention_checks` and, with the extra `jupyter-ctxkit[semantic]`, `metrics.meaning` look
 further.
 
 *Regret* is the needed-later loss above that of the best messages that the same room could have held at the cut where
@@ -181,3 +183,7 @@ points above what compacting at the window puts at stake.
 def render_page() -> str:
     """Return the page as Markdown."""
     return _HEAD + "".join(f"| `{c.name}` | {c.dtype} | {c.meaning} |\n" for c in SCORE_COLUMNS)
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("scores.md").write_text(render_page(), encoding="utf-8")

@@ -1,0 +1,51 @@
+"""`ctxkit demo`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ctxkit.cli import experiments, sessions
+from ctxkit.cli.output import print_lines
+
+SAMPLE = "billing"
+RULES = ("pi", "claude_code", "codex", "none")
+"""Presets beside the record: three that many use, and no compaction at all."""
+
+
+@click.command()
+@click.argument("folder", default="ctxkit-demo", type=click.Path(file_okay=False, path_type=Path))
+@click.pass_context
+def demo_(context: click.Context, folder: Path) -> None:
+    """Answer four questions about a bundled session; write its report and notebook to FOLDER."""
+    from ctxkit.formats.reading import read
+    from ctxkit.formats.samples import path
+    from ctxkit.metrics.cost.spending import spend
+    from ctxkit.metrics.timing import when_to_compact
+    from ctxkit.widgets.reports import export
+
+    file = str(path(SAMPLE))
+    session = read(file)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    _print_question("What fills the window?")
+    context.invoke(sessions.report_, session=file, call=-1, as_json=False, html=None)
+    _print_question("Where did the money go?")
+    print_lines("\n".join(spend(session).sentences))
+    _print_question("When to compact?")
+    print_lines("\n".join(when_to_compact(session).sentences()))
+    _print_question("What would other rules have cost, and lost?")
+    context.invoke(experiments.compare_, session=file, rules=RULES, as_json=False, html=None)
+
+    page, notebook = (export(session, folder / f"{SAMPLE}.{end}") for end in ("html", "ipynb"))
+    sys.stdout.write(f"\npage:     {page}\nnotebook: {notebook}\n")
+    print_lines(
+        f"To open the notebook: jupyter lab {notebook}. Sessions of your own: ctxkit list, then "
+        "ctxkit report last."
+    )
+
+
+def _print_question(question: str) -> None:
+    sys.stdout.write(f"\n{question}\n{'─' * len(question)}\n")

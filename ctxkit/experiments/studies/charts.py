@@ -1,0 +1,203 @@
+"""Charts of the published studies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.palette import TEXT_COLOUR
+from ctxkit.experiments.studies import masks
+from ctxkit.metrics.elongation import NOISE_FLOOR
+from ctxkit.plots.chart import Chart
+from ctxkit.plots.figure_data import Trace
+from ctxkit.plots.xy_figure import Axes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+__all__ = [
+    "chart_behaviour",
+    "chart_closed_loop",
+    "chart_mask_errors",
+]
+__dir__ = public_dir(__all__)
+
+
+_UNITS: dict[masks.Unit, str] = {
+    "chars": "sized in characters",
+    "o200k": "sized in tokens of o200k",
+}
+_MODELS = {
+    "gemini-2.5-flash": "flash",
+    "gemini-2.5-flash, thinking": "flash+",
+    "qwen3-coder-480b": "coder",
+    "qwen3-32b": "32b",
+    "qwen3-32b, thinking": "32b+",
+}
+_WIDE = 50
+"""Tasks above which a run is one of the main experiments."""
+
+
+def chart_mask_errors(runs: pd.DataFrame) -> Chart:
+    """Chart the error of the bill by the window of the mask that is replayed.
+
+    Args:
+        runs: the table `masks`.
+    """
+    found = {unit: masks.by_window(runs, unit).dropna() for unit in _UNITS}
+    traces = [
+        _line(f"{what}, {told}", rows, column, look)
+        for look, (unit, told, column, what) in enumerate(
+            (u, t, c, w)
+            for u, t in _UNITS.items()
+            for c, w in (("median", "median"), ("nine_tenths", "nine of ten"))
+        )
+        for rows in [found[unit]]
+    ]
+    return Chart(
+        title="The bill of a mask, by the window that is replayed",
+        caption=f"Size of foretold / recorded prompt tokens - 1 over {len(runs)} runs that were "
+        f"shown their last {masks.RECORDED_WINDOW} observations; the constant is fitted on the "
+        "other tasks.",
+        drawing=Axes(
+            x="observations that the mask keeps", y="error", traces=tuple(traces), y_share=True
+        ),
+        head=("window", *(f"{t}: median" for t in _UNITS.values()), "80 %", "nine of ten"),
+        rows=tuple(
+            _row(*each)
+            for each in zip(*(f.to_dict("records") for f in found.values()), strict=True)
+        ),
+    )
+
+
+def _line(name: str, rows: pd.DataFrame, column: str, look: int) -> Trace:
+    x, y = rows["window"].tolist(), rows[column].tolist()
+    return Trace(name=name, x=x, y=y, look=look, hover=lambda i: f"{name}\nlast {x[i]}: {y[i]:.1%}")
+
+
+def _row(chars: dict[str, Any], o200k: dict[str, Any]) -> tuple[str, ...]:
+    share = f"{o200k['low']:.1%}–{o200k['high']:.1%}"
+    ends = (share, f"{o200k['nine_tenths']:.1%}")
+    return (str(chars["window"]), f"{chars['median']:.1%}", f"{o200k['median']:.1%}", *ends)
+
+
+def chart_behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
+    """Chart turns or dollars of managed runs over those of unmanaged ones, with 80 % intervals.
+
+    Args:
+        ratios: the table `ratios`.
+        figure: `turns` or `usd`.
+    """
+    kept = ratios[(ratios["before"] == "raw") & (ratios["tasks"] > _WIDE)]
+    kept = kept.sort_values(["after", "scaffold", "model", "setting"]).reset_index(drop=True)
+    rows: list[dict[str, Any]] = [
+        {str(k): v for k, v in r.items()} for r in kept.to_dict("records")
+    ]
+    names = tuple(map(_place, rows))
+    ends = [0, len(rows) - 1]
+    even = Trace(
+        name="as without", x=ends, y=[1.0, 1.0], look=7, colour=TEXT_COLOUR, dash="longdash"
+    )
+    traces = [even]
+    for look, (after, group) in enumerate(kept.groupby("after", sort=True)):
+        traces += _intervals(str(after), group, figure, look, names)
+    word = {"turns": "Turns", "usd": "Dollars"}[figure]
+    band = f" A second run of the same policy over 50 tasks lies within {NOISE_FLOOR:.0%}." * (
+        figure == "usd"
+    )
+    return Chart(
+        title=f"{word} of managed runs over those of the same model without management",
+        caption=f"Totals over the same tasks (The Complexity Trap), with 80 % intervals.{band}",
+        drawing=Axes(
+            x="model (OH: flash in OpenHands; all else: SWE-agent; M: results kept)",
+            y=f"{word.lower()}, as a multiple",
+            traces=tuple(traces),
+            ticks=names,
+            y_small=True,
+        ),
+        head=("policy", "model", "tasks", word.lower(), "80 %"),
+        rows=tuple(_told(r, n, figure) for r, n in zip(rows, names, strict=True)),
+        shown=20,
+    )
+
+
+def _place(row: dict[str, Any]) -> str:
+    if row["scaffold"] == "openhands":
+        return f"OH {row['setting'].split(' ')[0].replace('=', '')}"
+    return _MODELS[row["model"]]
+
+
+def _told(row: dict[str, Any], name: str, figure: str) -> tuple[str, ...]:
+    ends = f"{row[f'{figure}_low']:.2f}–{row[f'{figure}_high']:.2f}"
+    return (row["after"], name, str(row["tasks"]), f"{row[figure]:.2f}", ends)
+
+
+def _intervals(
+    after: str, rows: pd.DataFrame, figure: str, look: int, names: tuple[str, ...]
+) -> list[Trace]:
+    x, y = rows.index.tolist(), rows[figure].tolist()
+
+    def hover(i: int) -> str:
+        row = rows.iloc[i]
+        ends = f"{row[f'{figure}_low']:.2f} to {row[f'{figure}_high']:.2f}"
+        return f"{after}, {names[x[i]]}\n{y[i]:.2f} ({ends})\n{row['tasks']} tasks"
+
+    ends = rows[[f"{figure}_low", f"{figure}_high"]].to_numpy().tolist()
+    spans = [
+        Trace(name=after, x=[i, i], y=pair, look=look, dash="solid", follows=True)
+        for i, pair in zip(x, ends, strict=True)
+    ]
+    return [Trace(name=after, x=x, y=y, kind="points", look=look, hover=hover), *spans]
+
+
+def chart_closed_loop(found: pd.DataFrame, figure: str = "usd") -> Chart:
+    """Chart what was foretold of each policy beside what came true.
+
+    Args:
+        found: what `loops.loop` returned.
+        figure: `usd`, `calls` or `tokens`.
+    """
+    names = tuple(map(str, found.index))
+    told, real = (found[f"{figure}_{x}"].astype(float).tolist() for x in ("foretold", "real"))
+    sign = "$" * (figure == "usd")
+    digits = ".2f" if figure == "usd" else ",.0f"
+
+    def shown(values: list[float]) -> Any:
+        return lambda i: f"{names[i]}\n{sign}{values[i]:{digits}}"
+
+    x = list(range(len(names)))
+    word = {"usd": "dollars", "calls": "calls", "tokens": "prompt tokens"}[figure]
+    gaps = [
+        Trace(name="missed", x=[i, i], y=[a, b], look=1, dash="dot", follows=True)
+        for i, a, b in zip(x, told, real, strict=True)
+    ]
+    return Chart(
+        title=f"Foretold and real {word} of an agent that looks again for what is gone",
+        caption="One record without management, replayed under each policy; and the same agent "
+        "run under it. The distance is what an open loop misses.",
+        drawing=Axes(
+            x="policy",
+            y=word,
+            traces=(
+                *gaps,
+                Trace(
+                    name="foretold by the replay",
+                    x=x,
+                    y=told,
+                    kind="points",
+                    look=0,
+                    hover=shown(told),
+                ),
+                Trace(name="real", x=x, y=real, kind="points", look=1, hover=shown(real)),
+            ),
+            ticks=names,
+            y_small=figure == "usd",
+        ),
+        head=("policy", f"{word} foretold", "real", "missed"),
+        rows=tuple(
+            (n, f"{sign}{a:{digits}}", f"{sign}{b:{digits}}", f"{round(b / a - 1, 9) + 0.0:+.0%}")
+            for n, a, b in zip(names, told, real, strict=True)
+        ),
+        shown=24,
+    )
