@@ -247,62 +247,75 @@ def _median_turn_tokens(session: Session, anchored: MessageSizes) -> int:
     return round(median(turns))
 
 
-def _needed_item_tokens(memory: ItemIndex) -> int:
-    """Return the tokens of the items in play, at the call above which one of ten lies."""
-    items, first = memory.again, np.full(memory.n, len(memory.messages))
-    np.minimum.at(first, memory.held.values, memory.held.owner)
-    letters = np.array([len(found.text) for found in memory.numbers], np.int64)
-    change = np.zeros(memory.calls + 2, np.int64)
-    np.add.at(change, memory.arrival[first[items]], letters[items])
-    np.add.at(change, memory.last_use[items] + 1, -letters[items])
-    in_play = np.cumsum(change)[: memory.calls]
-    return int(np.percentile(in_play, 90)) // CHARS_PER_TOKEN if len(in_play) else 0
+def _needed_item_tokens(index: ItemIndex) -> int:
+    """Return the tokens of the items in use, written down: the 90th percentile over calls.
+
+    An item is in use from the arrival of the first message that states it to its last use.
+    """
+    items, first_row = index.again, np.full(index.items_n, len(index.messages))
+    np.minimum.at(first_row, index.row_items.values, index.row_items.owner)
+    chars = np.array([len(item.text) for item in index.item_numbers], np.int64)
+    steps = np.zeros(index.calls + 2, np.int64)  # a difference array over calls
+    np.add.at(steps, index.arrival_call[first_row[items]], chars[items])
+    np.add.at(steps, index.last_use[items] + 1, -chars[items])
+    in_use = np.cumsum(steps)[: index.calls]
+    return int(np.percentile(in_use, 90)) // CHARS_PER_TOKEN if len(in_use) else 0
 
 
 class LossRisk:
-    """What compactions of one session at a given size would lose, if their summaries kept nothing.
+    """The loss that compactions at a size put at stake, measured by replays of the record.
+
+    The replays compact to the floor with summaries that say nothing, so no summary can lose more.
 
     Args:
-        memory: the items of its messages.
+        item_index: the items of the session's messages.
         anchored: the sizes of its messages.
-        floor: what a compaction leaves.
-        fixed: the part of it that no compaction touches.
+        floor: tokens that a compaction leaves.
+        fixed: the tokens of them that no compaction touches.
     """
 
-    def __init__(self, memory: ItemIndex, anchored: MessageSizes, floor: int, fixed: int) -> None:
-        self._memory, self._anchored = memory, anchored
-        self._floor, self._keep = floor, max(floor - fixed, 1)
-        self._known: dict[int, float] = {}
+    def __init__(
+        self, item_index: ItemIndex, anchored: MessageSizes, floor: int, fixed: int
+    ) -> None:
+        self._item_index, self._anchored = item_index, anchored
+        self._floor, self._keep_tokens = floor, max(floor - fixed, 1)
+        self._at_stake_by_size: dict[int, float] = {}
 
     @cached_property
     def _log(self) -> MessageLog:
-        rules = self._rules(2 * self._floor)
-        return log_from_session(self._memory.session, rules, anchored=self._anchored)
+        rules = self._make_rules(2 * self._floor)
+        return log_from_session(self._item_index.session, rules, anchored=self._anchored)
 
-    def _rules(self, size: int) -> Rules:
-        policy = Summary(keep_tokens=self._keep, summariser=Fixed(1))
+    def _make_rules(self, size: int) -> Rules:
+        policy = Summary(keep_tokens=self._keep_tokens, summariser=Fixed(1))
         return Rules(policy=policy, trigger=triggers.Above(max(size, self._floor + 1)))
 
     def at(self, size: int) -> float | None:
-        """Return the share of what is used again that such compactions would take before its use.
+        """Return the share of reused items that compactions at a size remove before their use.
 
-        At most so much is lost. None where nothing is used again.
+        It is a mean over three nearby sizes, and an upper bound of the loss. None where no item is
+        used again.
         """
-        again = len(self._memory.again)
-        return fmean(self._lost(round(size * j)) for j in SIZE_JITTER) / again if again else None
+        reused_n = len(self._item_index.again)
+        if not reused_n:
+            return None
+        return fmean(self._count_at_stake(round(size * j)) for j in SIZE_JITTER) / reused_n
 
-    def _lost(self, size: int) -> float:
-        if size not in self._known:
-            done = run_rules(self._log, self._rules(size), None)
-            found = LossAnalysis(self._memory, get_run_visibility(self._memory, done))
-            self._known[size] = float(len(found.staked[0]))
-        return self._known[size]
+    def _count_at_stake(self, size: int) -> float:
+        if size not in self._at_stake_by_size:
+            run = run_rules(self._log, self._make_rules(size), None)
+            visibility = get_run_visibility(self._item_index, run)
+            at_stake = LossAnalysis(self._item_index, visibility).staked
+            self._at_stake_by_size[size] = float(len(at_stake.item))
+        return self._at_stake_by_size[size]
 
-    def least(self, low: int, high: int, most: float) -> int:
-        """Return about the smallest size between two that loses at most a share, else
-        the larger.
+    def find_smallest_size(self, low: int, high: int, max_loss: float) -> int:
+        """Return about the smallest size in ``low..high`` with at most a loss, else `high`.
+
+        Bisection to 2 % of the size: the loss falls as the size grows.
         """
         while high - low > max(high // 50, 1):
             middle = (low + high) // 2
-            low, high = (low, middle) if (self.at(middle) or 0.0) <= most else (middle, high)
+            fits = (self.at(middle) or 0.0) <= max_loss
+            low, high = (low, middle) if fits else (middle, high)
         return high

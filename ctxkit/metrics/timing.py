@@ -291,7 +291,7 @@ def _bounded_trigger(risk: LossRisk | None, cheapest: int, window: int) -> tuple
         return None, cheapest
     most = lost + EXTRA_LOSS
     fits = (risk.at(cheapest) or 0.0) <= most
-    return most, cheapest if fits else risk.least(cheapest, window, most)
+    return most, cheapest if fits else risk.find_smallest_size(cheapest, window, most)
 
 
 def _floor_with_source(pace: GrowthProfile, must: ContextFloor, summary: int) -> tuple[int, str]:
