@@ -158,15 +158,17 @@ class AftermathAnalysis:
     @cached_property
     def cuts(self) -> tuple[Aftermath, ...]:
         """One value for each compaction, in order."""
-        shown, acts, aftermaths = self._analysis.shown, self._acts, list[Aftermath]()
+        visibility, acts, aftermaths = self._analysis.shown, self._acts, list[Aftermath]()
         removed_rules, inserted_texts = self._removed_rules, self._inserted_texts
-        for number, call in zip(shown.compaction_numbers, shown.moments.tolist(), strict=True):
+        for number, call in zip(
+            visibility.compaction_numbers, visibility.moments.tolist(), strict=True
+        ):
             tick = 2 * call + 1
             rules = removed_rules.get(tick, [])
             # The earliest breach of any removed ban, before the ban is visible again.
             breaches = (self._find_breach(rule, call, stop) for rule, stop in rules)
             breach_call, breached = min(filter(None, breaches), default=(None, None))
-            texts = (shown.text_contents[n] for n in inserted_texts.get(tick, ()))
+            texts = (visibility.text_contents[n] for n in inserted_texts.get(tick, ()))
             stale = dict.fromkeys(v for text in texts for v in acts.find_stale_values(text, call))
             aftermaths.append(
                 Aftermath(

@@ -138,8 +138,8 @@ class FamilyCounts(NamedTuple):
 
 def list_family_counts(analysis: LossAnalysis) -> list[FamilyCounts]:
     """Return the counts of each compaction and family, in this order."""
-    counts, shown = analysis.count_by_family(), analysis.shown
-    changes = zip(shown.compaction_numbers, shown.moments.tolist(), strict=True)
+    counts, visibility = analysis.count_by_family(), analysis.shown
+    changes = zip(visibility.compaction_numbers, visibility.moments.tolist(), strict=True)
     return [
         FamilyCounts(number, call, family, counts[:, f, change].tolist())
         for change, (number, call) in enumerate(changes)
@@ -232,7 +232,7 @@ def losses(session: Session) -> pd.DataFrame:
 
 
 def _make_loss_rows(session: Session, analysis: LossAnalysis) -> list[tuple[Any, ...]]:
-    index, shown = analysis.memory, analysis.shown
+    index, visibility = analysis.memory, analysis.shown
     items, first_rows = list(index.item_numbers), analysis.find_first_rows()
     positions = [
         i for i, entry in enumerate(session.path) if isinstance(entry, Message) and entry.visible
@@ -241,7 +241,7 @@ def _make_loss_rows(session: Session, analysis: LossAnalysis) -> list[tuple[Any,
     columns = (column.tolist() for column in analysis.removals)
     for item, tick, is_recoverable, next_use in zip(*columns, strict=True):
         call, row = tick // 2, first_rows[item]
-        number = shown.compaction_numbers[int(np.searchsorted(analysis.change_ticks, tick))]
+        number = visibility.compaction_numbers[int(np.searchsorted(analysis.change_ticks, tick))]
         message = index.messages[row]
         fate = "recoverable" if is_recoverable else "lost"
         source = (positions[row], message.id, message.role, message.tool)

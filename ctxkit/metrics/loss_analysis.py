@@ -93,24 +93,24 @@ class LossAnalysis:
 
     Args:
         item_index: the items of the session's messages, and the calls that use them.
-        shown: the messages and inserted texts that each call was shown.
+        visibility: the messages and inserted texts that each call was shown.
     """
 
-    def __init__(self, item_index: ItemIndex, shown: Visibility) -> None:
-        self.memory, self.shown = item_index, shown
-        self._bits = int(shown.end).bit_length()
-        self.change_ticks = 2 * shown.moments + 1
-        self.removed_at = np.full(item_index.items_n, shown.end)
+    def __init__(self, item_index: ItemIndex, visibility: Visibility) -> None:
+        self.memory, self.shown = item_index, visibility
+        self._bits = int(visibility.end).bit_length()
+        self.change_ticks = 2 * visibility.moments + 1
+        self.removed_at = np.full(item_index.items_n, visibility.end)
         """For each item the tick of its first removal; `shown.end`: it was never removed."""
         stated = item_index.row_items
-        left_at = shown.visible_until[stated.owner]
-        left = left_at < shown.end
+        left_at = visibility.visible_until[stated.owner]
+        left = left_at < visibility.end
         np.minimum.at(self.removed_at, stated.values[left], left_at[left])
-        self.is_removed = self.removed_at < shown.end
+        self.is_removed = self.removed_at < visibility.end
         self.first_change = np.searchsorted(self.change_ticks, self.removed_at)
         """For each item the number of the change that removed it first."""
         self.needed_after_removal = self.is_removed & (item_index.last_use >= self.removed_at // 2)
-        self.needed_until = np.searchsorted(shown.moments, item_index.last_use, "right")
+        self.needed_until = np.searchsorted(visibility.moments, item_index.last_use, "right")
         """For each item one past the last change after which it is still used."""
 
     # -- time spans of items -----------------------------------------------------------------------
@@ -118,50 +118,52 @@ class LossAnalysis:
     @cached_property
     def visible_spans(self) -> TimeSpans:
         """Spans in which removed items, and the paths of files, are visible."""
-        wanted = self.is_removed.copy()
-        wanted[self.memory.file_paths] = True
-        return self._find_visible_spans(wanted, with_texts=True)
+        is_relevant = self.is_removed.copy()
+        is_relevant[self.memory.file_paths] = True
+        return self._find_visible_spans(is_relevant, with_texts=True)
 
-    def _find_visible_spans(self, wanted: Flags, *, with_texts: bool) -> TimeSpans:
-        """Return the visible spans of the wanted items; without texts as if summaries were
-        empty.
-        """
-        index, shown = self.memory, self.shown
-        text_spans = shown.text_spans if with_texts else shown.text_spans[:0]
+    def _find_visible_spans(self, is_relevant: Flags, *, with_texts: bool) -> TimeSpans:
+        """Return the visible spans of relevant items; without texts as if summaries were empty."""
+        index, visibility = self.memory, self.shown
+        text_spans = visibility.text_spans if with_texts else visibility.text_spans[:0]
         # First the messages, each from its arrival until it leaves the prompt ...
-        is_wanted = wanted[index.mention_item]
-        item, row = index.mention_item[is_wanted], index.mention_row[is_wanted]
+        is_selected = is_relevant[index.mention_item]
+        item, row = index.mention_item[is_selected], index.mention_row[is_selected]
         # ... then messages that came back, and inserted texts, with all items that they state.
-        later_items = [index.row_mentions.get_list(n) for n in shown.restored_spans[:, 0].tolist()]
-        later_items += [shown.text_items[n] for n in text_spans[:, 0].tolist()]
-        later_spans = np.concatenate((shown.restored_spans, text_spans))
+        later_items = [
+            index.row_mentions.get_list(n) for n in visibility.restored_spans[:, 0].tolist()
+        ]
+        later_items += [visibility.text_items[n] for n in text_spans[:, 0].tolist()]
+        later_spans = np.concatenate((visibility.restored_spans, text_spans))
         counts = [len(items) for items in later_items]
         items = np.concatenate((item, *later_items))
         starts = np.concatenate((2 * index.arrival_call[row], np.repeat(later_spans[:, 1], counts)))
-        ends = np.concatenate((shown.visible_until[row], np.repeat(later_spans[:, 2], counts)))
-        is_wanted = wanted[items]
-        return TimeSpans.union_of(items[is_wanted], starts[is_wanted], ends[is_wanted], self._bits)
+        ends = np.concatenate((visibility.visible_until[row], np.repeat(later_spans[:, 2], counts)))
+        is_selected = is_relevant[items]
+        return TimeSpans.union_of(
+            items[is_selected], starts[is_selected], ends[is_selected], self._bits
+        )
 
     @cached_property
     def _recoverable_spans(self) -> TimeSpans:
         """Spans in which removed items stand in a file whose path is visible, or in an archive."""
-        index, shown = self.memory, self.shown
+        index, visibility = self.memory, self.shown
         # Items of files: recoverable while the path is visible, once the file's content has left.
-        left_at = shown.visible_until[index.file_items.owner]
-        has_left = left_at < shown.end
+        left_at = visibility.visible_until[index.file_items.owner]
+        has_left = left_at < visibility.end
         file_item, path = index.file_items.values[has_left], index.file_paths[has_left]
         which, span = self.visible_spans.find_spans(path)
         start = np.maximum(self.visible_spans.starts[span], left_at[has_left][which])
         end = self.visible_spans.ends[span]
         is_span = start < end
         # Items of archived messages: recoverable from then on.
-        stated, archived_rows = index.row_items, shown.elsewhere[:, 0]
+        stated, archived_rows = index.row_items, visibility.elsewhere[:, 0]
         counts = stated.starts[archived_rows + 1] - stated.starts[archived_rows]
         archived = stated.values[expand_ranges(stated.starts[archived_rows], counts)]
         return TimeSpans.union_of(
             np.concatenate((file_item[which][is_span], archived)),
-            np.concatenate((start[is_span], np.repeat(shown.elsewhere[:, 1], counts))),
-            np.concatenate((end[is_span], np.full(len(archived), shown.end))),
+            np.concatenate((start[is_span], np.repeat(visibility.elsewhere[:, 1], counts))),
+            np.concatenate((end[is_span], np.full(len(archived), visibility.end))),
             self._bits,
         )
 
@@ -378,8 +380,8 @@ class OracleBound:
 
         An item that several messages name counts for each of them: the result stays a bound.
         """
-        index, shown = self._analysis.memory, self._analysis.shown
-        tick, call = int(self._analysis.change_ticks[change]), int(shown.moments[change])
+        index, visibility = self._analysis.memory, self._analysis.shown
+        tick, call = int(self._analysis.change_ticks[change]), int(visibility.moments[change])
         is_needed = (self._analysis.removed_at <= tick) & (index.last_use >= call)
         rows_n = int(np.searchsorted(index.arrival_call, call, "right"))
         mentions_n = index.row_mentions.starts[rows_n]
@@ -392,17 +394,17 @@ class OracleBound:
         by_density = np.argsort(-value / tokens, kind="stable")
         value, tokens = value[by_density], tokens[by_density]
         left = self._count_prompt_tokens(tick, rows_n) - np.cumsum(tokens) + tokens
-        taken_share = np.clip(left / tokens, 0.0, 1.0)  # the last message is taken in part
+        share = np.clip(left / tokens, 0.0, 1.0)  # the last message is taken in part
         needed_n = int(is_needed.sum())
-        return needed_n - min(float((value * taken_share).sum()), float(needed_n))
+        return needed_n - min(float((value * share).sum()), float(needed_n))
 
     def _count_prompt_tokens(self, tick: int, rows_n: int) -> float:
         """Return the tokens of all messages and texts that are visible at a tick."""
-        shown, row_tokens = self._analysis.shown, self._analysis.memory.row_tokens
-        total = int(row_tokens[:rows_n][shown.visible_until[:rows_n] > tick].sum())
+        visibility, row_tokens = self._analysis.shown, self._analysis.memory.row_tokens
+        total = int(row_tokens[:rows_n][visibility.visible_until[:rows_n] > tick].sum())
         for spans, tokens in (
-            (shown.restored_spans, row_tokens),
-            (shown.text_spans, shown.text_tokens),
+            (visibility.restored_spans, row_tokens),
+            (visibility.text_spans, visibility.text_tokens),
         ):
             is_visible = (spans[:, 1] <= tick) & (tick < spans[:, 2])
             total += int(tokens[spans[is_visible, 0]].sum())

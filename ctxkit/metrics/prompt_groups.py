@@ -59,10 +59,10 @@ def _groups_of_run(session: Session) -> list[dict[str, int]]:
 
     def get_groups(state: MessageState) -> list[tuple[str, int]]:
         if state.content not in groups_of_content:
-            found = (
+            pieces = (
                 [] if state.message is None else share_message_tokens(state.message, state.tokens)
             )
-            groups_of_content[state.content] = [(p.group, n) for p, n in found]
+            groups_of_content[state.content] = [(p.group, n) for p, n in pieces]
         return groups_of_content[state.content]
 
     rows: list[dict[str, int]] = []
@@ -144,17 +144,17 @@ def _groups_of_record(session: Session, sized: MessageSizes) -> list[dict[str, i
 
     rows: list[dict[str, int]] = []
     current: dict[str, int] = {}
-    shown: list[Message] = []
+    visible: list[Message] = []
     for entry in session.path:
         if isinstance(entry, Edit):
-            shown, current = apply_edit(shown, entry), {}
-            for message in shown:
+            visible, current = apply_edit(visible, entry), {}
+            for message in visible:
                 _add_groups(current, get_groups(message))
             continue
         if entry.role == "assistant":
             rows.append(_groups_of_prompt(session, sized, len(rows), current))
         if entry.visible:
-            shown.append(entry)
+            visible.append(entry)
             _add_groups(current, get_groups(entry))
     return rows
 
@@ -162,7 +162,7 @@ def _groups_of_record(session: Session, sized: MessageSizes) -> list[dict[str, i
 def _groups_of_prompt(
     session: Session, sized: MessageSizes, call: int, current: dict[str, int]
 ) -> dict[str, int]:
-    """Return the groups of a prompt; messages are scaled down where they exceed its recorded size."""
+    """Return the groups of a prompt, messages scaled down where they exceed the recorded size."""
     visible, recorded = sum(current.values()), get_recorded_prompt(session, sized, call)
     rest, schemas, later = measure_unlogged(session, sized, call, visible)
     if recorded is not None and visible > (max_visible := recorded - rest - sum(schemas) - later):

@@ -61,7 +61,7 @@ def estimate_prompt_sizes(session: Session) -> list[int]:
     masked (see `formats.swe_agent`) count as masked.
     """
     prompts: list[int] = []
-    shown: list[Message] = []
+    visible: list[Message] = []
     total, masked_tokens, unmasked_n = 0, 0, _count_unmasked_results(session)
     results: list[int] = []
     for entry in session.path:
@@ -70,7 +70,7 @@ def estimate_prompt_sizes(session: Session) -> list[int]:
                 prompts.append(total - masked_tokens)
             if entry.visible:
                 size = estimate_message_tokens(entry)
-                shown.append(entry)
+                visible.append(entry)
                 total += size
                 if unmasked_n and entry.role == "tool":
                     results.append(size)
@@ -80,8 +80,8 @@ def estimate_prompt_sizes(session: Session) -> list[int]:
                         else 0
                     )
         else:
-            shown = apply_edit(shown, entry)
-            total = sum(map(estimate_message_tokens, shown))
+            visible = apply_edit(visible, entry)
+            total = sum(map(estimate_message_tokens, visible))
     return prompts
 
 
@@ -163,18 +163,18 @@ class RunPrompts(SentPrompts):
     def shared(self, call: int) -> int:
         """Return the tokens at its front that it shares with a prompt before it."""
         start, _, offset, seam = self._mark(call)
-        known, at = self._in_common.get(call), call - start
+        shared_tokens, at = self._in_common.get(call), call - start
         if type(offset) is int:
             prompt = self._sizes[call] + offset
-            if known is None and seam is not None and not at:
-                known = seam
+            if shared_tokens is None and seam is not None and not at:
+                shared_tokens = seam
         else:
             prompt = int(offset[at])
-            if known is None:
-                known = prompt - int(seam[at])
-        if known is None:
-            known = self.prompt(call - 1) if call else 0
-        return min(known, prompt)
+            if shared_tokens is None:
+                shared_tokens = prompt - int(seam[at])
+        if shared_tokens is None:
+            shared_tokens = self.prompt(call - 1) if call else 0
+        return min(shared_tokens, prompt)
 
     def stretches(self) -> Iterator[tuple[int, int, int | None, bool]]:
         """Yield segments of calls whose prompts differ from the log's by one offset.

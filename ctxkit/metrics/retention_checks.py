@@ -247,7 +247,7 @@ def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def _iter_audit_rows(session: Session, sections: Sequence[str]) -> Iterator[dict[str, Any]]:
-    shown: list[Message] = []
+    visible: list[Message] = []
     requests: list[Message] = []
     position = calls = 0
     for group in group_edits(session):
@@ -255,34 +255,34 @@ def _iter_audit_rows(session: Session, sections: Sequence[str]) -> Iterator[dict
             if isinstance(entry, Message):
                 calls += entry.role == "assistant"
                 if entry.visible:
-                    shown.append(entry)
+                    visible.append(entry)
                     requests += [entry] if entry.role == "user" else []
-        before = shown
+        before = visible
         for edit in group.edits:
-            shown = apply_edit(shown, edit)
+            visible = apply_edit(visible, edit)
         position = group.position + len(group.edits)
         yield {
             "session": session.id,
             "cut": group.number,
             "call": calls,
-            **_audit_compaction(group, before, shown, requests, sections),
+            **_audit_compaction(group, before, visible, requests, sections),
         }
 
 
 def _audit_compaction(
     group: EditGroup,
     before: Sequence[Message],
-    shown: Sequence[Message],
+    visible: Sequence[Message],
     requests: Sequence[Message],
     sections: Sequence[str],
 ) -> dict[str, Any]:
     ids_before = {id(m) for m in before}
-    ids_shown = {id(m) for m in shown}
-    removed = [m for m in before if id(m) not in ids_shown]
-    inserted_text = "\n".join(plain_text(m) for m in shown if id(m) not in ids_before)
-    shown_text = "\n".join(map(plain_text, shown))
+    visible_ids = {id(m) for m in visible}
+    removed = [m for m in before if id(m) not in visible_ids]
+    inserted_text = "\n".join(plain_text(m) for m in visible if id(m) not in ids_before)
+    visible_text = "\n".join(map(plain_text, visible))
     names = summary_prompts.identifiers_to_audit([plain_text(m) for m in removed])
-    missing = summary_prompts.lost_identifiers(names, shown_text)
+    missing = summary_prompts.lost_identifiers(names, visible_text)
     inserted_lines = {row.strip() for row in inserted_text.splitlines()}
     return {
         "identifiers_n": len(names),
@@ -292,21 +292,21 @@ def _audit_compaction(
         "ask_reflected": summary_prompts.reflects_request(plain_text(requests[-1]), inserted_text)
         if requests and inserted_text
         else None,
-        "task_lost": id(requests[0]) not in ids_shown if requests else None,
-        "ask_lost": id(requests[-1]) not in ids_shown if requests else None,
+        "task_lost": id(requests[0]) not in visible_ids if requests else None,
+        "ask_lost": id(requests[-1]) not in visible_ids if requests else None,
         "marker_only": 0 < len(inserted_text) < MAX_MARKER_CHARS
         and any(e.kind == "summarised" for e in group.edits),
-        "orphans_n": len(_find_orphaned_ids(shown) - _find_orphaned_ids(before)),
-        "turns_n": sum(id(m) in ids_shown for m in requests),
+        "orphans_n": len(_find_orphaned_ids(visible) - _find_orphaned_ids(before)),
+        "turns_n": sum(id(m) in visible_ids for m in requests),
     }
 
 
-def _find_orphaned_ids(shown: Sequence[Message]) -> set[str]:
+def _find_orphaned_ids(messages: Sequence[Message]) -> set[str]:
     """Return the ids of tool calls and results without a partner; calls of the last reply are
     exempt.
     """
-    last = next((m for m in reversed(shown) if m.role == "assistant"), None)
-    call_ids = {c.id for m in shown for c in m.tool_calls}
-    result_ids = {m.call_id for m in shown if m.role == "tool" and m.call_id}
-    closed_call_ids = {c.id for m in shown if m is not last for c in m.tool_calls}
+    last = next((m for m in reversed(messages) if m.role == "assistant"), None)
+    call_ids = {c.id for m in messages for c in m.tool_calls}
+    result_ids = {m.call_id for m in messages if m.role == "tool" and m.call_id}
+    closed_call_ids = {c.id for m in messages if m is not last for c in m.tool_calls}
     return (result_ids - call_ids) | (closed_call_ids - result_ids)

@@ -156,26 +156,28 @@ def _iter_meaning_rows(
     session: Session, facts: Sequence[str] | None, measure: SimilarityMeasure
 ) -> Iterator[tuple[Any, ...]]:
     removed: dict[str, str] = {}
-    shown: list[Message] = []
-    at, mentioned = 0, set[str]()
+    visible: list[Message] = []
+    start, mentioned = 0, set[str]()
     reply_positions = [c.position for c in session.calls]
     for group in group_edits(session):
-        new = [e for e in session.path[at : group.position] if isinstance(e, Message) and e.visible]
-        shown += new
-        before, at = shown, group.position + len(group.edits)
+        new = [
+            e for e in session.path[start : group.position] if isinstance(e, Message) and e.visible
+        ]
+        visible += new
+        before, start = visible, group.position + len(group.edits)
         for edit in group.edits:
-            shown = apply_edit(shown, edit)
-        shown_ids = {id(m) for m in shown}
+            visible = apply_edit(visible, edit)
+        visible_ids = {id(m) for m in visible}
         removed |= {
             f.text: f.family
-            for f in _iter_sentence_items(m for m in before if id(m) not in shown_ids)
+            for f in _iter_sentence_items(m for m in before if id(m) not in visible_ids)
         }
         family_of_fact = removed
         if facts is not None:
             new_text = " ".join(" ".join(m.text for m in new).split()).casefold()
             mentioned |= {f for f in facts if f not in mentioned and _mentions_fact(f, new_text)}
             family_of_fact = {f: "given" for f in facts if f in mentioned}
-        text = "\n".join(m.text for m in shown if m.role != "tool")
+        text = "\n".join(m.text for m in visible if m.role != "tool")
         call = sum(position < group.position for position in reply_positions)
         for check in check_facts(list(family_of_fact), text, measure):
             has_all_values = None if not check.told else not check.missing

@@ -256,21 +256,21 @@ def _recorded_compactions(
     session: Session, anchored: MessageSizes, prompts: list[int]
 ) -> list[Compaction]:
     """Return the compactions of a record, also those that no call came before or after."""
-    compactions, shown, position = [], list[Message](), 0
+    compactions, visible, position = [], list[Message](), 0
     for call, group in _group_edits_by_call(session).items():
-        # Follow the path: `shown_before` grows until the first edit, which makes a new list.
-        shown_before, source_tokens = shown, dict[int, int]()
+        # Follow the path: `visible_before` grows until the first edit, which makes a new list.
+        visible_before, source_tokens = visible, dict[int, int]()
         for entry in session.path[position : group.last + 1]:
             if isinstance(entry, Message):
                 if entry.visible:
-                    shown.append(entry)
+                    visible.append(entry)
                 continue
             targets = set(entry.targets)
-            source_tokens[id(entry)] = sum(anchored.of(m) for m in shown if m.id in targets)
-            shown = apply_edit(shown, entry)
+            source_tokens[id(entry)] = sum(anchored.of(m) for m in visible if m.id in targets)
+            visible = apply_edit(visible, entry)
         position = group.last + 1
         tokens_before, tokens_after = (
-            sum(map(anchored.of, messages)) for messages in (shown_before, shown)
+            sum(map(anchored.of, messages)) for messages in (visible_before, visible)
         )
         # Sizes of the prompt: of a live session, else recorded, else the messages' own.
         before = next((p for p in reversed(prompts[:call]) if p), None)
@@ -288,15 +288,15 @@ def _recorded_compactions(
             for e, tokens in zip(group.edits, inserted_tokens, strict=True)
         ]
         # Longest common prefix: what no message holds (system prompt, tools), then equal messages.
-        common = takewhile(_is_same_pair, zip(shown_before, shown, strict=False))
+        common = takewhile(_is_same_pair, zip(visible_before, visible, strict=False))
         common_tokens = sum(anchored.of(message) for message, _ in common)
         compactions.append(
             Compaction(
                 call=call,
                 before=before,
                 after=after,
-                messages_before=len(shown_before),
-                messages_after=len(shown),
+                messages_before=len(visible_before),
+                messages_after=len(visible),
                 summary=sum(inserted_tokens),
                 written=tuple(s for s in summaries if s is not None),
                 number=group.number,
@@ -393,10 +393,10 @@ class ToolCallRepeats:
         request_of_id: dict[str, int] = {}
         pairs, next_numbers, row = list[tuple[int, int]](), iter(self._requests.tolist()), 0
         for message in messages:
-            made = {call.id: next(next_numbers) for call in message.tool_calls}
-            request_of_id |= made
+            requests = {call.id: next(next_numbers) for call in message.tool_calls}
+            request_of_id |= requests
             answered = [request_of_id[message.call_id]] if message.call_id in request_of_id else []
-            pairs += [(row, n) for n in (*made.values(), *answered) if message.visible]
+            pairs += [(row, n) for n in (*requests.values(), *answered) if message.visible]
             row += message.visible
         self._row, self._request_of_row = np.array(pairs, np.int64).reshape(-1, 2).T
         """All pairs of a row and a request that it makes or answers."""

@@ -228,14 +228,14 @@ def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> P
             tokens.append(max(sizes.of(message), 0))
         return number_of[id(message)]
 
-    shown: list[Message] = []
-    shown_numbers: list[int] = []
+    visible: list[Message] = []
+    visible_numbers: list[int] = []
     usd, sent_n, fixed_usd = np.zeros(256), np.zeros(256, np.int64), 0.0
     call = 0
     for entry in session.path:
         if isinstance(entry, Edit):
-            shown = apply_edit(shown, entry)
-            shown_numbers = [number_message(m) for m in shown]
+            visible = apply_edit(visible, entry)
+            visible_numbers = [number_message(m) for m in visible]
             continue
         if entry.role == "assistant":
             charge = charge_of_call.get(call)
@@ -243,17 +243,17 @@ def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> P
                 while len(usd) < len(messages):  # double the arrays
                     usd = np.concatenate([usd, np.zeros_like(usd)])
                     sent_n = np.concatenate([sent_n, np.zeros_like(sent_n)])
-                numbers = np.array(shown_numbers, np.int64)
+                numbers = np.array(visible_numbers, np.int64)
                 fixed = max(sizes.fixed_at[call], 0) if call < len(sizes.fixed_at) else 0
-                parts = np.array([fixed, *(tokens[i] for i in shown_numbers)], float)
+                parts = np.array([fixed, *(tokens[i] for i in visible_numbers)], float)
                 part_usd = _dollars_by_part(charge, parts)
                 fixed_usd += float(part_usd[0])
                 np.add.at(usd, numbers, part_usd[1:])
                 np.add.at(sent_n, numbers, 1)
             call += 1
         if entry.visible:
-            shown.append(entry)
-            shown_numbers.append(number_message(entry))
+            visible.append(entry)
+            visible_numbers.append(number_message(entry))
     tool_call_of = {id(m): c for m, c in pair_with_calls(session.messages)}
     unsent = len(messages)  # the arrays can be shorter than the messages
     times, dollars = [*sent_n.tolist(), *[0] * unsent], [*usd.tolist(), *[0.0] * unsent]

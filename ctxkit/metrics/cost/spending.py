@@ -92,9 +92,13 @@ class Spend:
     @cached_property
     def total_usd(self) -> float | None:
         """All dollars, subagents and summaries included; None where nothing has a price."""
-        own_usd = self.accounts.total_usd
+        session_usd = self.accounts.total_usd
         children_usd = sum(usd for _, usd in self.children)
-        return None if own_usd is None and not children_usd else (own_usd or 0.0) + children_usd
+        return (
+            None
+            if session_usd is None and not children_usd
+            else (session_usd or 0.0) + children_usd
+        )
 
     @cached_property
     def portions(self) -> PromptCosts:
@@ -148,7 +152,7 @@ class Spend:
                 f"by() takes one of {', '.join(SPLITS)}, not "
                 f"{way!r}.{did_you_mean(str(way), SPLITS)}"
             )
-        rows = self._split_own_bill(way)
+        rows = self._split_session_bill(way)
         children_usd = sum(usd for _, usd in self.children)
         if children_usd and way != "subagent":
             rows = [
@@ -159,7 +163,7 @@ class Spend:
             ]
         return sorted(rows, key=lambda r: -r.usd)
 
-    def _split_own_bill(self, way: str) -> list[BillPart]:
+    def _split_session_bill(self, way: str) -> list[BillPart]:
         session, bill = self.session, self.accounts
         if way == "turn":
             return bill_splits.split_by_turn(session, bill, first_prompts_by_turn(session))
@@ -495,10 +499,10 @@ def _what_if_hour_cache(
 
 def _what_if_other_models(session: Session, bill: SessionBill) -> WhatIf | None:
     """Price the same tokens by other models' prices, though their counts and runs would differ."""
-    own_model, totals = _first_model(session), []
+    session_model, totals = _first_model(session), []
     for name in CHEAPER_MODELS:
         other_price = price(name)
-        if other_price is not None and own_model is not None and name not in own_model:
+        if other_price is not None and session_model is not None and name not in session_model:
             totals.append(
                 (
                     sum(_price_charge(other_price, c) for c in bill.charges if c.usd is not None),
@@ -553,26 +557,31 @@ def _what_if_append_only(session: Session) -> WhatIf | None:
     """Estimate summaries requested at the end of the cached prompt, not by calls of their own."""
     if session.origin is not None or not session.edits:
         return None
-    own_usd, reused_usd = (
+    billed_usd, reused_usd = (
         build_recorded_ledger(session).summaries_usd,
         build_recorded_ledger(session, reuse=True).summaries_usd,
     )
-    if own_usd is None or reused_usd is None:
+    if billed_usd is None or reused_usd is None:
         return None
     sentence = (
         "Had each summary been asked for at the end of the cached prompt, the summaries would have"
-        f" cost {format_usd(reused_usd)} and not {format_usd(own_usd)}."
+        f" cost {format_usd(reused_usd)} and not {format_usd(billed_usd)}."
     )
-    return WhatIf("append-only summaries", reused_usd - own_usd, sentence)
+    return WhatIf("append-only summaries", reused_usd - billed_usd, sentence)
 
 
 def _what_if_cheaper_summaries(session: Session, bill: SessionBill) -> WhatIf | None:
-    own_price, usd = price(_first_model(session)), bill.summaries_usd
+    session_price, usd = price(_first_model(session)), bill.summaries_usd
     cheapest = next(((n, p) for n in reversed(CHEAPER_MODELS) if (p := price(n)) is not None), None)
-    if own_price is None or cheapest is None or not usd or cheapest[1].input >= own_price.input:
+    if (
+        session_price is None
+        or cheapest is None
+        or not usd
+        or cheapest[1].input >= session_price.input
+    ):
         return None
     name, other_price = cheapest
-    difference = usd * (other_price.input / own_price.input - 1)
+    difference = usd * (other_price.input / session_price.input - 1)
     sentence = (
         f"Summaries by {name} would have cost about {format_usd(usd + difference)} and not "
         f"{format_usd(usd)}, "

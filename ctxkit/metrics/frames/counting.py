@@ -106,11 +106,11 @@ def _count_anchored(
             round(counters.estimate_message_tokens(m) * scale),
             "estimated",
         )
-    own_tokens = {id(m): n for m, (n, _) in zip(session.messages, pairs, strict=True)}
+    tokens_of = {id(m): n for m, (n, _) in zip(session.messages, pairs, strict=True)}
 
     def of(message: Message) -> int:
-        if id(message) in own_tokens:
-            return own_tokens[id(message)]
+        if id(message) in tokens_of:
+            return tokens_of[id(message)]
         try:
             return sizes.of(message)
         except KeyError:  # inserted by a rule: no log holds it

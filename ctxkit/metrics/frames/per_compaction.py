@@ -197,7 +197,7 @@ def _append_compactions(
         return of(message) if n is None else n
 
     for moment in _iter_compaction_moments(session):
-        cut, shown, after = moment.cut, moment.shown, moment.after
+        cut, visible, after = moment.cut, moment.shown, moment.after
         data["compaction"].append(cut.number)
         data["position"].append(cut.position)
         data["turn"].append(session.turns[cut.position])
@@ -208,15 +208,15 @@ def _append_compactions(
         data["tokens_before"].append(size_before)
         data["tokens_after"].append(size_after)
         data["tokens_source"].append(source)
-        data["messages_before"].append(len(shown))
+        data["messages_before"].append(len(visible))
         data["messages_after"].append(len(after))
         data["targets_n"].append(len({t for e in cut.edits for t in e.targets}))
         data["token_savings"].append(
             1 - size_after / size_before if size_before and size_after is not None else None
         )
-        data["message_savings"].append(1 - len(after) / len(shown) if shown else None)
-        shown_ids = {id(m) for m in shown}
-        inserted = [m for m in after if id(m) not in shown_ids]
+        data["message_savings"].append(1 - len(after) / len(visible) if visible else None)
+        visible_ids = {id(m) for m in visible}
+        inserted = [m for m in after if id(m) not in visible_ids]
         data["summary_tokens"].append(sum(map(size, inserted)) if inserted else None)
         summary_size = sum(size(m) for m in inserted if m.role == "summary")
         compaction_sizes = CompactionSizes(size_before, size_after, summary_size)
@@ -246,26 +246,26 @@ class _CompactionMoment(NamedTuple):
 
 def _iter_compaction_moments(session: Session) -> Iterator[_CompactionMoment]:
     starts = {cut.position: cut for cut in group_edits(session)}
-    shown: list[Message] = []
+    visible: list[Message] = []
     calls, model, billed = 0, session.model, None
     for position, entry in enumerate(session.path):
         if isinstance(entry, Message):
             if entry.visible:
-                shown.append(entry)
+                visible.append(entry)
             if entry.role == "assistant":
                 calls += 1
                 model = entry.model or model
                 billed = _window_after_reply(entry) or billed
         elif position in starts:
-            after = shown
+            after = visible
             for edit in starts[position].edits:
                 after = apply_edit(after, edit)
             last = position + len(starts[position].edits)
             next_prompt = _find_next_prompt(session, last)
             yield _CompactionMoment(
-                starts[position], calls, model, billed, shown, after, next_prompt
+                starts[position], calls, model, billed, visible, after, next_prompt
             )
-            shown, billed = after, None
+            visible, billed = after, None
 
 
 def _find_next_prompt(session: Session, position: int) -> tuple[int, list[Message]] | None:
@@ -318,14 +318,14 @@ def _sizes_around_compaction(
             size_after,
             None if size_before is None and size_after is None else first.source,
         )
-    shown, after = sum(map(size, moment.shown)), sum(map(size, moment.after))
+    tokens_before, tokens_after = sum(map(size, moment.shown)), sum(map(size, moment.after))
     if size_before is None:
-        size_before = shown if moment.billed is None else max(moment.billed, shown)
+        size_before = tokens_before if moment.billed is None else max(moment.billed, tokens_before)
     if size_after is None and moment.following is not None:
         prompt, since = moment.following
         return size_before, max(prompt - sum(map(size, since)), 0), "derived"
     if size_after is None:  # only the difference is counted: what no log shows stays as it was
-        size_after = max(size_before - shown + after, 0)
+        size_after = max(size_before - tokens_before + tokens_after, 0)
     return size_before, size_after, count_source
 
 

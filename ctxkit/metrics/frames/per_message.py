@@ -169,7 +169,7 @@ def _append_states(
         data["reason"] += [None] * n
         data["pruned_by"] += [None] * n
         data["shown_tokens"] += sizes
-        data["sent_tokens"] += _keep_before_last_reply(messages, sizes)
+        data["sent_tokens"] += _blank_after_last_reply(messages, sizes)
         return
     fates = _find_fates_at_call(session, None, edited)
     data["visible"] += [fate is None or fate.shown is not None for fate in fates]
@@ -184,7 +184,7 @@ def _append_states(
         else []
     )
     data["sent_tokens"] += (
-        _keep_before_last_reply(messages, _size_after_fates(sizes, last_fates, count_tokens))
+        _blank_after_last_reply(messages, _size_after_fates(sizes, last_fates, count_tokens))
         if last_fates
         else [None] * n
     )
@@ -227,10 +227,12 @@ def _find_edited_before_last_call(
     return edited if edits_n == len(session.edits) else get_message_fates(session, edits_n)
 
 
-def _make_pruned_fate(fate: MessageFate | None, shown: Message | None, by: str) -> MessageFate:
+def _make_pruned_fate(
+    fate: MessageFate | None, replacement: Message | None, by: str
+) -> MessageFate:
     """Return the fate of a message that is pruned for a call, whatever compactions did to it."""
     fate_before = fate or _SHOWN
-    return fate_before._replace(state="pruned", shown=shown, pruned_by=by)
+    return fate_before._replace(state="pruned", shown=replacement, pruned_by=by)
 
 
 def _size_after_fates(
@@ -243,7 +245,7 @@ def _size_after_fates(
     ]
 
 
-def _keep_before_last_reply(
+def _blank_after_last_reply(
     messages: tuple[Message, ...], sizes: list[int | None]
 ) -> list[int | None]:
     """Return the sizes of the messages before the last reply; None for those after it."""
@@ -304,11 +306,11 @@ def audience(session: Session) -> pd.DataFrame:
         >>> bool(table["user_sees"].all()), bool(table["agent_sees"].all())
         (True, False)
     """
-    shown = {m.id: m for m in session.view()}
+    view_by_id = {m.id: m for m in session.view()}
     rows = [
         (
             *(session.id, position, m.id or None, m.role, m.kind or None, m.tool),
-            *(m.details.get(USER_VISIBLE_KEY) is not False, shown.get(m.id) == m),
+            *(m.details.get(USER_VISIBLE_KEY) is not False, view_by_id.get(m.id) == m),
             *(len(m.text), sanitize_line(m.text, 120)),
         )
         for position, m in _entries_with_position(session)
