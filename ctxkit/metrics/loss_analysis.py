@@ -101,7 +101,7 @@ class LossAnalysis:
         self._bits = int(visibility.end).bit_length()
         self.change_ticks = 2 * visibility.moments + 1
         self.removed_at = np.full(item_index.items_n, visibility.end)
-        """For each item the tick of its first removal; `shown.end`: it was never removed."""
+        """For each item the tick of its first removal; the end of the clock where it had none."""
         stated = item_index.row_items
         left_at = visibility.visible_until[stated.owner]
         left = left_at < visibility.end
