@@ -30,7 +30,7 @@ of subagents with them. This page is written from the tables in the code: a test
 - **Numbers** count from 0: calls, turns, compactions, positions.
 - **Negative savings** are real: a summary can be larger than what it replaced.
 """
-_TOLD = {
+_DESCRIPTIONS = {
     "message": (
         "One row a message that stands, each tool result one of its own; summaries that a"
         " compaction put in are in the compaction frame. Blobs of hidden reasoning are in no size."
@@ -87,12 +87,12 @@ _TOLD = {
 def render_page() -> str:
     """Return the page as Markdown."""
     return _HEAD + "".join(
-        f'\n## per="{per}"\n\n{_TOLD[per]}\n\n{_table(columns)}'
+        f'\n## per="{per}"\n\n{_DESCRIPTIONS[per]}\n\n{_render_columns(columns)}'
         for per, columns in FRAME_COLUMNS.items()
     )
 
 
-def _table(columns: tuple[FrameColumn, ...]) -> str:
+def _render_columns(columns: tuple[FrameColumn, ...]) -> str:
     rows = [f"| `{c.name}` | {c.dtype} | {c.unit} | {c.meaning} |" for c in columns]
     return (
         "\n".join(["| column | dtype | unit | meaning |", "| --- | --- | --- | --- |", *rows])

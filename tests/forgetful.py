@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ctxkit.metrics.item_index import USER_WEIGHT, RuleMatcher, _files_by_message
+from ctxkit.metrics.item_index import USER_WEIGHT, RuleMatcher, _find_file_paths
 from ctxkit.metrics.items import (
     ERROR_LINE_CHARS,
     Item,
@@ -60,7 +60,7 @@ def by_definition(session, views, moments, elsewhere=()):
     files = {
         id(m.parts): path
         for m in session.messages
-        if (path := _files_by_message(session).get(id(m)))
+        if (path := _find_file_paths(session).get(id(m)))
     }
     rules = RuleMatcher((f, f) for m in rows for f in index.items(m) if f.family == "constraint")
 

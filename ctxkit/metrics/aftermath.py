@@ -1,6 +1,4 @@
-"""What followed each compaction: rules restated, bans breached, stale values, calls until work
-resumed.
-"""
+"""Consequences of compactions: rules restated, bans breached, stale values, calls to new work."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.item_index import CACHED_TEXTS, MultiTextSearch, parse_rule
+from ctxkit.metrics.item_index import MAX_CACHED_TEXTS, MultiTextSearch, is_negated
 from ctxkit.metrics.items import MAX_SEARCHED_CHARS, iter_texts
 from ctxkit.metrics.loss import analyse_loss
 from ctxkit.metrics.loss_analysis import CONSTRAINT_FAMILY
-from ctxkit.metrics.semantic import find_missing_values
+from ctxkit.metrics.semantic import extract_exact_values, find_missing_values
 from ctxkit.metrics.stats import median_or_none
 from ctxkit.metrics.thrashing import ToolCallRepeats
 from ctxkit.session.messages import Text
@@ -41,136 +39,157 @@ __all__ = [
     "tabulate_aftermath",
 ]
 
+# A name and the value that a text gives it: `port: 80`, `limit is now 3`. The value has a digit.
 _PAIR = re.compile(
     r"(?<![\w.-])([A-Za-z][\w.-]{0,40}(?: [A-Za-z][\w.-]{0,40})?)"
     r"[\"'`]?(?: ?(?:=|:|->) ?| (?:is|are)(?: now)? )[\"'`]?([\w./:@-]{0,80}\d[\w./:@-]{0,80})"
 )
-_GIVES = re.compile(r"(?:[:=>] ?|\b(?:is|are)(?: now)? )[\"'`]?[\w./:@-]{0,80}\d")
-"""What each pair ends with; lines without it are not read for pairs."""
+_PAIR_END = re.compile(r"(?:[:=>] ?|\b(?:is|are)(?: now)? )[\"'`]?[\w./:@-]{0,80}\d")
+"""The end of each pair: only lines that match it are searched for pairs."""
 
 
 class Aftermath(NamedTuple):
-    """What followed one cut."""
+    """The consequences of one compaction."""
 
     cut: int
     call: int
     rules_lost: tuple[str, ...]
-    """The user's rules that it took."""
+    """The user's rules that it removed."""
     rules_restated: tuple[str, ...]
-    """Those of them that the user said again later, in whatever words."""
+    """Those of them that the user stated again later, in any wording."""
     breach_call: int | None
-    """The first call that writes or runs something which a lost ban of the user's names."""
+    """The first call that writes or runs something that a removed ban of the user names."""
     breached: str | None
     """That ban."""
     resume_calls: int | None
-    """Calls until the agent did something new and not only looked; None: it never did."""
+    """Calls until the agent did something new other than reading; None: it never did."""
     stale: tuple[str, ...]
-    """Values put in that others had replaced before, as ``name = old (now new)``."""
+    """Values in inserted text that others had replaced before, as ``name = old (now new)``."""
 
 
 class SessionActs:
-    """What a session's calls did and what its messages gave as values: made once for all
-    its runs.
+    """The actions of a session's calls and the values that its messages give.
+
+    It does not depend on compactions, so all runs of one session share it.
     """
 
-    def __init__(self, memory: ItemIndex) -> None:
-        self.memory, self.rereads = memory, ToolCallRepeats(memory)
-        self.names = list(memory.numbers)
-        self._against: dict[int, list[int]] = {}
-        self._given = lru_cache(CACHED_TEXTS)(self._pairs)
+    def __init__(self, item_index: ItemIndex) -> None:
+        self.item_index, self.rereads = item_index, ToolCallRepeats(item_index)
+        self.items = list(item_index.item_numbers)
+        self._calls_against: dict[int, list[int]] = {}
+        self._cached_pairs = lru_cache(MAX_CACHED_TEXTS)(self._find_pairs)
 
-    def against(self, item: int) -> list[int]:
-        """Return the calls that write or run what a ban names, in order."""
-        if item not in self._against:
-            told = parse_rule(self.names[item].text)
-            banned = told.exact if told.forbids else ()
-            self._against[item] = [
+    def find_calls_against(self, item: int) -> list[int]:
+        """Return the calls that write or run something that a ban names, in order."""
+        if item not in self._calls_against:
+            ban = self.items[item].text
+            banned = extract_exact_values(ban) if is_negated(ban) else ()
+            self._calls_against[item] = [
                 call
                 for call, acts in enumerate(self._acts if banned else ())
                 if any(len(find_missing_values(banned, text)) < len(banned) for text in acts)
             ]
-        return self._against[item]
+        return self._calls_against[item]
 
     @cached_property
     def _acts(self) -> list[list[str]]:
-        """For each call what its tool calls write or run, in lower case."""
+        """For each call the text of each tool call that writes or runs something, casefolded."""
         return [
             [
-                _call_text(call.message, c)
-                for c in call.message.tool_calls
-                if not is_read_only_tool(c.name)
+                _join_call_text(call.message, tool_call)
+                for tool_call in call.message.tool_calls
+                if not is_read_only_tool(tool_call.name)
             ]
-            for call in self.memory.session.calls
+            for call in self.item_index.session.calls
         ]
 
-    def restated(self, item: int, call: int) -> bool:
-        """Say whether the user gives a rule again after a call, in whatever words."""
-        memory = self.memory
-        first, stop = np.searchsorted(memory.names_item, [item, item + 1])
-        rows = memory.names_row[first:stop].tolist()
-        return any(memory.arrival[r] > call and memory.messages[r].role == "user" for r in rows)
+    def is_restated(self, item: int, call: int) -> bool:
+        """Return True where the user states a rule again after a call, in any wording."""
+        index = self.item_index
+        first, stop = np.searchsorted(index.mention_item, [item, item + 1])
+        rows = index.mention_row[first:stop].tolist()
+        return any(
+            index.arrival_call[row] > call and index.messages[row].role == "user" for row in rows
+        )
 
-    def stale(self, text: str, call: int) -> list[str]:
-        """Return the values that a text gives and that others had replaced before a call."""
-        upto = self.memory.upto[call] if call < self.memory.calls else len(self.memory.messages)
-        out = []
-        for name, value in self._given(text):
-            said = [v for row, v in self._values.get(name, ()) if row < upto]
-            if value in said and value != said[-1]:
-                out.append(f"{name} = {value} (now {said[-1]})")
-        return out
+    def find_stale_values(self, text: str, call: int) -> list[str]:
+        """Return the values in a text that other values had replaced before a call."""
+        index = self.item_index
+        rows_n = index.rows_before_call[call] if call < index.calls else len(index.messages)
+        stale = []
+        for name, value in self._cached_pairs(text):
+            earlier = [v for row, v in self._values_by_name.get(name, ()) if row < rows_n]
+            if value in earlier and value != earlier[-1]:
+                stale.append(f"{name} = {value} (now {earlier[-1]})")
+        return stale
 
-    def _pairs(self, text: str) -> tuple[tuple[str, str], ...]:
-        """Return what a text gives of the names that were given more than one value."""
-        lines = [line for line, _ in self._replaced.lines(text[:MAX_SEARCHED_CHARS])]
+    def _find_pairs(self, text: str) -> tuple[tuple[str, str], ...]:
+        """Return the values that a text gives to names that had more than one value."""
+        lines = [line for line, _ in self._changed_names.lines(text[:MAX_SEARCHED_CHARS])]
         return tuple(dict.fromkeys(extract_value_pairs("\n".join(lines))))
 
     @cached_property
-    def _replaced(self) -> MultiTextSearch:
-        """The names that were given more than one value."""
+    def _changed_names(self) -> MultiTextSearch:
+        """The names that had more than one value."""
         return MultiTextSearch(
-            n for n, said in self._values.items() if len({v for _, v in said}) > 1
+            name for name, values in self._values_by_name.items() if len({v for _, v in values}) > 1
         )
 
     @cached_property
-    def _values(self) -> dict[str, list[tuple[int, str]]]:
-        """For each name the values that the user and the agent gave it: row and value, in order."""
-        out: dict[str, list[tuple[int, str]]] = {}
-        for row, message in enumerate(self.memory.messages):
+    def _values_by_name(self) -> dict[str, list[tuple[int, str]]]:
+        """For each name the values that user and agent gave it, with their rows, in order."""
+        values: dict[str, list[tuple[int, str]]] = {}
+        for row, message in enumerate(self.item_index.messages):
             if message.role in ("user", "assistant"):
                 for part in message.parts:
                     for name, value in (
                         extract_value_pairs(part.text) if isinstance(part, Text) else ()
                     ):
-                        out.setdefault(name, []).append((row, value))
-        return out
+                        values.setdefault(name, []).append((row, value))
+        return values
 
 
 class AftermathAnalysis:
-    """What followed the cuts of a session, a replay or a run."""
+    """The consequences of each compaction of a session, a replay or a run."""
 
-    def __init__(self, found: LossAnalysis, acts: SessionActs) -> None:
-        self._found, self._acts = found, acts
+    def __init__(self, analysis: LossAnalysis, acts: SessionActs) -> None:
+        self._analysis, self._acts = analysis, acts
 
     @cached_property
     def cuts(self) -> tuple[Aftermath, ...]:
-        """What followed each cut."""
-        shown, acts, out = self._found.shown, self._acts, list[Aftermath]()
-        rules, came = self._rules, self._came
-        for number, call in zip(shown.numbers, shown.moments.tolist(), strict=True):
-            gone = rules.get(2 * call + 1, [])
-            again = tuple(acts.names[i].text for i, _ in gone if acts.restated(i, call))
-            breach = min((b for i, end in gone if (b := self._breach(i, call, end))), default=None)
-            resume = acts.rereads.resumed(call) if call < acts.memory.calls else None
-            told = tuple(acts.names[i].text for i, _ in gone)
-            texts = (shown.words[i] for i in came.get(2 * call + 1, ()))
-            stale = dict.fromkeys(s for text in texts for s in acts.stale(text, call))
-            act, ban = breach or (None, None)
-            out.append(Aftermath(number, call, told, again, act, ban, resume, tuple(stale)))
-        return tuple(out)
+        """One value for each compaction, in order."""
+        visibility, acts, aftermaths = self._analysis.shown, self._acts, list[Aftermath]()
+        removed_rules, inserted_texts = self._removed_rules, self._inserted_texts
+        for number, call in zip(
+            visibility.compaction_numbers, visibility.moments.tolist(), strict=True
+        ):
+            tick = 2 * call + 1
+            rules = removed_rules.get(tick, [])
+            # The earliest breach of any removed ban, before the ban is visible again.
+            breaches = (self._find_breach(rule, call, stop) for rule, stop in rules)
+            breach_call, breached = min(filter(None, breaches), default=(None, None))
+            texts = (visibility.text_contents[n] for n in inserted_texts.get(tick, ()))
+            stale = dict.fromkeys(v for text in texts for v in acts.find_stale_values(text, call))
+            aftermaths.append(
+                Aftermath(
+                    cut=number,
+                    call=call,
+                    rules_lost=tuple(acts.items[rule].text for rule, _ in rules),
+                    rules_restated=tuple(
+                        acts.items[rule].text for rule, _ in rules if acts.is_restated(rule, call)
+                    ),
+                    breach_call=breach_call,
+                    breached=breached,
+                    resume_calls=acts.rereads.count_calls_to_resume(call)
+                    if call < acts.item_index.calls
+                    else None,
+                    stale=tuple(stale),
+                )
+            )
+        return tuple(aftermaths)
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of a score."""
+        """Return the columns of a score that describe consequences."""
         breaches = (c.breach_call - c.call for c in self.cuts if c.breach_call is not None)
         return {
             "rules_restated_n": len({r for c in self.cuts for r in c.rules_restated}),
@@ -180,60 +199,70 @@ class AftermathAnalysis:
         }
 
     @cached_property
-    def _rules(self) -> dict[int, list[tuple[int, int]]]:
-        """For each time the rules of the user's that went then, and the call that saw
-        them again.
-        """
-        taken, memory = self._found.taken, self._found.memory
-        mine = np.flatnonzero(memory.family[taken.item] == CONSTRAINT_FAMILY)
-        out: dict[int, list[tuple[int, int]]] = {}
-        for item, time in zip(taken.item[mine].tolist(), taken.time[mine].tolist(), strict=True):
-            _, at = self._found.seen.of_each(np.array([item]))
-            later = [t for t in self._found.seen.starts[at].tolist() if t > time]
-            out.setdefault(time, []).append((item, min(later, default=2 * memory.calls) // 2))
-        return out
+    def _removed_rules(self) -> dict[int, list[tuple[int, int]]]:
+        """For each tick the user's rules removed then, each with the call that sees it again."""
+        removals, index = self._analysis.removals, self._analysis.memory
+        visible_spans = self._analysis.visible_spans
+        is_rule = index.family[removals.item] == CONSTRAINT_FAMILY
+        rules: dict[int, list[tuple[int, int]]] = {}
+        for item, tick in zip(
+            removals.item[is_rule].tolist(), removals.tick[is_rule].tolist(), strict=True
+        ):
+            _, spans = visible_spans.find_spans(np.array([item]))
+            later = [start for start in visible_spans.starts[spans].tolist() if start > tick]
+            stop = min(later, default=2 * index.calls) // 2
+            rules.setdefault(tick, []).append((item, stop))
+        return rules
 
     @cached_property
-    def _came(self) -> dict[int, list[int]]:
-        """For each time the texts that were put in then."""
-        out: dict[int, list[int]] = {}
-        for which, start, _ in self._found.shown.texts.tolist():
-            out.setdefault(start, []).append(which)
-        return out
+    def _inserted_texts(self) -> dict[int, list[int]]:
+        """For each tick the texts inserted then."""
+        texts: dict[int, list[int]] = {}
+        for text, start, _ in self._analysis.shown.text_spans.tolist():
+            texts.setdefault(start, []).append(text)
+        return texts
 
-    def _breach(self, item: int, call: int, end: int) -> tuple[int, str] | None:
-        calls = self._acts.against(item)
+    def _find_breach(self, rule: int, call: int, stop: int) -> tuple[int, str] | None:
+        """Return the first call in ``call..stop`` that breaches a ban, and the ban."""
+        calls = self._acts.find_calls_against(rule)
         at = bisect_left(calls, call)
-        found = at < len(calls) and calls[at] < end
-        return (calls[at], self._acts.names[item].text) if found else None
+        is_breach = at < len(calls) and calls[at] < stop
+        return (calls[at], self._acts.items[rule].text) if is_breach else None
 
 
 def extract_value_pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names and the values with a digit that a text gives them: `port: 80`, `limit
-    is now 3`.
-    """
-    lines = [line for line in text[:MAX_SEARCHED_CHARS].split("\n") if _GIVES.search(line)]
+    """Yield names and the values with a digit that a text gives them."""
+    lines = [line for line in text[:MAX_SEARCHED_CHARS].split("\n") if _PAIR_END.search(line)]
     for name, value in _PAIR.findall("\n".join(lines)):
         yield name.casefold().removeprefix("the "), value.rstrip(".:")
 
 
-def _call_text(message: Message, own: ToolCall) -> str:
-    return " ".join(iter_texts(replace(message, parts=(own,)))).casefold()
+def _join_call_text(message: Message, tool_call: ToolCall) -> str:
+    return " ".join(iter_texts(replace(message, parts=(tool_call,)))).casefold()
 
 
 @accepts_session
 def tabulate_aftermath(session: Session) -> pd.DataFrame:
-    """Return one row for each cut of a session or a replay: what followed it.
+    """Tabulate what followed each compaction of a session or a replay.
 
-    Columns: `session cut call rules_lost rules_restated breach_call breached resume_calls stale`
-    (see `Followed`); several rules or values stand in one cell, a line each. No rows without text.
+    Args:
+        session: any session; without text the result has no rows.
+
+    Returns:
+        One row per compaction with the columns `session` and those of `Aftermath`; several rules
+        or values stand in one cell, one per line.
     """
     import pandas as pd
 
-    found = analyse_loss(session)
-    told = AftermathAnalysis(found, SessionActs(found.memory)).cuts if found is not None else ()
+    analysis = analyse_loss(session)
+    aftermaths = (
+        AftermathAnalysis(analysis, SessionActs(analysis.memory)).cuts
+        if analysis is not None
+        else ()
+    )
     rows = [
-        (session.id, *("\n".join(v) if isinstance(v, tuple) else v for v in cut)) for cut in told
+        (session.id, *("\n".join(v) if isinstance(v, tuple) else v for v in row))
+        for row in aftermaths
     ]
     return pd.DataFrame(rows, columns=["session", *Aftermath._fields]).astype(
         {"breach_call": "Int64", "resume_calls": "Int64", "breached": "string"}

@@ -1,5 +1,8 @@
 """Break-even formulas of compaction from the literature, as pure functions with their sources."""
 
+# Symbols: p_r, p_w prices of a cached and a written token; r, w the same as shares of the input
+# price; L tokens before a reset, S after it; K or A dollars of a reset; g growth per request.
+
 from __future__ import annotations
 
 from math import inf, sqrt
@@ -18,8 +21,8 @@ __all__ = [
 ]
 __dir__ = public_dir(__all__)
 
-_WRITE, _READ = 1.25, 0.1
-"""Anthropic's shares of the input price: a write that lives five minutes, a read."""
+_WRITE_SHARE, _READ_SHARE = 1.25, 0.1
+"""Anthropic's prices as shares of the input price: a write that lives five minutes, a read."""
 
 
 def requests_until_reset_pays(
@@ -32,33 +35,65 @@ def requests_until_reset_pays(
     found: float | None = None,
     front: float = 0.0,
 ) -> float:
-    """Return after how many requests a reset from `before` to `after` tokens has paid for itself.
+    """Return the number of requests after which a reset of the context is paid back.
 
-    ``n* = (K + (p_w - p_r) S) / (p_r (L - S))``, from context-compaction-lab: the summary call `K`
-    and the rewritten prefix `S` are paid back by the reads of `L - S` tokens that are saved at
-    every request. Infinite where nothing is saved.
+    ``n* = (K + (p_w - p_r) S) / (p_r (L - S))``, from context-compaction-lab: every request saves
+    reading ``L - S`` tokens, which pays back the summary call ``K`` and writing the prefix ``S``
+    anew. Two corrections: an unchanged front is not rewritten, and tokens that the first request
+    would not have found in the cache would have been written anyway. So on a cold call a reset is
+    paid back at once, unless the summary costs more than writing what it removed.
 
-    Of the `S` tokens the `front` stays as it was, so the cache has it, and nothing of it is
-    written: without a summary that is ``N > (w - r) S / (r x)`` with what stands behind the change
-    as `S` (see `reads_until_mutation_pays`). Of the `L` tokens the first request would have `found`
-    so many in the cache, all of them where that is None; the others it would have written anyway,
-    so that many fewer are to be paid back. On a cold call a reset has paid for itself at once,
-    unless the summary costs more than writing what it took away.
+    Args:
+        before: tokens before the reset, ``L``.
+        after: tokens after it, ``S``.
+        cost_usd: dollars of the summary call, ``K``.
+        read_price: dollars per cached token, ``p_r``.
+        write_price: dollars per written token, ``p_w``.
+        found: tokens of `before` that the first request would have read from the cache; None: all.
+        front: tokens at the front that stay as they were, so that the cache still has them.
+
+    Returns:
+        Requests; infinite where nothing is saved.
+
+    Example:
+        >>> round(requests_until_reset_pays(
+        ...     100_000, 20_000, cost_usd=0.4, read_price=3e-7, write_price=3.75e-6), 1)
+        19.5
     """
-    saved = read_price * (before - after)
-    there = before if found is None else found
-    anew = after - min(front, there) - (before - there)
-    return max((cost_usd + (write_price - read_price) * anew) / saved, 0.0) if saved > 0 else inf
+    saved_usd = read_price * (before - after)
+    cached = before if found is None else found
+    rewritten = after - min(front, cached) - (before - cached)
+    return (
+        max((cost_usd + (write_price - read_price) * rewritten) / saved_usd, 0.0)
+        if saved_usd > 0
+        else inf
+    )
 
 
 def reads_until_mutation_pays(
-    saved: float, suffix: float, *, write_share: float = _WRITE, read_share: float = _READ
+    saved: float,
+    suffix: float,
+    *,
+    write_share: float = _WRITE_SHARE,
+    read_share: float = _READ_SHARE,
 ) -> float:
-    """Return after how many reads an edit that saves `saved` tokens before a `suffix` has paid for
-    rewriting it.
+    """Return the number of reads after which an edit in the middle of a prompt is paid back.
 
-    ``R = ((w - r) / r) S / dT``, from headroom's compression policy; 11.5 S / dT at Anthropic's
-    shares.
+    ``R = ((w - r) / r) S / dT``, from headroom's compression policy: 11.5 S / dT at Anthropic's
+    prices.
+
+    Args:
+        saved: tokens that the edit removes, ``dT``.
+        suffix: tokens behind the edit, which are written anew, ``S``.
+        write_share: price of a written token over that of fresh input.
+        read_share: price of a cached token over that of fresh input.
+
+    Returns:
+        Reads; infinite where nothing is saved.
+
+    Example:
+        >>> round(reads_until_mutation_pays(1_000, 1_000), 1)
+        11.5
     """
     if saved <= 0:
         return inf
@@ -71,38 +106,76 @@ def mutation_gain(
     reads: float,
     *,
     alive: float = 1.0,
-    write_share: float = _WRITE,
-    read_share: float = _READ,
+    write_share: float = _WRITE_SHARE,
+    read_share: float = _READ_SHARE,
 ) -> float:
-    """Return what an edit gains over `reads` coming reads, in fresh input tokens; negative where it
-    costs.
+    """Return the gain of an edit over the reads to come, in fresh input tokens.
 
-    ``dT (w + r (R - 1)) - P_alive (w - r) (S + dT)``, from headroom's compression policy; `alive`
-    is the probability that the cache still lives when the edit is made.
+    ``dT (w + r (R - 1)) - P_alive (w - r) (S + dT)``, from headroom's compression policy.
+
+    Args:
+        saved: tokens that the edit removes, ``dT``.
+        suffix: tokens behind the edit, ``S``.
+        reads: reads to come, ``R``.
+        alive: probability that the cache has not expired when the edit is made.
+        write_share: price of a written token over that of fresh input.
+        read_share: price of a cached token over that of fresh input.
+
+    Returns:
+        Tokens; negative where the edit costs more than it saves.
+
+    Example:
+        >>> mutation_gain(1_000, 1_000, 1) < 0 < mutation_gain(1_000, 1_000, 20)
+        True
     """
     gain = saved * (write_share + read_share * (reads - 1))
     return gain - alive * (write_share - read_share) * (suffix + saved)
 
 
 def best_interval(*, cost_usd: float, read_price: float, growth: float) -> float:
-    """Return after how many requests a context should be reset, in the continuous limit.
+    """Return the number of requests between resets that costs least, in the continuous limit.
 
-    ``T* = sqrt(2 F / (p_r a))``, from context-compaction-lab: `F` dollars a reset, `a` tokens of
-    growth a request. The context has then grown by ``a T*`` tokens.
+    ``T* = sqrt(2 F / (p_r a))``, from context-compaction-lab.
+
+    Args:
+        cost_usd: dollars of a reset, ``F``.
+        read_price: dollars per cached token, ``p_r``.
+        growth: tokens per request, ``a``.
+
+    Raises:
+        BadArguments: price or growth is not above 0, or the cost is negative.
+
+    Example:
+        >>> round(best_interval(cost_usd=0.5, read_price=3e-7, growth=1_000))
+        58
     """
-    _check(cost_usd, read_price, growth)
+    _check_prices(cost_usd, read_price, growth)
     return sqrt(2 * cost_usd / (read_price * growth))
 
 
 def best_trigger(
     *, floor: float, start: float, growth: float, cost_usd: float, read_price: float
 ) -> float:
-    """Return the size at which to reset, in tokens, for whole requests.
+    """Return the size of the context at which a reset costs least, in tokens, for whole requests.
 
-    ``h* = s - g + sqrt(g^2 + 2 g A / p_r)``, from context-compaction-lab: `s` the size after a
-    reset, `g` the growth a request, `A` the dollars of a reset. `floor` bounds it from below.
+    ``h* = s - g + sqrt(g^2 + 2 g A / p_r)``, from context-compaction-lab.
+
+    Args:
+        floor: lower bound of the result.
+        start: tokens after a reset, ``s``.
+        growth: tokens per request, ``g``.
+        cost_usd: dollars of a reset, ``A``.
+        read_price: dollars per cached token, ``p_r``.
+
+    Raises:
+        BadArguments: price or growth is not above 0, or the cost is negative.
+
+    Example:
+        >>> round(best_trigger(
+        ...     floor=20_000, start=20_000, growth=1_000, cost_usd=0.5, read_price=3e-7))
+        76744
     """
-    _check(cost_usd, read_price, growth)
+    _check_prices(cost_usd, read_price, growth)
     return max(floor, start - growth + sqrt(growth**2 + 2 * growth * cost_usd / read_price))
 
 
@@ -111,14 +184,27 @@ def turn_costs(
     summary: float,
     *,
     input_price: float,
-    write_share: float = _WRITE,
-    read_share: float = _READ,
+    write_share: float = _WRITE_SHARE,
+    read_share: float = _READ_SHARE,
 ) -> dict[str, float]:
-    """Return what a turn costs in dollars: `warm` (prefix read), `bust` (written again),
-    `compaction`.
+    """Return the dollars of a turn with a cached prefix, an expired one, and a compaction.
 
-    Boise's specification, section 4: ``r P``, ``w P``, ``w F + summary``, each times the input
-    price; `summary` is the size in tokens that the compaction leaves, written once.
+    ``r P``, ``w P`` and ``w S``, each times the input price (Boise's specification, section 4).
+
+    Args:
+        prefix: tokens of the prefix, ``P``.
+        summary: tokens that the compaction leaves, written once, ``S``.
+        input_price: dollars per token of fresh input.
+        write_share: price of a written token over that of fresh input.
+        read_share: price of a cached token over that of fresh input.
+
+    Returns:
+        Dollars under `warm`, `bust` and `compaction`.
+
+    Example:
+        >>> costs = turn_costs(100_000, 10_000, input_price=3e-6)
+        >>> round(costs["bust"] / costs["warm"], 1)
+        12.5
     """
     return {
         "warm": read_share * prefix * input_price,
@@ -128,17 +214,28 @@ def turn_costs(
 
 
 def keep_alive_limit(
-    *, life_seconds: float = 300.0, write_share: float = _WRITE, read_share: float = _READ
+    *,
+    life_seconds: float = 300.0,
+    write_share: float = _WRITE_SHARE,
+    read_share: float = _READ_SHARE,
 ) -> float:
-    """Return for how many seconds keeping a cache alive by reads is cheaper than letting it die and
-    writing it again.
+    """Return the seconds for which refreshing a cache by reads is cheaper than writing it again.
 
-    ``life * w / r`` (Skidmore): 62.5 minutes at Anthropic's shares.
+    ``life * w / r`` (Skidmore): 62.5 minutes at Anthropic's prices.
+
+    Args:
+        life_seconds: seconds after which the cache expires without a read.
+        write_share: price of a written token over that of fresh input.
+        read_share: price of a cached token over that of fresh input.
+
+    Example:
+        >>> keep_alive_limit() / 60
+        62.5
     """
     return life_seconds * write_share / read_share
 
 
-def _check(cost_usd: float, read_price: float, growth: float) -> None:
+def _check_prices(cost_usd: float, read_price: float, growth: float) -> None:
     if read_price <= 0 or growth <= 0 or cost_usd < 0:
         raise BadArguments(
             "Give a price of reads and a growth above 0, and a cost that is not negative."

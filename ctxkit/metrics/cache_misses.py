@@ -1,6 +1,10 @@
-"""Calls that did not find in the prompt cache what the call before had written, how much, and
-why.
-"""
+"""Cache misses of a session: calls that read less than the prefix they share, how much, and why."""
+
+# A call is compared with the last call of the same agent and model, as a cache belongs to one
+# model. Expected is the prefix that both share: the prompt of the call before, or after an edit the
+# longest common prefix of messages. A read that falls short of it by more than a tolerance is a
+# miss; its cause is the first rule that holds of what the log shows before the reply (a pause, a
+# compaction, a new session, ...), so the cause never depends on the read itself.
 
 from __future__ import annotations
 
@@ -41,20 +45,19 @@ __dir__ = public_dir(__all__)
 
 
 class CacheMiss(msgspec.Struct, frozen=True, gc=False):
-    """A call whose cache read fell short.
+    """A call whose cache read fell short of the prefix that it shares with the call before.
 
-    The partial-miss rule of Boise's diagnosis: a read that finds only the first few thousand tokens
-    misses the rest.
+    A partial miss counts (Boise's rule): a read of the first few thousand tokens misses the rest.
     """
 
     call: int
     kind: MissCause
     expected: int
-    """Tokens of the prefix that the call shares with the one before it, by the same agent."""
+    """Tokens of the prefix that the call shares with the one before it, of the same agent."""
     kept: int
-    """Tokens that were read all the same."""
+    """Tokens that were read nevertheless."""
     gap: float | None
-    """Seconds since the reply before; None where the log has no clock that holds."""
+    """Seconds since the reply before; None where the log has no reliable clock."""
 
     @property
     def paused(self) -> bool:
@@ -63,7 +66,7 @@ class CacheMiss(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def lost(self) -> int:
-        """Tokens that had to be sent again at the price of new ones."""
+        """Tokens that were sent again at the price of new ones."""
         return max(self.expected - self.kept, 0)
 
 
@@ -71,59 +74,84 @@ class CacheMiss(msgspec.Struct, frozen=True, gc=False):
 def find_cache_misses(
     session: Session, *, anchored: MessageSizes | None = None
 ) -> tuple[CacheMiss | None, ...]:
-    """Return for each call its miss, or None for a hit or where the log does not tell cached from
-    uncached.
+    """Find the cache miss of each call and its cause.
 
-    A cache belongs to one model, so a call is held against the last one of its agent and model. The
-    kind is the first rule of `engine.cache_model.call_features.MISS_RULES` that holds: each looks
-    at what the log shows before the reply, never at the read. `unexplained` where none does.
+    The cause is the first rule of `engine.cache_model.call_features.MISS_RULES` that holds;
+    `unexplained` where none does.
+
+    Args:
+        session: a recorded session with a cache split.
+        anchored: the sizes of its messages, where they are already measured.
+
+    Returns:
+        For each call its miss; None for a hit, or where the log has no cache split.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> misses = ck.metrics.find_cache_misses(ck.samples.path("billing"))
+        >>> sorted({miss.kind for miss in misses if miss is not None})
+        ['cold_start', 'compaction', 'ttl_expiry']
     """
-    out: list[CacheMiss | None] = [None] * len(session.calls)
-    known = get_call_features(session)
-    edited = {a.call: a.last for a in known if a.edited and a.last is not None}
-    shared = (
-        _shared_after_edits(session, edited, anchored or measure_sizes(session)) if edited else {}
+    misses: list[CacheMiss | None] = [None] * len(session.calls)
+    features = get_call_features(session)
+    previous_of_edited = {
+        call.call: call.last for call in features if call.edited and call.last is not None
+    }
+    shared_of_edited = (
+        _measure_shared_after_edits(session, previous_of_edited, anchored or measure_sizes(session))
+        if previous_of_edited
+        else {}
     )
-    for a in known:
-        out[a.call] = _miss_of_call(session, a, shared.get(a.call, a.shared))
-    return tuple(out)
+    for call in features:
+        misses[call.call] = _miss_of_call(
+            session, call, shared_of_edited.get(call.call, call.shared)
+        )
+    return tuple(misses)
 
 
-def measure_explained_share(found: Iterable[CacheMiss | None]) -> float | None:
-    """Return the share of the lost tokens whose miss has a cause; None where none were lost.
+def measure_explained_share(misses: Iterable[CacheMiss | None]) -> float | None:
+    """Return the share of the missed tokens whose miss has a cause; None where none were missed.
 
-    First calls are no misses here: what they read was put there by another session.
+    First calls do not count: another session wrote what they could have read.
     """
-    lost = [m for m in found if m is not None and m.kind != "cold_start"]
-    every = sum(m.lost for m in lost)
-    return sum(m.lost for m in lost if m.kind != "unexplained") / every if every else None
-
-
-def _miss_of_call(session: Session, a: CallFeatures, shared: int) -> CacheMiss | None:
-    usage = session.calls[a.call].message.usage
-    read = (usage.cache_read_tokens or 0) if usage else 0
-    if a.before is None:
-        return CacheMiss(a.call, find_miss_cause(a), a.prompt, read, None)
-    if a.edited:
-        return CacheMiss(a.call, find_miss_cause(a), min(shared, a.prompt), read, a.gap)
+    counted = [m for m in misses if m is not None and m.kind != "cold_start"]
+    missed_tokens = sum(m.lost for m in counted)
     return (
-        CacheMiss(a.call, find_miss_cause(a), shared, read, a.gap)
+        sum(m.lost for m in counted if m.kind != "unexplained") / missed_tokens
+        if missed_tokens
+        else None
+    )
+
+
+def _miss_of_call(session: Session, call: CallFeatures, shared: int) -> CacheMiss | None:
+    usage = session.calls[call.call].message.usage
+    read = (usage.cache_read_tokens or 0) if usage else 0
+    if call.before is None:
+        return CacheMiss(call.call, find_miss_cause(call), call.prompt, read, None)
+    if call.edited:
+        return CacheMiss(call.call, find_miss_cause(call), min(shared, call.prompt), read, call.gap)
+    return (
+        CacheMiss(call.call, find_miss_cause(call), shared, read, call.gap)
         if is_miss(shared, read)
         else None
     )
 
 
-def _shared_after_edits(
-    session: Session, edited: Mapping[int, int], anchored: MessageSizes
+def _measure_shared_after_edits(
+    session: Session, previous_call: Mapping[int, int], anchored: MessageSizes
 ) -> dict[int, int]:
-    """Return for each call the fixed part and the messages at the head that it shares with the one
-    before it, which is given.
+    """Return for each call after an edit the tokens of the prefix that it shares with another call.
+
+    Args:
+        session: the session.
+        previous_call: for each call the one to compare it with.
+        anchored: the sizes of its messages.
     """
-    looked_at = {*edited, *edited.values()}
-    shown = {call.index: view for call, view in session.views() if call.index in looked_at}
-    out = {}
-    for call, last in edited.items():
-        both = zip(shown[last], shown[call], strict=False)
-        alike = takewhile(lambda pair: pair[0].id == pair[1].id, both)
-        out[call] = (anchored.fixed or 0) + sum(anchored.of(new) for _, new in alike)
-    return out
+    compared = {*previous_call, *previous_call.values()}
+    views = {call.index: view for call, view in session.views() if call.index in compared}
+    shared_tokens = {}
+    for call, previous in previous_call.items():
+        pairs = zip(views[previous], views[call], strict=False)
+        common = takewhile(lambda pair: pair[0].id == pair[1].id, pairs)
+        shared_tokens[call] = (anchored.fixed or 0) + sum(anchored.of(new) for _, new in common)
+    return shared_tokens

@@ -1,5 +1,10 @@
 """Error of token estimators against recorded usage, by kind of content and for triggers."""
 
+# Between two calls without an edit the recorded prompt grows by exactly the messages that came in
+# between, so growth is a measured size of these messages. A reply's share of it is its output
+# tokens (unless hidden reasoning blurs them), and the rest of the growth is what came after it.
+# Estimates of the same messages are compared with these sizes, summed over all calls.
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,41 +27,47 @@ if TYPE_CHECKING:
     from ctxkit.tokens.sizes import MessageSizes, UsageAnchor
 
 THRESHOLD_SHARES = (0.25, 0.5, 0.75, 0.9)
-"""Thresholds where none are given: these shares of the largest recorded prompt."""
-_NAMES = ("chars/4", "pi", "ai", "tyrum", "pulse_coder", "fuseraft")
-_WHOLE = "all content"
+"""Default thresholds, as shares of the largest recorded prompt."""
+_ESTIMATORS = ("chars/4", "pi", "ai", "tyrum", "pulse_coder", "fuseraft")
+_ALL_CONTENT = "all content"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Estimates of one session against what its provider counted; shows itself as two tables."""
+    """Token estimates of one session against the provider's counts; displays as two tables."""
 
     session: str
     kinds: pd.DataFrame
-    """One row for each estimator and kind of content: `estimator kind recorded_tokens
-    estimated_tokens error samples_n source`. `error` is estimated / recorded - 1: -0.25 is a
-    quarter too low. The kind "all content" is what prompts grew by between calls (`source`
-    "recorded"); of the others the size is "derived": a reply is its output tokens, what came after
-    it the rest of the growth. Kinds overlap with the whole and need not add up to it."""
+    """One row per estimator and kind of content: `estimator kind recorded_tokens estimated_tokens
+    error samples_n source`. `error` is estimated / recorded - 1: -0.25 is a quarter too low. The
+    kind "all content" is the growth of prompts between calls (`source` "recorded"). Sizes of other
+    kinds are "derived": a reply is its output tokens, what came after it the rest of the growth.
+    Kinds need not add up to the whole.
+    """
     triggers: pd.DataFrame
-    """One row for each estimator and threshold: `estimator threshold recorded_call estimated_call
-    calls_late tokens_at_estimate`: the first call whose prompt is at or above it by the provider's
-    count and by the estimate; how many calls later a trigger on the estimate fires; how large the
-    prompt really was then. Missing: never."""
+    """One row per estimator and threshold: `estimator threshold recorded_call estimated_call
+    calls_late tokens_at_estimate`: the first call whose prompt reaches the threshold by the
+    provider's count and by the estimate, the calls by which a trigger on the estimate fires late,
+    and the recorded prompt at that call. Missing: the threshold was never reached.
+    """
     calls: pd.DataFrame
-    """One row for each call with a recorded prompt: `call recorded`, and a column for each
-    estimator: what the view weighs by the estimate, plus the part that no log shows (system prompt,
-    tool schemas), which is the same for all."""
+    """One row per call with a recorded prompt: `call recorded`, and a column per estimator with the
+    estimated prompt, which includes the part that no log shows (`fixed`).
+    """
     fixed: int | None
-    """That part, in tokens."""
+    """Tokens of system prompt and tool schemas that no log shows; the same for all estimators."""
 
     @property
     def estimators(self) -> list[str]:
-        """Names, in the order given."""
+        """Names of the estimators, in the order of the arguments."""
         return [str(name) for name in self.calls.columns[2:]]
 
-    def error(self, estimator: str, kind: str = _WHOLE) -> float:
-        """Return estimated / recorded - 1; NaN where the session says nothing of that kind.
+    def error(self, estimator: str, kind: str = _ALL_CONTENT) -> float:
+        """Return estimated / recorded - 1; NaN where the session has no sample of that kind.
+
+        Args:
+            estimator: name of the estimator.
+            kind: kind of content, as in the column `kind` of `kinds`.
 
         Raises:
             BadArguments: there is no such estimator.
@@ -65,13 +76,13 @@ class Calibration:
             raise BadArguments(
                 f"{estimator!r} was not calibrated; there are {', '.join(self.estimators)}."
             )
-        found = self.kinds[(self.kinds["estimator"] == estimator) & (self.kinds["kind"] == kind)][
+        errors = self.kinds[(self.kinds["estimator"] == estimator) & (self.kinds["kind"] == kind)][
             "error"
         ]
-        return float(found.iloc[0]) if len(found) else float("nan")
+        return float(errors.iloc[0]) if len(errors) else float("nan")
 
     def table(self) -> pd.DataFrame:
-        """Return the errors as a table: one row an estimator, one column a kind of content."""
+        """Return the errors with one row per estimator and one column per kind of content."""
         kinds = list(dict.fromkeys(self.kinds["kind"]))
         return self.kinds.pivot_table(
             index="estimator", columns="kind", values="error", sort=False
@@ -79,8 +90,8 @@ class Calibration:
 
     def __repr__(self) -> str:
         errors = ((name, self.error(name)) for name in self.estimators)
-        told = ", ".join(name + (" unknown" if pd.isna(e) else f" {e:+.0%}") for name, e in errors)
-        return f"<Calibration of {sanitize_line(self.session, 40)}: {told}>"
+        parts = ", ".join(name + (" unknown" if pd.isna(e) else f" {e:+.0%}") for name, e in errors)
+        return f"<Calibration of {sanitize_line(self.session, 40)}: {parts}>"
 
     def _repr_html_(self) -> str:
         errors = self.table().map(lambda e: "" if pd.isna(e) else f"{e:+.0%}")
@@ -100,33 +111,42 @@ def calibrate(
     *,
     thresholds: Sequence[int] | None = None,
 ) -> Calibration:
-    """Return how far estimates are from the provider's numbers of a session.
+    """Measure the error of token estimators against the usage that a session recorded.
 
     Args:
-        session: any session that recorded usage, the path of a log, or a list of messages.
-        estimators: counters or their names; None takes those of real systems, and the exact
-            o200k_base where its vocabulary is here.
-        thresholds: prompt sizes at which a trigger would fire; None takes 25, 50, 75 and 90 % of
-            the largest.
+        session: a session with recorded usage, the path of a log, or a list of messages.
+        estimators: counters or their names; None: those of real systems, and the exact o200k_base
+            where its vocabulary is installed.
+        thresholds: prompt sizes in tokens at which a trigger would fire; None: 25, 50, 75 and 90 %
+            of the largest prompt.
+
+    Returns:
+        Errors by kind of content, and the calls at which triggers on the estimates would fire.
 
     Raises:
-        BadArguments: no session, one without two recorded prompts, or an estimator that does not
-            exist.
+        BadArguments: no session, a session with fewer than two recorded prompts, or an unknown
+            estimator.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> result = ck.calibrate(ck.samples.path("billing"), ["chars/4"])
+        >>> abs(result.error("chars/4")) < 0.5
+        True
     """
     counters = [
         get_counter(e) if isinstance(e, str) else e
-        for e in estimators or (*_NAMES, *(["exact"] * can_count_exactly()))
+        for e in estimators or (*_ESTIMATORS, *(["exact"] * can_count_exactly()))
     ]
     slots = MessageSlots(session, counters[0])
-    steps = list(iter_usage_anchors(session, slots))
-    if len(steps) < 2:
+    anchors = list(iter_usage_anchors(session, slots))
+    if len(anchors) < 2:
         raise BadArguments(
             f"Session {session.id!r} records fewer than two prompt sizes: nothing to calibrate"
             " against."
         )
-    counted = _counted(slots, counters)
-    sized = measure_sizes(session, counters[0])
-    calls = _calls(session, sized, steps, counted)
+    counts = _count_messages(slots, counters)
+    sizes = measure_sizes(session, counters[0])
+    calls = _tabulate_calls(session, sizes, anchors, counts)
     peak = int(calls["recorded"].max())
     limits = (
         [round(share * peak) for share in THRESHOLD_SHARES] if thresholds is None else thresholds
@@ -134,27 +154,31 @@ def calibrate(
     limits = list(dict.fromkeys(limits))  # the shares of a small prompt can be one number
     return Calibration(
         session=session.id,
-        kinds=_kinds(_samples(slots, steps), counted),
-        triggers=_triggers(calls, limits),
+        kinds=_tabulate_kinds(_collect_samples(slots, anchors), counts),
+        triggers=_tabulate_triggers(calls, limits),
         calls=calls,
-        fixed=sized.fixed,
+        fixed=sizes.fixed,
     )
 
 
-class _Counted(NamedTuple):
-    """What one estimator makes of a session's messages."""
+class _CountedMessages(NamedTuple):
+    """The counts of one estimator of a session's messages."""
 
     name: str
     tokens: dict[int, int]
-    """By identity of the message: each is counted once."""
+    """By `id()` of the message."""
 
     def sum(self, messages: Iterable[Message]) -> int:
         tokens = self.tokens
         return sum([tokens[id(m)] for m in messages])
 
 
-def _counted(slots: MessageSlots, counters: Sequence[TokenCounter]) -> list[_Counted]:
-    return [_Counted(c.name, {id(m): c.message(m) for m in slots.messages}) for c in counters]
+def _count_messages(
+    slots: MessageSlots, counters: Sequence[TokenCounter]
+) -> list[_CountedMessages]:
+    return [
+        _CountedMessages(c.name, {id(m): c.message(m) for m in slots.messages}) for c in counters
+    ]
 
 
 # -- by kind of content
@@ -162,7 +186,7 @@ def _counted(slots: MessageSlots, counters: Sequence[TokenCounter]) -> list[_Cou
 
 
 class _SizedMessages(NamedTuple):
-    """Messages whose size together the provider told."""
+    """Messages whose total size follows from recorded usage."""
 
     kind: str
     messages: tuple[Message, ...]
@@ -170,22 +194,20 @@ class _SizedMessages(NamedTuple):
     source: str
 
 
-def _samples(slots: MessageSlots, steps: list[UsageAnchor]) -> list[_SizedMessages]:
-    out: list[_SizedMessages] = []
-    for step in steps:
-        grown = step.prompt - step.before
-        if step.kind != "growth" or grown <= 0:
+def _collect_samples(slots: MessageSlots, anchors: list[UsageAnchor]) -> list[_SizedMessages]:
+    samples: list[_SizedMessages] = []
+    for anchor in anchors:
+        growth = anchor.prompt - anchor.before
+        if anchor.kind != "growth" or growth <= 0:
             continue
-        messages = tuple(slots.messages[i] for i in step.shown)
-        out.append(_SizedMessages(_WHOLE, messages, grown, "recorded"))
-        out += _split_growth(messages, grown)
-    return out
+        messages = tuple(slots.messages[i] for i in anchor.shown)
+        samples.append(_SizedMessages(_ALL_CONTENT, messages, growth, "recorded"))
+        samples += _split_growth(messages, growth)
+    return samples
 
 
-def _split_growth(messages: tuple[Message, ...], grown: int) -> list[_SizedMessages]:
-    """A reply by its output tokens, what followed by the rest; nothing where hidden reasoning blurs
-    the two.
-    """
+def _split_growth(messages: tuple[Message, ...], growth: int) -> list[_SizedMessages]:
+    """Split growth into a reply's output tokens and the rest; none where reasoning is hidden."""
     replies = [m for m in messages if m.role == "assistant"]
     usage = replies[0].usage if len(replies) == 1 else None
     if (
@@ -196,16 +218,18 @@ def _split_growth(messages: tuple[Message, ...], grown: int) -> list[_SizedMessa
     ):
         return []
     rest = tuple(m for m in messages if m is not replies[0])
-    out = [_SizedMessages(_reply_kind(replies[0]), tuple(replies), usage.output_tokens, "derived")]
-    if rest and grown > usage.output_tokens:
+    samples = [
+        _SizedMessages(_reply_kind(replies[0]), tuple(replies), usage.output_tokens, "derived")
+    ]
+    if rest and growth > usage.output_tokens:
         roles = {m.role for m in rest}
         kind = (
             {"tool": "tool results", "user": "user input"}.get(roles.pop(), "other")
             if len(roles) == 1
             else "mixed"
         )
-        out.append(_SizedMessages(kind, rest, grown - usage.output_tokens, "derived"))
-    return out
+        samples.append(_SizedMessages(kind, rest, growth - usage.output_tokens, "derived"))
+    return samples
 
 
 def _has_hidden_reasoning(message: Message) -> bool:
@@ -215,18 +239,22 @@ def _has_hidden_reasoning(message: Message) -> bool:
 
 
 def _reply_kind(message: Message) -> str:
-    """The kind of a reply: what most of it is."""
-    words = sum(len(p.text) for p in message.parts if isinstance(p, Text))
-    asked = sum(len(p.raw or str(p.arguments)) for p in message.parts if isinstance(p, ToolCall))
+    """Return the kind of content that most of a reply is."""
+    text_chars = sum(len(p.text) for p in message.parts if isinstance(p, Text))
+    argument_chars = sum(
+        len(p.raw or str(p.arguments)) for p in message.parts if isinstance(p, ToolCall)
+    )
     if any(isinstance(p, (SizeOnly, Image)) for p in message.parts):
         return "other"
-    return "tool calls" if asked > words else "replies"
+    return "tool calls" if argument_chars > text_chars else "replies"
 
 
-def _kinds(samples: list[_SizedMessages], counted: Sequence[_Counted]) -> pd.DataFrame:
-    order = [_WHOLE, *sorted({s.kind for s in samples} - {_WHOLE})]
+def _tabulate_kinds(
+    samples: list[_SizedMessages], counts: Sequence[_CountedMessages]
+) -> pd.DataFrame:
+    order = [_ALL_CONTENT, *sorted({s.kind for s in samples} - {_ALL_CONTENT})]
     rows = []
-    for counter in counted:
+    for counter in counts:
         for kind in order:
             of_kind = [s for s in samples if s.kind == kind]
             recorded = sum(s.tokens for s in of_kind)
@@ -251,34 +279,44 @@ def _kinds(samples: list[_SizedMessages], counted: Sequence[_Counted]) -> pd.Dat
 # ----------------------------------------------------------------------------------------
 
 
-def _calls(
-    session: Session, sized: MessageSizes, steps: list[UsageAnchor], counted: Sequence[_Counted]
+def _tabulate_calls(
+    session: Session,
+    sizes: MessageSizes,
+    anchors: list[UsageAnchor],
+    counts: Sequence[_CountedMessages],
 ) -> pd.DataFrame:
-    recorded = {s.call: s.prompt for s in steps}
+    recorded = {s.call: s.prompt for s in anchors}
     rows = []
     before: ListPrefix[Message] | None = None
-    totals = [0] * len(counted)
-    for call, shown in session.views():
-        new = shown.added_since(before)
-        if new is None:  # an edit came between: all that is shown is summed anew
-            new, totals = shown, [0] * len(counted)
-        totals = [total + of.sum(new) for total, of in zip(totals, counted, strict=True)]
-        before = shown
+    totals = [0] * len(counts)
+    for call, view in session.views():
+        new = view.added_since(before)
+        if new is None:  # an edit came in between: sum all messages of the view
+            new, totals = view, [0] * len(counts)
+        totals = [total + of.sum(new) for total, of in zip(totals, counts, strict=True)]
+        before = view
         if call.index in recorded:
-            fixed = sized.fixed_at[call.index]
+            fixed = sizes.fixed_at[call.index]
             rows.append((call.index, recorded[call.index], *(fixed + n for n in totals)))
-    names = ("call", "recorded", *(of.name for of in counted))
+    names = ("call", "recorded", *(of.name for of in counts))
     return pd.DataFrame(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
-def _triggers(calls: pd.DataFrame, limits: Sequence[int]) -> pd.DataFrame:
+def _tabulate_triggers(calls: pd.DataFrame, limits: Sequence[int]) -> pd.DataFrame:
     rows = []
     for name in calls.columns[2:]:
         for limit in limits:
-            truly, guessed = (_first_true(calls[column] >= limit) for column in ("recorded", name))
-            late = None if truly is None or guessed is None else guessed - truly
-            size = None if guessed is None else int(calls["recorded"].iloc[guessed])
-            numbers = [None if i is None else int(calls["call"].iloc[i]) for i in (truly, guessed)]
+            recorded_at, estimated_at = (
+                _find_first_true(calls[column] >= limit) for column in ("recorded", name)
+            )
+            late = (
+                None if recorded_at is None or estimated_at is None else estimated_at - recorded_at
+            )
+            size = None if estimated_at is None else int(calls["recorded"].iloc[estimated_at])
+            numbers = [
+                None if i is None else int(calls["call"].iloc[i])
+                for i in (recorded_at, estimated_at)
+            ]
             rows.append((name, limit, *numbers, late, size))
     names = [
         "estimator",
@@ -293,6 +331,6 @@ def _triggers(calls: pd.DataFrame, limits: Sequence[int]) -> pd.DataFrame:
     )
 
 
-def _first_true(truths: pd.Series[bool]) -> int | None:
-    found = np.flatnonzero(truths.to_numpy())
-    return int(found[0]) if len(found) else None
+def _find_first_true(flags: pd.Series[bool]) -> int | None:
+    positions = np.flatnonzero(flags.to_numpy())
+    return int(positions[0]) if len(positions) else None

@@ -1,6 +1,4 @@
-"""`ctxkit.report`: what fills the context window at one call, as a value, a frame, text and
-HTML.
-"""
+"""`ctxkit.report`: the contents of the context window at one call, as value, frame and display."""
 
 from __future__ import annotations
 
@@ -58,102 +56,119 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 DEFAULT_WINDOW = 200_000
-"""The window of a model that neither the log nor the table of prices knows; marked estimated."""
-_TOP = 10
+"""Tokens of the window where neither log nor price table states one; marked as estimated."""
+_MAX_CONTRIBUTORS = 10
 
 
 @accepts_session
 def report(
     session: Session, call: int | None = -1, *, counter: TokenCounter | None = None
 ) -> ContextReport:
-    """Return what fills the window at a call.
+    """Report what fills the context window at a call.
 
-    The parts add up to the prompt that went out. Of a replay and a live session they are what
-    `session.sent(call)` gives, so that what a rule left out is not among them and what it shortened
-    has both sizes. Of a record, sizes are anchored on the usage that it recorded.
+    The parts add up to the prompt that was sent. For a replay or a live session they are those of
+    `session.sent(call)`: without what a rule left out, and with both sizes of what it shortened.
+    For a recorded session, sizes are scaled to recorded usage.
 
     Args:
         session: any session, the path of a log, or a list of messages.
-        call: number of the call, negatives from the end; None for the prompt that comes next. A
-            session without calls is reported as it would be sent.
-        counter: counts of a record what usage does not tell; by default the exact o200k_base where
-            its vocabulary is here. A replay and a live session were counted by their rules'
-            counter.
+        call: number of the call, negative from the end; None: the next prompt. A session without
+            calls is reported as it would be sent.
+        counter: counts messages of a record where usage does not give their size; None: the exact
+            o200k_base where its vocabulary is installed. It has no effect on replays and live
+            sessions, which their rules' counter counted.
+
+    Returns:
+        The parts of the window and the largest messages. It displays as text or HTML.
 
     Raises:
         BadArguments: the session has no such call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> window = ck.report(ck.samples.path("billing"))
+        >>> sum(window.groups().values()) == window.prompt_tokens
+        True
     """
-    at = None if call is None or (call == -1 and not session.calls) else session.call(call)
-    index = None if at is None else at.index
-    held = get_prompt_contents(session, index, counter)
-    parts = _parts(held.shown)
-    if held.excess:
-        parts = _scale_parts(parts, held.visible - held.excess)
-    for tool, tokens in zip(session.tools, held.schemas, strict=True):
+    model_call = None if call is None or (call == -1 and not session.calls) else session.call(call)
+    index = None if model_call is None else model_call.index
+    contents = get_prompt_contents(session, index, counter)
+    parts = _sum_parts(contents.shown)
+    if contents.excess:
+        parts = _scale_parts(parts, contents.visible - contents.excess)
+    for tool, tokens in zip(session.tools, contents.schemas, strict=True):
         parts.append(
             WindowPart(
                 TOOL_SCHEMAS, tool.name, tokens, tokens, count_schema_chars(tool), 0, "estimated"
             )
         )
-    if held.rest:
-        parts.append(WindowPart(NOT_IN_LOG, "", held.rest, held.rest, None, 0, held.source))
-    if held.later:
-        parts.append(WindowPart(NOT_IN_LOG_LATER, "", held.later, held.later, None, 0, held.source))
-    if held.fell:
-        told = f"{held.excess:,} tokens fewer than shown"
-        parts.append(WindowPart(DROPPED_UNMARKED, told, 0, held.excess, None, 0, held.source))
-    limit, limit_source = _window_at(session, at)
+    if contents.rest:
+        parts.append(
+            WindowPart(NOT_IN_LOG, "", contents.rest, contents.rest, None, 0, contents.source)
+        )
+    if contents.later:
+        parts.append(
+            WindowPart(
+                NOT_IN_LOG_LATER, "", contents.later, contents.later, None, 0, contents.source
+            )
+        )
+    if contents.fell:
+        difference = f"{contents.excess:,} tokens fewer than shown"
+        parts.append(
+            WindowPart(DROPPED_UNMARKED, difference, 0, contents.excess, None, 0, contents.source)
+        )
+    limit, limit_source = _window_at(session, model_call)
     return ContextReport(
         session=session.id,
         call=index,
-        turn=None if at is None else at.turn,
-        agent=session.agent if at is None else at.agent,
-        model=_model_at(session, at),
+        turn=None if model_call is None else model_call.turn,
+        agent=session.agent if model_call is None else model_call.agent,
+        model=_model_at(session, model_call),
         limit=limit,
         limit_source=limit_source,
-        prompt_tokens=held.prompt,
-        prompt_source=held.prompt_source,
-        residue=held.rest,
-        excess=held.excess,
-        messages_n=len(held.shown),
-        counter=held.counter,
-        count_error=held.error,
+        prompt_tokens=contents.prompt,
+        prompt_source=contents.prompt_source,
+        residue=contents.rest,
+        excess=contents.excess,
+        messages_n=len(contents.shown),
+        counter=contents.counter,
+        count_error=contents.error,
         parts=tuple(sorted(parts, key=lambda p: (GROUPS.index(p.group), -p.tokens))),
-        contributors=_contributors(held.shown, session.cwd),
+        contributors=_list_contributors(contents.shown, session.cwd),
         notes=session.notes,
         title=get_title(session),
     )
 
 
-def _parts(shown: tuple[SentMessage, ...]) -> list[WindowPart]:
-    """Parts of what was sent, by group and name."""
-    rows: dict[tuple[str, str], list[int]] = {}
+def _sum_parts(messages: tuple[SentMessage, ...]) -> list[WindowPart]:
+    """Return the parts of the sent messages, summed by group and name."""
+    totals: dict[tuple[str, str], list[int]] = {}
     estimated: set[tuple[str, str]] = set()
-    for each in shown:
-        found = share_message_tokens(each.message, each.tokens)
-        before = apportion(each.raw_tokens, [p.weight for p, _ in found])
+    for sent in messages:
+        pieces = share_message_tokens(sent.message, sent.tokens)
+        raw_sizes = apportion(sent.raw_tokens, [p.weight for p, _ in pieces])
         keys = set()
-        for (piece, n), m in zip(found, before, strict=True):
+        for (piece, n), m in zip(pieces, raw_sizes, strict=True):
             key = (piece.group, piece.name)
-            row = rows.setdefault(key, [0, 0, 0, 0])
+            row = totals.setdefault(key, [0, 0, 0, 0])
             row[0], row[1], row[2] = row[0] + n, row[1] + piece.raw(m), row[2] + piece.chars
             keys.add(key)
         for key in keys:
-            rows[key][3] += 1
-        if each.source != "derived":
+            totals[key][3] += 1
+        if sent.source != "derived":
             estimated |= keys
     return [
         WindowPart(*key, n, m, c, k, "estimated" if key in estimated else "derived")
-        for key, (n, m, c, k) in rows.items()
+        for key, (n, m, c, k) in totals.items()
     ]
 
 
 def _scale_parts(parts: list[WindowPart], total: int) -> list[WindowPart]:
-    """The parts made smaller together: more tokens were counted than the provider billed."""
+    """Return the parts scaled down to a total, as more tokens were counted than billed."""
     before: dict[str, int] = {}
     for part in parts:
         before[part.group] = before.get(part.group, 0) + part.tokens
-    out = []
+    scaled = []
     for group, tokens in scale_groups(before, total).items():
         members = [p for p in parts if p.group == group]
         shares = apportion(tokens, [p.tokens for p in members])
@@ -161,18 +176,20 @@ def _scale_parts(parts: list[WindowPart], total: int) -> list[WindowPart]:
             max(p.raw_tokens * tokens // max(before[group], 1), n)
             for p, n in zip(members, shares, strict=True)
         ]
-        out += [
+        scaled += [
             replace(p, tokens=n, raw_tokens=r)
             for p, n, r in zip(members, shares, raws, strict=True)
         ]
-    return out
+    return scaled
 
 
-def _contributors(shown: tuple[SentMessage, ...], folder: str | None) -> tuple[Contributor, ...]:
-    calls = {id(m): c for m, c in pair_with_calls(s.message for s in shown)}
-    largest = sorted((s for s in shown if s.message.parts and s.tokens), key=lambda s: -s.tokens)[
-        :_TOP
-    ]
+def _list_contributors(
+    messages: tuple[SentMessage, ...], folder: str | None
+) -> tuple[Contributor, ...]:
+    calls = {id(m): c for m, c in pair_with_calls(s.message for s in messages)}
+    largest = sorted(
+        (s for s in messages if s.message.parts and s.tokens), key=lambda s: -s.tokens
+    )[:_MAX_CONTRIBUTORS]
     return tuple(
         Contributor(
             position=s.position,
@@ -191,27 +208,27 @@ def _contributors(shown: tuple[SentMessage, ...], folder: str | None) -> tuple[C
 
 
 def preview_message(message: Message) -> str:
-    """One line of what a message says, bounded and without control characters; not escaped."""
+    """Return one line of a message's text, bounded, without control characters, not escaped."""
     for part in message.parts:
         if isinstance(part, (Text, Thinking)) and part.text.strip():
             return sanitize_line(part.text, 100)
         if isinstance(part, ToolCall):
-            told = part.raw
-            if told is None:
-                told = ", ".join(f"{k}={str(v)[:60]!r}" for k, v in part.arguments.items())
-            return sanitize_line(f"{part.name}({told})", 100)
+            arguments = part.raw
+            if arguments is None:
+                arguments = ", ".join(f"{k}={str(v)[:60]!r}" for k, v in part.arguments.items())
+            return sanitize_line(f"{part.name}({arguments})", 100)
     return f"[{message.kind or 'no text'}]"
 
 
-def _model_at(session: Session, at: ModelCall | None) -> str | None:
-    if at is not None:
-        return at.message.model or session.model
+def _model_at(session: Session, call: ModelCall | None) -> str | None:
+    if call is not None:
+        return call.message.model or session.model
     return next((m.model for m in reversed(session.messages) if m.model), session.model)
 
 
-def _window_at(session: Session, at: ModelCall | None) -> tuple[int, Provenance]:
-    model = _model_at(session, at)
-    window = get_context_window(session, model, at.message if at else Message(role="user"))
+def _window_at(session: Session, call: ModelCall | None) -> tuple[int, Provenance]:
+    model = _model_at(session, call)
+    window = get_context_window(session, model, call.message if call else Message(role="user"))
     if window.tokens is None:
         prompts = (
             c.message.usage.prompt_tokens or 0
@@ -238,19 +255,22 @@ REPORT_COLUMNS = (
     FrameColumn("share", FLOAT, "share", "of the whole prompt"),
     FrameColumn("source", TEXT, "", "derived from recorded usage, or estimated"),
 )
-_CELL, _NUMBER = "text-align:left;padding:1px 10px 1px 0", "text-align:right;padding:1px 10px 1px 0"
-_HEADS = ("part", "tokens", "share", "", "messages", "unshortened")
-_BAR = "display:inline-block;height:9px;background:#3a93cc;vertical-align:middle"
+_TEXT_CELL_CSS, _NUMBER_CELL_CSS = (
+    "text-align:left;padding:1px 10px 1px 0",
+    "text-align:right;padding:1px 10px 1px 0",
+)
+_HEADINGS = ("part", "tokens", "share", "", "messages", "unshortened")
+_BAR_CSS = "display:inline-block;height:9px;background:#3a93cc;vertical-align:middle"
 
 
 class WindowPart(msgspec.Struct, frozen=True):
-    """A part of the window."""
+    """The tokens of one part of the window."""
 
     group: str
     name: str
     tokens: int
     raw_tokens: int
-    """The same before anything was shortened."""
+    """Tokens before rules shortened it."""
     chars: int | None
     messages_n: int
     source: Provenance
@@ -260,7 +280,7 @@ class Contributor(msgspec.Struct, frozen=True):
     """One of the largest messages in the window."""
 
     position: int | None
-    """Place in `session.path`; None for what a compaction put in."""
+    """Position in `session.path`; None for text that a compaction inserted."""
     id: str
     role: str
     tool: str | None
@@ -270,17 +290,17 @@ class Contributor(msgspec.Struct, frozen=True):
     preview: str
     """One line, bounded, not escaped."""
     name: str = ""
-    """What it is, in a line: `Read src/a.py 1-900`; not escaped."""
+    """A description in one line, such as `Read src/a.py 1-900`; not escaped."""
     changed_by: str | None = None
-    """The part of the rules, or the compaction, that changed it or put it there."""
+    """The part of the rules, or the compaction, that changed or inserted it."""
 
 
 class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What fills the window at one call."""
+    """The contents of the context window at one call."""
 
     session: str
     call: int | None
-    """None: the prompt that comes next."""
+    """None: the next prompt."""
     turn: int | None
     agent: str
     model: str | None
@@ -295,19 +315,19 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens by which the counts exceed the recorded prompt; the parts are scaled down by them."""
     messages_n: int
     counter: str
-    """Name of the counter that shared recorded sizes among messages, or counted them."""
+    """Name of the counter that counted messages, or split recorded sizes among them."""
     count_error: float | None
-    """How far its plain count is off the recorded growth, as a share; None without usage."""
+    """Error of its plain count against recorded growth, as a share; None without usage."""
     parts: tuple[WindowPart, ...]
     contributors: tuple[Contributor, ...]
     notes: tuple[str, ...] = ()
-    """What the session's log cannot say or says wrongly."""
+    """Sentences on what the session's log lacks or states wrongly."""
     title: str = ""
-    """What the session is called; not escaped."""
+    """Title of the session; not escaped."""
 
     @property
     def full(self) -> float:
-        """How full the window is, as a share of the limit."""
+        """Tokens of the prompt as a share of the limit."""
         return self.prompt_tokens / self.limit
 
     def groups(self) -> dict[str, int]:
@@ -318,8 +338,13 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return out
 
     def frame(self) -> pd.DataFrame:
-        """Return the parts as a DataFrame, one row a part."""
-        whole = self.prompt_tokens
+        """Return the parts as a DataFrame.
+
+        Returns:
+            One row per part with the columns `session call part name tokens raw_tokens chars
+            messages_n share source`, as `REPORT_COLUMNS` defines them.
+        """
+        total = self.prompt_tokens
         rows = [
             {
                 **msgspec.structs.asdict(p),
@@ -327,7 +352,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
                 "call": self.call,
                 "part": p.group,
                 "name": p.name or None,
-                "share": p.tokens / whole if whole else None,
+                "share": p.tokens / total if total else None,
             }
             for p in self.parts
         ]
@@ -336,17 +361,22 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def to_text(self, *, parts: int = 40, contributors: int = 10) -> str:
-        """Return the report as lines of text."""
+        """Return the report as lines of text.
+
+        Args:
+            parts: most named parts shown per group.
+            contributors: most messages shown.
+        """
         out = [
-            self._title(),
-            self._fullness(),
-            self._honesty(),
+            self._format_title(),
+            self._format_size(),
+            self._explain_sizes(),
             *(f"Note: {sanitize_line(n, 400)}" for n in self.notes),
             "",
         ]
         out += [f"{'tokens':>10}  {'share':>6}  part"]
         for group, tokens in self.groups().items():
-            out.append(f"{tokens:>10,}  {self._share(tokens):>6}  {group}")
+            out.append(f"{tokens:>10,}  {self._format_share(tokens):>6}  {group}")
             named = [p for p in self.parts if p.group == group and p.name]
             out += [
                 f"{p.tokens:>10,}  {'':>6}    {sanitize_line(p.name, 60)}{_before_shortening(p)}"
@@ -360,18 +390,18 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(out)
 
     def to_html(self) -> str:
-        """Return the report as HTML for light and dark, which runs nothing; logs are escaped."""
-        cut = any(p.raw_tokens != p.tokens for p in self.parts)
-        heads = _HEADS if cut else _HEADS[:-1]
+        """Return the report as HTML without scripts; text of logs is escaped."""
+        has_shortened = any(p.raw_tokens != p.tokens for p in self.parts)
+        headings = _HEADINGS if has_shortened else _HEADINGS[:-1]
         rows = "".join(
-            _html_row(cells[: len(heads)])
+            _html_row(cells[: len(headings)])
             for group, tokens in self.groups().items()
             for cells in self._group_rows(group, tokens)
         )
         largest = "".join(
-            f'<tr><td style="{_NUMBER}">{c.tokens:,}</td><td '
-            f'style="{_NUMBER}">{_position_label(c)}</td>'
-            f'<td style="{_CELL}" '
+            f'<tr><td style="{_NUMBER_CELL_CSS}">{c.tokens:,}</td><td '
+            f'style="{_NUMBER_CELL_CSS}">{_position_label(c)}</td>'
+            f'<td style="{_TEXT_CELL_CSS}" '
             f'title="{escape_html(c.preview, 200)}">{escape_html(c.name, 120)}</td></tr>'
             for c in self.contributors
         )
@@ -380,14 +410,14 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             f'<div class="ctxkit-report {NO_MATHJAX}"'
             ' style="color:var(--jp-content-font-color1,inherit)">'
             '<strong title="id '
-            f'{escape_html(self.session, 120)}">{escape_html(self._title(), 300)}</strong>'
-            f"<br>{escape_html(self._fullness())}"
+            f'{escape_html(self.session, 120)}">{escape_html(self._format_title(), 300)}</strong>'
+            f"<br>{escape_html(self._format_size())}"
             '<div aria-hidden="true" style="max-width:420px;border:1px solid'
             ' #777777;height:11px;margin:4px 0">'
-            f'<span style="{_BAR};display:block;height:11px;width:{width:.1f}%"></span></div>'
-            f"<small>{escape_html(self._honesty(), 400)}</small>"
+            f'<span style="{_BAR_CSS};display:block;height:11px;width:{width:.1f}%"></span></div>'
+            f"<small>{escape_html(self._explain_sizes(), 400)}</small>"
             f"{''.join(f'<br><small>Note: {escape_html(n, 400)}</small>' for n in self.notes)}"
-            f"{_html_table('What fills the window', heads, rows)}"
+            f"{_html_table('What fills the window', headings, rows)}"
             f"{_html_table('The largest messages', ('tokens', 'position', 'what'), largest)}</div>"
         )
 
@@ -397,20 +427,20 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return self.to_text()
 
-    def _title(self) -> str:
+    def _format_title(self) -> str:
         at = f"at call {self.call}, turn {self.turn}"
         where = "before the next call" if self.call is None else at
         model = f", {sanitize_line(self.model, 60)}" if self.model else ""
         return f"Context of {sanitize_line(self.title or self.session, 60)} {where}{model}"
 
-    def _fullness(self) -> str:
-        known = f"{self.prompt_tokens:,} tokens ({self.prompt_source})"
+    def _format_size(self) -> str:
+        size = f"{self.prompt_tokens:,} tokens ({self.prompt_source})"
         return (
-            f"{known} of {self.limit:,} ({self.limit_source}): {self.full:.0%} full,"
+            f"{size} of {self.limit:,} ({self.limit_source}): {self.full:.0%} full,"
             f" {self.messages_n} messages"
         )
 
-    def _honesty(self) -> str:
+    def _explain_sizes(self) -> str:
         if not self.parts:
             return (
                 "Nothing is known of what filled the window: the log holds neither content nor the"
@@ -428,16 +458,18 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             " tokens are in no log."
         )
 
-    def _share(self, tokens: int) -> str:
+    def _format_share(self, tokens: int) -> str:
         return f"{tokens / self.prompt_tokens:.1%}" if self.prompt_tokens else ""
 
     def _group_rows(self, group: str, tokens: int) -> list[tuple[str, ...]]:
         named = [p for p in self.parts if p.group == group]
         raw, n = sum(p.raw_tokens for p in named), sum(p.messages_n for p in named)
-        wide = 160 * tokens / self.prompt_tokens if self.prompt_tokens else 0.0
-        bar = f'<span aria-hidden="true" style="{_BAR};width:{wide:.0f}px"></span>'
+        bar_width = 160 * tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+        bar = f'<span aria-hidden="true" style="{_BAR_CSS};width:{bar_width:.0f}px"></span>'
         rows = [
-            _part_cells(f"<strong>{group}</strong>", tokens, n, raw, (self._share(tokens), bar))
+            _part_cells(
+                f"<strong>{group}</strong>", tokens, n, raw, (self._format_share(tokens), bar)
+            )
         ]
         for p in named[:40]:
             if p.name:
@@ -447,21 +479,28 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _part_cells(
-    what: str, tokens: int, messages_n: int, raw: int, drawn: tuple[str, str] = ("", "")
+    what: str, tokens: int, messages_n: int, raw: int, share_and_bar: tuple[str, str] = ("", "")
 ) -> tuple[str, ...]:
-    """Return the cells of a row; `drawn`: the share, and its bar."""
+    """Return the cells of a row, with the share and its bar where they are given."""
     unshortened = f"{raw:,}" if raw != tokens else ""
-    return what, f"{tokens:,}", *drawn, f"{messages_n or ''}", unshortened
+    return what, f"{tokens:,}", *share_and_bar, f"{messages_n or ''}", unshortened
 
 
 def _html_row(cells: tuple[str, ...]) -> str:
-    styles = (_CELL, _NUMBER, _NUMBER, _CELL, _NUMBER, _NUMBER)
-    told = (f'<td style="{s}">{c}</td>' for s, c in zip(styles, cells, strict=False))
-    return f"<tr>{''.join(told)}</tr>"
+    styles = (
+        _TEXT_CELL_CSS,
+        _NUMBER_CELL_CSS,
+        _NUMBER_CELL_CSS,
+        _TEXT_CELL_CSS,
+        _NUMBER_CELL_CSS,
+        _NUMBER_CELL_CSS,
+    )
+    cells_html = (f'<td style="{s}">{c}</td>' for s, c in zip(styles, cells, strict=False))
+    return f"<tr>{''.join(cells_html)}</tr>"
 
 
 def _html_table(caption: str, heads: tuple[str, ...], rows: str) -> str:
-    head = "".join(f'<th scope="col" style="{_CELL}">{h}</th>' for h in heads)
+    head = "".join(f'<th scope="col" style="{_TEXT_CELL_CSS}">{h}</th>' for h in heads)
     return (
         '<table style="border-collapse:collapse;margin:8px 0;color:inherit">'
         f'<caption style="text-align:left;font-weight:bold">{caption}</caption>'

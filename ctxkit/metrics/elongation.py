@@ -1,6 +1,10 @@
-"""How many more calls real runs take under a policy than the record, with intervals from published
-studies.
-"""
+"""Elongation: how many more calls real runs take under a policy than the record, from studies."""
+
+# Meta-analysis of published studies that ran the same tasks under two policies. Each gives the log
+# of a ratio of turns and its standard error. They are pooled by a random-effects model (DerSimonian
+# and Laird 1986): the variance between studies is added to each error, means are weighted by
+# inverse variance, and the interval is that of a further study, by Student's t. Studies of the same
+# family of models are used where there are at least three, else all (a back-off estimate).
 
 from __future__ import annotations
 
@@ -33,20 +37,23 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 PolicyKind = Literal["raw", "mask", "summary", "hybrid", "other"]
-"""A family of policies: none, results masked or cleared, summaries, both, anything else."""
+"""A family of policies: no policy, masked or cleared results, summaries, both, any other."""
 
 INTERVAL_LEVEL = 0.8
-"""Of every interval here."""
+"""Level of every interval in this module."""
 NOISE_FLOOR = 0.21
-"""Dollars of one policy run twice over the same 50 tasks lie within this, in 80 of 100 cases; the
-three pairs that were run differ by 9, 14 and 2 % (`ctxkit.experiments.studies.behaviour`)."""
-_T = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356)
+"""Relative difference of dollars within which two runs of one policy over the same 50 tasks lie in
+80 of 100 cases; three measured pairs differ by 9, 14 and 2 %
+(`ctxkit.experiments.studies.behaviour`).
+"""
+_STUDENT_T = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356)
 """Student's t for an 80 % interval, by degrees of freedom from 1."""
-_NORMAL = 1.282
-_FEW = 3
-"""Studies of one family of models below which those of all models are taken."""
+_NORMAL_QUANTILE = 1.282
+"""The normal distribution's, beyond the table."""
+_MIN_FAMILY_STUDIES = 3
+"""Smallest number of studies of one family of models that are pooled without those of others."""
 _FAMILIES = ("gemini", "qwen")
-_TABLE = Path(__file__).with_name("elongation.csv")
+_STUDIES_FILE = Path(__file__).with_name("elongation.csv")
 _COUNTS = (
     *("calls_n", "prompt_tokens", "fresh_tokens", "cache_read_tokens", "cache_write_tokens"),
     "output_tokens",
@@ -56,7 +63,7 @@ _ENDS = ("longer", "longer_low", "longer_high")
 
 
 class Study(NamedTuple):
-    """One model that ran the same tasks under two policies."""
+    """The turns of one model that ran the same tasks under two policies."""
 
     before: str
     after: str
@@ -67,27 +74,27 @@ class Study(NamedTuple):
     ratio: float
     """Turns after / turns before."""
     error: float
-    """Standard error of its logarithm, from the tasks."""
+    """Standard error of the logarithm of the ratio, over tasks."""
 
 
 class Elongation(NamedTuple):
-    """By what the calls of a record are to be multiplied."""
+    """The factor by which a record's calls are multiplied, with its interval."""
 
     factor: float
     low: float
     high: float
     studies: int
-    """Models (and settings) behind it; 0: nothing was changed, so nothing differs."""
+    """Studies behind it; 0: nothing was changed, so the factor is 1."""
 
 
 NO_ELONGATION = Elongation(1.0, 1.0, 1.0, 0)
-"""Of rules that change nothing."""
+"""The elongation of rules that change nothing."""
 
 
 @cache
 def load_studies() -> tuple[Study, ...]:
-    """Return what was studied: `elongation.csv`, which `make studies` writes."""
-    lines = _TABLE.read_text(encoding="utf-8").splitlines()
+    """Return the studies in `elongation.csv`, which `make studies` writes."""
+    lines = _STUDIES_FILE.read_text(encoding="utf-8").splitlines()
     rows = [r.split(";") for r in lines if r and not r.startswith("#")][1:]
     return tuple(
         Study(a, b, c, d, e, int(n), float(y), float(s)) for a, b, c, d, e, n, y, s in rows
@@ -95,7 +102,7 @@ def load_studies() -> tuple[Study, ...]:
 
 
 def get_model_family(model: str | None) -> str:
-    """Return the family of a model, as far as one was studied: gemini, qwen or other."""
+    """Return the family of a model among the studied ones: gemini, qwen or other."""
     return next((f for f in _FAMILIES if f in (model or "").lower()), "other")
 
 
@@ -106,66 +113,86 @@ def estimate_elongation(
     family: str = "other",
     among: tuple[Study, ...] | None = None,
 ) -> Elongation:
-    """Return how much longer real runs are expected to be than the record, with an 80 % interval.
+    """Estimate how much longer real runs are than the record, with an 80 % interval.
 
     Args:
         after: family of the policy that is replayed.
         before: family of the policy that the record was made under.
-        family: of the model (`family_of`); its own studies count where there are three.
-        among: the studies; None: those that ship with the kit.
+        family: family of the model (`get_model_family`); its own studies are used alone where there
+            are at least three.
+        among: the studies; None: those of the package.
+
+    Example:
+        >>> estimate_elongation("raw").factor
+        1.0
+        >>> longer = estimate_elongation("summary")
+        >>> longer.low < longer.factor < longer.high
+        True
     """
-    known = load_studies() if among is None else among
+    studies = load_studies() if among is None else among
     if after == before == "raw":
         return NO_ELONGATION
-    found = _relevant_studies(known, before, after)
-    own = [s for s in found if s.family == family]
-    logs = [(log(s.ratio), s.error) for s in (own if len(own) >= _FEW else found)]
-    return pool_studies(logs, still=after == before)
-
-
-def _relevant_studies(known: Sequence[Study], before: str, after: str) -> list[Study]:
-    """Return the studies of two families; where there is none, those of all that was ever done.
-
-    Two settings of one family were not run by several models: they are taken to lie no further
-    apart than models do under one setting.
-    """
-    straight = [s for s in known if (s.before, s.after) == (before, after)]
-    turned = [
-        s._replace(ratio=1 / s.ratio) for s in known if (s.after, s.before) == (before, after)
+    relevant = _select_studies(studies, before, after)
+    of_family = [s for s in relevant if s.family == family]
+    logs = [
+        (log(s.ratio), s.error)
+        for s in (of_family if len(of_family) >= _MIN_FAMILY_STUDIES else relevant)
     ]
-    of_one = [s for s in known if s.before == "raw" and s.after in (after, before)]
-    managed = [s for s in known if s.before == "raw"]
-    return next(f for f in (straight, turned, of_one if after == before else [], managed) if f)
+    return pool_studies(logs, is_unchanged=after == before)
 
 
-def pool_studies(logs: Sequence[tuple[float, float]], *, still: bool = False) -> Elongation:
-    """Return the distribution of a further study from logarithms and their errors.
+def _select_studies(studies: Sequence[Study], before: str, after: str) -> list[Study]:
+    """Return the studies of a change of policy, or the nearest ones that exist.
+
+    In order: the same change, the opposite change inverted, for two settings of one family the
+    studies of that family, all studies of a change from no policy.
+    """
+    direct = [s for s in studies if (s.before, s.after) == (before, after)]
+    reversed_studies = [
+        s._replace(ratio=1 / s.ratio) for s in studies if (s.after, s.before) == (before, after)
+    ]
+    of_one = [s for s in studies if s.before == "raw" and s.after in (after, before)]
+    managed = [s for s in studies if s.before == "raw"]
+    return next(
+        f for f in (direct, reversed_studies, of_one if after == before else [], managed) if f
+    )
+
+
+def pool_studies(logs: Sequence[tuple[float, float]], *, is_unchanged: bool = False) -> Elongation:
+    """Return the predicted ratio of a further study (random effects).
 
     Args:
-        logs: one a study.
-        still: the mean is 1, and only the spread is asked.
+        logs: logarithm of the ratio and its standard error, one pair per study.
+        is_unchanged: fix the mean ratio at 1 and estimate the spread only.
     """
     weights = [1 / max(e, 1e-6) ** 2 for _, e in logs]
     mean = _weighted_mean(logs, weights)
     between = _between_studies(logs, weights, mean)
     weights = [1 / (e * e + between) for _, e in logs]
-    mean = 0.0 if still else _weighted_mean(logs, weights)
-    freedom = len(logs) - 1
-    t = _T[freedom - 1] if 0 < freedom <= len(_T) else _NORMAL if freedom else _T[0]
-    half = t * sqrt(between * (1 + still) + 1 / sum(weights))
-    return Elongation(exp(mean), exp(mean - half), exp(mean + half), len(logs))
+    mean = 0.0 if is_unchanged else _weighted_mean(logs, weights)
+    degrees_of_freedom = len(logs) - 1
+    t = (
+        _STUDENT_T[degrees_of_freedom - 1]
+        if 0 < degrees_of_freedom <= len(_STUDENT_T)
+        else _NORMAL_QUANTILE
+        if degrees_of_freedom
+        else _STUDENT_T[0]
+    )
+    half_width = t * sqrt(between * (1 + is_unchanged) + 1 / sum(weights))
+    return Elongation(exp(mean), exp(mean - half_width), exp(mean + half_width), len(logs))
 
 
 def classify_policy(
     *, summaries: bool, pruned: bool, cuts: int | None, hidden: tuple[int | None, int | None]
 ) -> PolicyKind | None:
-    """Return the family of what rules did to a session; None where what they hid is not known.
+    """Return the family of policies by what rules did to a session; None: unknown.
 
     Args:
-        summaries: some were written.
-        pruned: the rules prune each call.
-        cuts: compactions.
-        hidden: messages, and tool results among them, that are no longer seen as they were said.
+        summaries: True where summaries were written.
+        pruned: True where the rules prune each call.
+        cuts: number of compactions.
+        hidden: numbers of messages, and of tool results among them, that are no longer shown as
+            written.
     """
     if summaries:
         return "hybrid" if pruned else "summary"
@@ -177,11 +204,14 @@ def classify_policy(
 
 
 def judge_cost(ends: tuple[float, float], record: float) -> str:
-    """Return whether a cost is told apart from the record's: cheaper, dearer or not told apart.
+    """Return whether a cost differs from the record's by more than noise.
 
     Args:
-        ends: of the interval of the cost, in dollars.
+        ends: lower and upper end of the interval of the cost, in dollars.
         record: dollars of the record.
+
+    Returns:
+        "cheaper", "dearer" or "not told apart".
     """
     if ends[1] * (1 + NOISE_FLOOR) < record:
         return "cheaper"
@@ -191,15 +221,18 @@ def judge_cost(ends: tuple[float, float], record: float) -> str:
 def elongate_runs(
     runs: pd.DataFrame, share: float | None = None, *, end: str = "longer"
 ) -> pd.DataFrame:
-    """Return rows of scores with the runs as long as real ones: calls, tokens and dollars.
+    """Scale calls, tokens and dollars of scores to the length of real runs.
 
-    The record itself, runs that changed nothing, peaks, cuts, losses and the dollars of summaries
-    stay as they are; `source` becomes `estimated`.
+    The record, runs that changed nothing, peaks, compactions, losses and the dollars of summaries
+    stay as they are.
 
     Args:
-        runs: what `sweep` or `compare` returned.
-        share: how much longer all runs with summaries get; None: each as its column `end` says.
+        runs: the result of `sweep` or `compare`.
+        share: lengthen all runs with summaries by this share; None: each run by its column `end`.
         end: `longer`, or `longer_low` or `longer_high` for an end of its interval.
+
+    Returns:
+        A copy of the rows; `source` is `estimated` in the scaled ones.
 
     Raises:
         BadArguments: the share is below 0, there is no such column, or these are no scores.
@@ -213,30 +246,30 @@ def elongate_runs(
     if share is None and (end not in _ENDS or end not in runs.columns):
         raise BadArguments(f"The column is one of {', '.join(_ENDS)}, not {end!r}.")
     out = pd.DataFrame(runs).copy()
-    factor = _factors(out, share, end)
-    longer = factor != 1
-    if not longer.any():
+    factor = _get_factors(out, share, end)
+    is_longer = factor != 1
+    if not is_longer.any():
         return out
-    by: Any = factor[longer]
+    factors: Any = factor[is_longer]
     for name in _COUNTS:
-        grown = (out.loc[longer, name].astype("Float64") * by).round()
-        out.loc[longer, name] = grown.astype("Int64")
+        scaled = (out.loc[is_longer, name].astype("Float64") * factors).round()
+        out.loc[is_longer, name] = scaled.astype("Int64")
     for name in _DOLLARS:
-        out.loc[longer, name] = out.loc[longer, name] * by
-    parts: Any = out.loc[longer, [*_DOLLARS, "summaries_usd"]]
-    out.loc[longer, "cost_usd"] = parts.sum(axis=1, skipna=False).astype("Float64")
-    out.loc[longer, "source"] = "estimated"
+        out.loc[is_longer, name] = out.loc[is_longer, name] * factors
+    parts: Any = out.loc[is_longer, [*_DOLLARS, "summaries_usd"]]
+    out.loc[is_longer, "cost_usd"] = parts.sum(axis=1, skipna=False).astype("Float64")
+    out.loc[is_longer, "source"] = "estimated"
     return out
 
 
-def _factors(runs: pd.DataFrame, share: float | None, end: str) -> Any:
-    """Return by how much each row is multiplied; 1 for the record and where nothing is known."""
-    replayed = (runs["rules"] != "recorded").to_numpy(dtype=bool)
+def _get_factors(runs: pd.DataFrame, share: float | None, end: str) -> Any:
+    """Return the factor of each row; 1 for the record and where it is unknown."""
+    is_replay = (runs["rules"] != "recorded").to_numpy(dtype=bool)
     if share is None:
-        known: Any = runs[end].astype("Float64").fillna(1.0).to_numpy(dtype=float)
-        return known * replayed + ~replayed
-    written = (runs["summary_tokens"].fillna(0) > 0).to_numpy(dtype=bool)
-    return 1 + share * (written & replayed)
+        factors: Any = runs[end].astype("Float64").fillna(1.0).to_numpy(dtype=float)
+        return factors * is_replay + ~is_replay
+    has_summaries = (runs["summary_tokens"].fillna(0) > 0).to_numpy(dtype=bool)
+    return 1 + share * (has_summaries & is_replay)
 
 
 def _weighted_mean(logs: Sequence[tuple[float, float]], weights: Sequence[float]) -> float:

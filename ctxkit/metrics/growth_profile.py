@@ -1,6 +1,13 @@
-"""How a session's context grows and pauses, what no compaction can remove, and the loss at a given
-size.
-"""
+"""Growth profile of a session: growth per call, pauses, the floor of its context, loss risk."""
+
+# Inputs of the choice of a trigger (`metrics.timing`), each estimated from one log:
+#   growth       mean growth of the prompt between consecutive calls without an edit in between
+#   miss share   cache misses outside compactions / tokens carried from call to call
+#   calls to     mean over calls of the distance to the next call after a pause that outlived the
+#   cold         cache: how long a due compaction has to wait for a call that pays full price anyway
+#   floor        system prompt and tools, the median turn, and the items that are used again later
+#   loss risk    share of reused items that compactions at a size would remove before their use,
+#                by replaying the record with summaries that say nothing
 
 from __future__ import annotations
 
@@ -34,8 +41,6 @@ from ctxkit.tokens.prices import price
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ctxkit.metrics.item_index import ItemIndex
     from ctxkit.policies.history.log import MessageLog
     from ctxkit.session.session import ModelCall, Session
@@ -43,13 +48,16 @@ if TYPE_CHECKING:
 
 
 DEFAULT_WINDOW = 200_000
-"""The window where neither the log nor the table of prices says one."""
+"""Tokens of the window where neither the log nor the price table states one."""
 DEFAULT_SUMMARY_TOKENS = 1_000
 """Tokens of a summary where the log has none."""
 
 
 class GrowthProfile:
-    """What one session's log says, asked for once.
+    """Growth, pauses, prices and compactions of one session, measured once.
+
+    Args:
+        session: a recorded session with usage.
 
     Raises:
         BadArguments: the log has no usage or no price, or its prompts do not grow.
@@ -68,16 +76,19 @@ class GrowthProfile:
             if c.message.usage is not None and c.message.usage.prompt_tokens
         ]
         self.anchored: MessageSizes = measure_sizes(session)
-        self.cuts = get_compaction_outcomes(session, anchored=self.anchored)
-        self.pairs = _consecutive_calls(self.billed)
+        self.outcomes = get_compaction_outcomes(session, anchored=self.anchored)
+        self.pairs = _pair_consecutive_calls(self.billed)
         self.model, self.price = _main_model_price(session, self.billed)
         edits = [e for e in session.path if isinstance(e, Edit) and e.inserted]
-        written = [sum(self.anchored.of(m) for m in e.inserted) for e in edits]
-        self.summary = round(median(written)) if written else DEFAULT_SUMMARY_TOKENS
+        inserted_tokens = [sum(self.anchored.of(m) for m in e.inserted) for e in edits]
+        self.summary = round(median(inserted_tokens)) if inserted_tokens else DEFAULT_SUMMARY_TOKENS
+        """Tokens of a summary."""
         self.hour = get_cache_lifetime(session) == HOUR
-        """Whether what is written lives an hour."""
+        """True where cache writes live an hour."""
         steps = [
-            _prompt_tokens(b) - _prompt_tokens(a) for a, b in self.pairs if not self._cut(a, b)
+            _prompt_tokens(b) - _prompt_tokens(a)
+            for a, b in self.pairs
+            if not self._has_edit_between(a, b)
         ]
         self.growth = fmean(steps) if steps else 0.0
         if self.growth <= 0:
@@ -86,73 +97,79 @@ class GrowthProfile:
                 " compacted."
             )
 
-    def _cut(self, a: ModelCall, b: ModelCall) -> bool:
+    def _has_edit_between(self, a: ModelCall, b: ModelCall) -> bool:
         return any(isinstance(e, Edit) for e in self.session.path[a.position : b.position])
 
     @property
     def window(self) -> tuple[int, str]:
-        """The window in tokens, and who says so."""
+        """The window in tokens, and the source of the figure."""
         window = get_context_window(self.session, self.model)
         if window.tokens is None:
             return max(DEFAULT_WINDOW, *map(_prompt_tokens, self.billed)), "assumed"
-        told = "table of prices" if window.note is None else "what the log proves"
-        return window.tokens, "recorded" if window.source == "recorded" else told
+        if window.source == "recorded":
+            return window.tokens, "recorded"
+        return window.tokens, "table of prices" if window.note is None else "what the log proves"
 
-    def floor(self, summary: int) -> tuple[int, str]:
-        """Return what a compaction leaves, in tokens, and who says so."""
-        after = [c.after for c in self.cuts if c.after < c.before]
+    def estimate_floor_after(self, summary: int) -> tuple[int, str]:
+        """Return the tokens that a compaction leaves, and the source of the figure."""
+        after = [o.after for o in self.outcomes if o.after < o.before]
         if after:
             return round(median(after)), "as the log's compactions did"
         return min(map(_prompt_tokens, self.billed)) + summary, "its smallest prompt and a summary"
 
     @property
-    def recorded(self) -> dict[str, int]:
-        """The size at which the log's own compactions came; empty where it has none."""
-        return {"recorded": round(median(c.before for c in self.cuts))} if self.cuts else {}
+    def recorded_trigger(self) -> dict[str, int]:
+        """The median prompt at which the log's own compactions came; empty where it has none."""
+        if not self.outcomes:
+            return {}
+        return {"recorded": round(median(o.before for o in self.outcomes))}
+
+    @cached_property
+    def _misses(self) -> tuple[CacheMiss | None, ...] | None:
+        """The miss of each call; None where the log has no cache split."""
+        if not self.session.has_cache:
+            return None
+        return find_cache_misses(self.session, anchored=self.anchored)
 
     @property
-    def missed(self) -> float | None:
-        """The share of carried tokens that were not found again; by pauses alone where no cache
-        split is known.
+    def miss_share(self) -> float | None:
+        """The share of carried tokens that the cache missed, compactions left out.
+
+        Without a cache split it is estimated by the pauses that outlive the cache; None without
+        times.
         """
-        if self.session.has_cache:
-            found = find_cache_misses(self.session, anchored=self.anchored)
-            later = (found[b.index] for _, b in self.pairs)
-            lost = sum(m.lost for m in later if m is not None and m.kind != "compaction")
+        if self._misses is not None:
+            later = (self._misses[b.index] for _, b in self.pairs)
+            missed = sum(m.lost for m in later if m is not None and m.kind != "compaction")
             carried = sum(min(_prompt_tokens(a), _prompt_tokens(b)) for a, b in self.pairs)
-            return lost / carried if carried else 0.0
-        cold = self._cold(None)
+            return missed / carried if carried else 0.0
+        cold = self._find_cold_calls()
         return None if cold is None else sum(cold) / max(len(cold), 1)
 
     @property
-    def cold_every(self) -> float | None:
-        """The mean over calls of how many calls away the next cold one is."""
-        found = (
-            find_cache_misses(self.session, anchored=self.anchored)
-            if self.session.has_cache
-            else None
-        )
-        cold = self._cold(found)
+    def calls_to_cold(self) -> float | None:
+        """The mean over calls of the calls to the next cold one; infinite where there is none."""
+        cold = self._find_cold_calls()
         if cold is None:
             return None
-        waits, ahead = [], inf
+        distances, distance = [], inf
         for is_cold in reversed(cold):
-            ahead = 0.0 if is_cold else ahead + 1
-            waits.append(ahead)
-        known = [w for w in waits if not isinf(w)]
-        return fmean(known) if known else inf
+            distance = 0.0 if is_cold else distance + 1
+            distances.append(distance)
+        finite = [d for d in distances if not isinf(d)]
+        return fmean(finite) if finite else inf
 
-    def _cold(self, found: Sequence[CacheMiss | None] | None) -> list[bool] | None:
-        """Say of each pair whether the later one found the cache dead; None without a clock."""
+    def _find_cold_calls(self) -> list[bool] | None:
+        """Return for each pair whether the later call found the cache expired; None without a
+        clock.
+        """
         if not has_reliable_times(self.session):
             return None
-        if found is not None:
-            later = (found[b.index] for _, b in self.pairs)
+        if self._misses is not None:
+            later = (self._misses[b.index] for _, b in self.pairs)
             return [m is not None and m.paused for m in later]
-        life, gaps = (
-            get_cache_lifetime(self.session),
-            (measure_pause(self.session, *pair) for pair in self.pairs),
-        )
+        life = get_cache_lifetime(self.session)
+        gaps = (measure_pause(self.session, *pair) for pair in self.pairs)
         return [gap is not None and gap >= life for gap in gaps]
 
 
@@ -160,8 +177,8 @@ def _prompt_tokens(call: ModelCall) -> int:
     return (call.message.usage.prompt_tokens or 0) if call.message.usage else 0
 
 
-def _consecutive_calls(billed: list[ModelCall]) -> list[tuple[ModelCall, ModelCall]]:
-    """Return the calls that follow each other in one cache, by the later one."""
+def _pair_consecutive_calls(billed: list[ModelCall]) -> list[tuple[ModelCall, ModelCall]]:
+    """Return pairs of consecutive calls of one agent and model, ordered by the later call."""
     threads: dict[tuple[str, str | None], list[ModelCall]] = {}
     for call in billed:
         threads.setdefault((call.agent, call.message.model), []).append(call)
@@ -169,48 +186,48 @@ def _consecutive_calls(billed: list[ModelCall]) -> list[tuple[ModelCall, ModelCa
 
 
 def _main_model_price(session: Session, billed: list[ModelCall]) -> tuple[str, Price]:
-    """Return the model that was sent the most, and its price at a middling prompt."""
-    sent: dict[str | None, int] = {}
+    """Return the model with the most prompt tokens, and its price at the median prompt."""
+    tokens_by_model: dict[str | None, int] = {}
     for call in billed:
         name = call.message.model or session.model
-        sent[name] = sent.get(name, 0) + _prompt_tokens(call)
-    model = max(sent, key=lambda name: sent[name])
-    known = price(model)
-    if known is None:
+        tokens_by_model[name] = tokens_by_model.get(name, 0) + _prompt_tokens(call)
+    model = max(tokens_by_model, key=lambda name: tokens_by_model[name])
+    model_price = price(model)
+    if model_price is None:
         raise BadArguments(
             f"Model {model or 'without a name'!r} has no price, so nothing can be weighed in"
             " dollars."
         )
-    return model or "", known.at(round(median(map(_prompt_tokens, billed))))
+    return model or "", model_price.at(round(median(map(_prompt_tokens, billed))))
 
 
 MAX_TURN_TOKENS = 20_000
-"""Tokens of the last turn that stay at most: what Pi keeps (`keep_recent_tokens`), and Codex of the
-user's messages.
+"""Upper bound of the tokens of the last turn: what Pi keeps (`keep_recent_tokens`), and Codex of
+the user's messages.
 """
 CHARS_PER_TOKEN = 4
-"""Characters a token of an item's text."""
+"""Characters per token of an item's text."""
 SIZE_JITTER = (0.93, 1.0, 1.07)
-"""A loss is the mean of those of three sizes near one another: where one item more or less goes is
+"""Factors of the sizes over which a loss is averaged: at one size a single item more or less is
 chance.
 """
 
 
 class ContextFloor(NamedTuple):
-    """What stays in the context whatever a compaction takes, in tokens."""
+    """The tokens of a context that no compaction can remove, by kind."""
 
     fixed: int
     """System prompt and tools, in the log or not."""
     turn: int
-    """The turn that is being worked on: the median turn, at most `TURN`."""
+    """The current turn: the median turn, at most `MAX_TURN_TOKENS`."""
     needed: int | None
-    """The items that are named again later, were they written down: more at one call of ten. None
-    where the log has no text.
+    """The items that are used again later, written down: the 90th percentile over calls. None where
+    the log has no text.
     """
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """All tokens that must stay."""
         return self.fixed + self.turn + (self.needed or 0)
 
     def __str__(self) -> str:
@@ -221,7 +238,7 @@ class ContextFloor(NamedTuple):
 def estimate_floor(
     session: Session, anchored: MessageSizes, memory: ItemIndex | None
 ) -> ContextFloor:
-    """Return what must stay in a session's context.
+    """Return the tokens that must stay in a session's context.
 
     Args:
         session: a recorded session with usage.
@@ -229,8 +246,8 @@ def estimate_floor(
         memory: the items of its messages; None: it has no text.
     """
     prompts = [n for n in anchored.recorded if n]
-    said = sum(anchored.of(m) for m in session.messages if m.role == "system" and m.visible)
-    fixed = min((anchored.fixed or 0) + said, *prompts) if prompts else said
+    system = sum(anchored.of(m) for m in session.messages if m.role == "system" and m.visible)
+    fixed = min((anchored.fixed or 0) + system, *prompts) if prompts else system
     return ContextFloor(
         fixed,
         min(_median_turn_tokens(session, anchored), MAX_TURN_TOKENS),
@@ -247,62 +264,75 @@ def _median_turn_tokens(session: Session, anchored: MessageSizes) -> int:
     return round(median(turns))
 
 
-def _needed_item_tokens(memory: ItemIndex) -> int:
-    """Return the tokens of the items in play, at the call above which one of ten lies."""
-    items, first = memory.again, np.full(memory.n, len(memory.messages))
-    np.minimum.at(first, memory.held.values, memory.held.owner)
-    letters = np.array([len(found.text) for found in memory.numbers], np.int64)
-    change = np.zeros(memory.calls + 2, np.int64)
-    np.add.at(change, memory.arrival[first[items]], letters[items])
-    np.add.at(change, memory.last_use[items] + 1, -letters[items])
-    in_play = np.cumsum(change)[: memory.calls]
-    return int(np.percentile(in_play, 90)) // CHARS_PER_TOKEN if len(in_play) else 0
+def _needed_item_tokens(index: ItemIndex) -> int:
+    """Return the tokens of the items in use, written down: the 90th percentile over calls.
+
+    An item is in use from the arrival of the first message that states it to its last use.
+    """
+    items, first_row = index.again, np.full(index.items_n, len(index.messages))
+    np.minimum.at(first_row, index.row_items.values, index.row_items.owner)
+    chars = np.array([len(item.text) for item in index.item_numbers], np.int64)
+    steps = np.zeros(index.calls + 2, np.int64)  # a difference array over calls
+    np.add.at(steps, index.arrival_call[first_row[items]], chars[items])
+    np.add.at(steps, index.last_use[items] + 1, -chars[items])
+    in_use = np.cumsum(steps)[: index.calls]
+    return int(np.percentile(in_use, 90)) // CHARS_PER_TOKEN if len(in_use) else 0
 
 
 class LossRisk:
-    """What compactions of one session at a given size would lose, if their summaries kept nothing.
+    """The loss that compactions at a size put at stake, measured by replays of the record.
+
+    The replays compact to the floor with summaries that say nothing, so no summary can lose more.
 
     Args:
-        memory: the items of its messages.
+        item_index: the items of the session's messages.
         anchored: the sizes of its messages.
-        floor: what a compaction leaves.
-        fixed: the part of it that no compaction touches.
+        floor: tokens that a compaction leaves.
+        fixed: the tokens of them that no compaction touches.
     """
 
-    def __init__(self, memory: ItemIndex, anchored: MessageSizes, floor: int, fixed: int) -> None:
-        self._memory, self._anchored = memory, anchored
-        self._floor, self._keep = floor, max(floor - fixed, 1)
-        self._known: dict[int, float] = {}
+    def __init__(
+        self, item_index: ItemIndex, anchored: MessageSizes, floor: int, fixed: int
+    ) -> None:
+        self._item_index, self._anchored = item_index, anchored
+        self._floor, self._keep_tokens = floor, max(floor - fixed, 1)
+        self._at_stake_by_size: dict[int, float] = {}
 
     @cached_property
     def _log(self) -> MessageLog:
-        rules = self._rules(2 * self._floor)
-        return log_from_session(self._memory.session, rules, anchored=self._anchored)
+        rules = self._make_rules(2 * self._floor)
+        return log_from_session(self._item_index.session, rules, anchored=self._anchored)
 
-    def _rules(self, size: int) -> Rules:
-        policy = Summary(keep_tokens=self._keep, summariser=Fixed(1))
+    def _make_rules(self, size: int) -> Rules:
+        policy = Summary(keep_tokens=self._keep_tokens, summariser=Fixed(1))
         return Rules(policy=policy, trigger=triggers.Above(max(size, self._floor + 1)))
 
     def at(self, size: int) -> float | None:
-        """Return the share of what is used again that such compactions would take before its use.
+        """Return the share of reused items that compactions at a size remove before their use.
 
-        At most so much is lost. None where nothing is used again.
+        It is a mean over three nearby sizes, and an upper bound of the loss. None where no item is
+        used again.
         """
-        again = len(self._memory.again)
-        return fmean(self._lost(round(size * j)) for j in SIZE_JITTER) / again if again else None
+        reused_n = len(self._item_index.again)
+        if not reused_n:
+            return None
+        return fmean(self._count_at_stake(round(size * j)) for j in SIZE_JITTER) / reused_n
 
-    def _lost(self, size: int) -> float:
-        if size not in self._known:
-            done = run_rules(self._log, self._rules(size), None)
-            found = LossAnalysis(self._memory, get_run_visibility(self._memory, done))
-            self._known[size] = float(len(found.staked[0]))
-        return self._known[size]
+    def _count_at_stake(self, size: int) -> float:
+        if size not in self._at_stake_by_size:
+            run = run_rules(self._log, self._make_rules(size), None)
+            visibility = get_run_visibility(self._item_index, run)
+            at_stake = LossAnalysis(self._item_index, visibility).staked
+            self._at_stake_by_size[size] = float(len(at_stake.item))
+        return self._at_stake_by_size[size]
 
-    def least(self, low: int, high: int, most: float) -> int:
-        """Return about the smallest size between two that loses at most a share, else
-        the larger.
+    def find_smallest_size(self, low: int, high: int, max_loss: float) -> int:
+        """Return about the smallest size in ``low..high`` with at most a loss, else `high`.
+
+        Bisection to 2 % of the size: the loss falls as the size grows.
         """
         while high - low > max(high // 50, 1):
             middle = (low + high) // 2
-            low, high = (low, middle) if (self.at(middle) or 0.0) <= most else (middle, high)
+            fits = (self.at(middle) or 0.0) <= max_loss
+            low, high = (low, middle) if fits else (middle, high)
         return high

@@ -1,11 +1,22 @@
-"""The items of a session as arrays, and matchers that find them in other texts and wordings.
+"""The items of a session as arrays, and matchers that find known items and rules in other texts."""
 
-A sentence gives a rule where most of the words of the shorter one of both are common to them
-(compared by their first five letters, at least three of them, or all the rule has), both forbid or
-neither does, and the text holds every path, id, name and number of the rule. So a shorter wording
-counts, another value does not. It is a bound, not a measurement: a contradiction in other words is
-not seen.
-"""
+# Rows and calls
+#
+# A *row* is a visible message of the log, counted in order. Items are numbered in the order in
+# which they first occur. For every row and every reply we keep its item numbers in a ragged array
+# (values, and the list that each value stands in), so that loss and visibility are computed with
+# array operations over all pairs of item and row. Building the index reads each message once.
+#
+# Rules in other words
+#
+# A sentence states a rule (an item of the family "constraint") if
+#   - the stems of at least 60 % of the words of the shorter of both are common to them, and at
+#     least three, or all that the rule has (a stem is the first five letters of a word);
+#   - both forbid something, or neither does;
+#   - the text holds every path, id, name and number of the rule.
+# So another wording counts and another value does not. It is a heuristic and errs on the side of
+# finding a rule: a contradiction in other words is not seen. Candidates come from an inverted index
+# by stem and by value; all stems and values are searched in one pass (Aho-Corasick).
 
 from __future__ import annotations
 
@@ -44,390 +55,411 @@ if TYPE_CHECKING:
 
 
 USER_WEIGHT = 4.0
-"""What an item weighs that the user said, where one of a reply or a tool's result weighs 1: chosen,
-not measured.
+"""Weight of an item that the user stated, where an item of a reply or tool result weighs 1. It is
+chosen, not measured.
 """
 
 
 class MessageRows:
-    """When each message came that can be shown: a *row*, counted in the order of the log."""
+    """The visible messages of a session as rows, and the call at which each arrives."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.messages = [m for m in session.messages if m.visible]
-        upto, n = [], 0
+        rows_before_call, n = [], 0
         for message in session.messages:
             if message.role == "assistant":
-                upto.append(n)
+                rows_before_call.append(n)
             n += message.visible
-        self.upto = np.array(upto, np.int64)
-        """For each call how many rows came before it."""
-        self.calls = len(upto)
-        self.arrival = np.searchsorted(self.upto, np.arange(n), "right")
-        """For each row the first call at which it is there."""
+        self.rows_before_call = np.array(rows_before_call, np.int64)
+        self.calls = len(rows_before_call)
+        self.arrival_call = np.searchsorted(self.rows_before_call, np.arange(n), "right")
+        """For each row the first call whose prompt can hold it."""
 
-    def tokens(self, _message: Message) -> int:
-        """Return the tokens of a text that is no row; here they do not matter."""
+    def count_tokens(self, _message: Message) -> int:
+        """Return the tokens of an inserted text; 0 here, as sizes do not matter."""
         return 0
 
-    def stands_in(self, _message: Message) -> Ints:
-        """Return the items that a text holds; here none is known."""
+    def find_items(self, _message: Message) -> Ints:
+        """Return the items that an inserted text states; none here."""
         return np.zeros(0, np.int64)
 
 
 class ItemIndex(MessageRows):
-    """The items of a session's rows and calls, numbered.
+    """The numbered items of a session's rows and replies.
 
-    A *text* is a message that is no row: a compaction or a pruning put it in, of any replay of the
-    session.
+    An *inserted text* is a message that is no row: a compaction or a pruning put it in, in this
+    session or in a replay of it.
+
+    Args:
+        session: a session with text.
+        item_cache: extracts the items of its messages.
     """
 
-    def __init__(self, session: Session, index: MessageItemCache) -> None:
+    def __init__(self, session: Session, item_cache: MessageItemCache) -> None:
         super().__init__(session)
-        self.index, messages = index, self.messages
-        self.numbers: dict[Item, int] = {}
-        named = [self._numbered(index.names(m)) for m in messages]
-        self.wordings = RuleMatcher(
-            (n, found) for found, n in self.numbers.items() if found.family == "constraint"
+        self.item_cache, messages = item_cache, self.messages
+        self.item_numbers: dict[Item, int] = {}
+        """The number of each item, in the order of numbers."""
+        mentions = [self._number_items(item_cache.names(m)) for m in messages]
+        self.rule_matcher = RuleMatcher(
+            (n, item) for item, n in self.item_numbers.items() if item.family == "constraint"
         )
-        """The user's rules, to be found again in whatever words."""
-        self._rules: dict[tuple[str, int], set[int]] = {}
-        given = map(self._rules_of, messages)
-        self.named = RaggedArray(map(_merge_sorted, named, given))
-        """The items that each row names: its own, the endings of its paths, and rules in other
-        words.
-        """
-        self.held = RaggedArray(self._numbered(index.items(m)) for m in messages)
-        """The items that each row holds."""
-        self.used = RaggedArray(
-            _merge_sorted(self._numbered(index.used(c.message)), self._rules_of(c.message))
+        self._rules_by_text: dict[tuple[str, int], set[int]] = {}
+        self.row_mentions = RaggedArray(
+            map(_append_missing, mentions, map(self._find_stated_rules, messages))
+        )
+        """The items that each row mentions: its own, endings of its paths, rules in other words."""
+        self.row_items = RaggedArray(self._number_items(item_cache.items(m)) for m in messages)
+        """The items that each row states itself."""
+        self.reply_items = RaggedArray(
+            _append_missing(
+                self._number_items(item_cache.used(c.message)), self._find_stated_rules(c.message)
+            )
             for c in session.calls
         )
         """The items that the reply of each call uses."""
-        files = _files_by_message(session)
-        pairs = [self._files_of(m, files.get(id(m))) for m in messages]
-        self.filed = RaggedArray([f for f, _ in pair] for pair in pairs)
-        """The items of each row that is a file's content, and for each (`paths`) the number of the
-        file's path.
+        paths = _find_file_paths(session)
+        in_files = [self._number_file_items(m, paths.get(id(m))) for m in messages]
+        self.file_items = RaggedArray([item for item, _ in pairs] for pairs in in_files)
+        """The items of each row that holds the content of a file."""
+        self.file_paths = np.array([path for pairs in in_files for _, path in pairs], np.int64)
+        """For each of `file_items` the number of the path of its file."""
+        self.row_tokens = np.array([item_cache.size(m) for m in messages], np.int64)
+        self.items_n = len(self.item_numbers)
+        self.family = np.array(
+            [ITEM_FAMILIES.index(item.family) for item in self.item_numbers], np.int64
+        )
+        self._sort_uses_and_mentions()
+        self.again = self._find_reused_items()
+        """The items that a reply uses after an earlier message stated them. Rules of compaction
+        do not change them, so shares of different rules have one denominator.
         """
-        self.paths = np.array([path for pair in pairs for _, path in pair], np.int64)
-        self.size = np.array([index.size(m) for m in messages], np.int64)
-        self.n = len(self.numbers)
-        self.family = np.array([ITEM_FAMILIES.index(f.family) for f in self.numbers], np.int64)
-        self._sorted()
-        self.again = self._again()
-        """The items that a reply names after an earlier message held them: the same under any
-        rules.
-        """
-        self.weight = np.ones(self.n)
-        """What each item weighs: `USER_WEIGHT` where the user said it."""
-        mine = np.array([m.role == "user" for m in messages], bool)
-        self.weight[self.held.values[mine[self.held.owner]]] = USER_WEIGHT
+        self.weight = np.ones(self.items_n)
+        """`USER_WEIGHT` for the items that the user stated, else 1."""
+        is_user_row = np.array([m.role == "user" for m in messages], bool)
+        self.weight[self.row_items.values[is_user_row[self.row_items.owner]]] = USER_WEIGHT
 
-    def _sorted(self) -> None:
-        width = self.calls + 1
-        order = np.lexsort((self.used.owner, self.used.values))
-        self._uses = np.append(self.used.values[order] * width + self.used.owner[order], -1)
-        self.last_use = np.full(self.n, -1)
-        np.maximum.at(self.last_use, self.used.values, self.used.owner)
-        order = np.argsort(self.named.values, kind="stable")
-        self.names_item, self.names_row = self.named.values[order], self.named.owner[order]
-        """Every pair of an item and a row that names it, by item and then by row."""
+    def _sort_uses_and_mentions(self) -> None:
+        width, uses = self.calls + 1, self.reply_items
+        order = np.lexsort((uses.owner, uses.values))
+        # Item and call packed into one number, in order: one binary search finds a next use.
+        self._use_keys = np.append(uses.values[order] * width + uses.owner[order], -1)
+        self.last_use = np.full(self.items_n, -1)
+        """For each item the last call that uses it, or -1."""
+        np.maximum.at(self.last_use, uses.values, uses.owner)
+        order = np.argsort(self.row_mentions.values, kind="stable")
+        self.mention_item = self.row_mentions.values[order]
+        """All pairs of an item and a row that mentions it, by item and then by row: the item."""
+        self.mention_row = self.row_mentions.owner[order]
+        """The row of each such pair."""
 
-    def _again(self) -> Ints:
-        first = np.full(self.n, len(self.messages))
-        np.minimum.at(first, self.held.values, self.held.owner)
-        seen = np.array([c.message.visible for c in self.session.calls], bool)
-        last = np.full(self.n, -1)
-        mine = seen[self.used.owner]
-        np.maximum.at(last, self.used.values[mine], self.used.owner[mine])
-        return np.flatnonzero((last >= 0) & (np.append(self.upto, 0)[last] > first))
+    def _find_reused_items(self) -> Ints:
+        first_row = np.full(self.items_n, len(self.messages))
+        np.minimum.at(first_row, self.row_items.values, self.row_items.owner)
+        is_visible = np.array([c.message.visible for c in self.session.calls], bool)
+        last_use = np.full(self.items_n, -1)
+        counts = is_visible[self.reply_items.owner]
+        np.maximum.at(last_use, self.reply_items.values[counts], self.reply_items.owner[counts])
+        rows_before_use = np.append(self.rows_before_call, 0)[last_use]
+        return np.flatnonzero((last_use >= 0) & (rows_before_use > first_row))
 
-    def _rules_of(self, message: Message) -> set[int]:
-        """Return the rules that a message of the user or the agent gives, in whatever words."""
+    def _find_stated_rules(self, message: Message) -> set[int]:
+        """Return the rules that a message of user or agent states, in any wording."""
         if message.role not in SPEAKERS:
             return set()
         key = message.role, id(message.parts)
-        if key not in self._rules:
+        if key not in self._rules_by_text:
             spoken = "\n".join(
                 p.text[:MAX_SEARCHED_CHARS] for p in message.parts if isinstance(p, Text)
             )
-            self._rules[key] = self.wordings.in_text(spoken)
-        return self._rules[key]
+            self._rules_by_text[key] = self.rule_matcher.in_text(spoken)
+        return self._rules_by_text[key]
 
-    def first_uses(self, found: Ints, calls: Ints) -> Ints:
-        """Return the first call from a given one on that uses each item; a large number: none."""
+    def find_first_uses(self, items: Ints, calls: Ints) -> Ints:
+        """Return the first call from a given one on that uses each item; ``1 << 62``: none does."""
         width = self.calls + 1
-        use = self._uses[
-            np.searchsorted(self._uses[:-1], found * width + np.minimum(calls, self.calls))
-        ]
-        return np.where(use // width == found, use % width, 1 << 62)
+        keys = items * width + np.minimum(calls, self.calls)
+        use = self._use_keys[np.searchsorted(self._use_keys[:-1], keys)]
+        return np.where(use // width == items, use % width, 1 << 62)
 
-    # -- texts that are no rows --------------------------------------------------------------------
+    # -- inserted texts ----------------------------------------------------------------------------
 
-    def tokens(self, message: Message) -> int:
-        """Return the tokens of a text."""
-        return self.index.size(message)
+    def count_tokens(self, message: Message) -> int:
+        """Return the tokens of an inserted text."""
+        return self.item_cache.size(message)
 
-    def stands_in(self, message: Message) -> Ints:
-        """Return the items that a text holds: it names them, or they stand in it as they are."""
-        return self._put_in.of(message)
+    def find_items(self, message: Message) -> Ints:
+        """Return the items that an inserted text states, word for word or as a rule."""
+        return self._text_matcher.of(message)
 
     @cached_property
-    def _put_in(self) -> TextItemMatcher:
-        return TextItemMatcher(self.numbers, self.wordings)
+    def _text_matcher(self) -> TextItemMatcher:
+        return TextItemMatcher(self.item_numbers, self.rule_matcher)
 
-    # -- numbers -----------------------------------------------------------------------------------
+    # -- numbers of items --------------------------------------------------------------------------
 
-    def _numbered(self, found: Iterable[Item]) -> list[int]:
-        numbers = self.numbers
-        return [numbers.setdefault(f, len(numbers)) for f in found]
+    def _number_items(self, items: Iterable[Item]) -> list[int]:
+        numbers = self.item_numbers
+        return [numbers.setdefault(item, len(numbers)) for item in items]
 
-    def _files_of(self, message: Message, path: str | None) -> list[tuple[int, int]]:
+    def _number_file_items(self, message: Message, path: str | None) -> list[tuple[int, int]]:
+        """Return pairs of an item of a file's content and the path of the file."""
         if not path:
             return []
-        (at,) = self._numbered([Item("path", path)])
-        return [(self._numbered([f])[0], at) for f in self.index.items(message) if f.text != path]
+        (path_number,) = self._number_items([Item("path", path)])
+        return [
+            (self._number_items([item])[0], path_number)
+            for item in self.item_cache.items(message)
+            if item.text != path
+        ]
 
 
-def _merge_sorted(numbers: list[int], more: set[int]) -> list[int]:
+def _append_missing(numbers: list[int], more: set[int]) -> list[int]:
     return [*numbers, *sorted(more.difference(numbers))] if more else numbers
 
 
 class RaggedArray:
-    """Lists of numbers end to end."""
+    """Lists of numbers of different lengths, concatenated in one array."""
 
     def __init__(self, lists: Iterable[list[int]]) -> None:
-        given = list(lists)
-        lengths = [len(one) for one in given]
-        self.values = np.array([n for one in given for n in one], np.int64)
-        self.owner = np.repeat(np.arange(len(given)), lengths)
-        """Which list each number stands in."""
+        rows = list(lists)
+        lengths = [len(row) for row in rows]
+        self.values = np.array([n for row in rows for n in row], np.int64)
+        self.owner = np.repeat(np.arange(len(rows)), lengths)
+        """For each value the list that it stands in."""
         self.starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
-    def of(self, which: int) -> Ints:
-        """Return the numbers of one list."""
-        return self.values[self.starts[which] : self.starts[which + 1]]
+    def get_list(self, number: int) -> Ints:
+        """Return the values of one list."""
+        return self.values[self.starts[number] : self.starts[number + 1]]
 
 
-def _files_by_message(session: Session) -> dict[int, str]:
-    """Return the file on disk whose content a result or a call carries, by its identity."""
-    asked: dict[str, str] = {}
-    out: dict[int, str] = {}
+def _find_file_paths(session: Session) -> dict[int, str]:
+    """Return the paths of files whose content messages hold, by the `id()` of the message."""
+    path_of_call: dict[str, str] = {}
+    paths: dict[int, str] = {}
     for message in session.messages:
         for part in message.parts:
             if isinstance(part, ToolCall) and (is_read_tool(part.name) or is_write_tool(part.name)):
                 path = get_call_path(part)
                 if path is not None:
-                    asked[part.id] = out[id(message)] = path
-        if message.call_id in asked:
-            out[id(message)] = asked[message.call_id]
-    return out
+                    path_of_call[part.id] = paths[id(message)] = path
+        if message.call_id in path_of_call:
+            paths[id(message)] = path_of_call[message.call_id]
+    return paths
 
 
-CACHED_TEXTS = 4096
-"""Texts of which it is remembered what they hold."""
-_UNIT = re.compile(r"(?<=\d)(?=[^\d.,])")
+MAX_CACHED_TEXTS = 4096
+"""Texts whose items are cached."""
+_NUMBER_UNIT_GAP = re.compile(r"(?<=\d)(?=[^\d.,])")
 """Between a number and its unit, where a text may have a space."""
 
 
 class TextItemMatcher:
-    """The items of a session, to be found in texts that are no rows.
+    """Finds the numbered items of a session in inserted texts.
 
-    An item stands in a text word for word, white space aside; an id in whatever case, a number with
-    or without a space before its unit; and a user's rule in whatever words.
+    A text states an item word for word, white space aside; an id in any case of letters, a number
+    with or without a space before its unit, a user's rule in any wording.
     """
 
-    def __init__(self, numbers: Mapping[Item, int], wordings: RuleMatcher) -> None:
-        self._wordings = wordings
-        self._texts: dict[Any, Ints] = {}
-        self._as_said = NumberedTextSearch(
-            ((form, n) for found, n in numbers.items() for form in _written_forms(found)),
+    def __init__(self, numbers: Mapping[Item, int], rule_matcher: RuleMatcher) -> None:
+        self._rule_matcher = rule_matcher
+        self._items_by_text: dict[Any, Ints] = {}
+        self._verbatim_search = NumberedTextSearch(
+            ((form, n) for item, n in numbers.items() for form in _iter_written_forms(item)),
             ERROR_LINE_CHARS,
         )
-        ids = ((found.text, n) for found, n in numbers.items() if found.family == "id")
-        self._ids = NumberedTextSearch(ids, ERROR_LINE_CHARS)
+        ids = ((item.text, n) for item, n in numbers.items() if item.family == "id")
+        self._id_search = NumberedTextSearch(ids, ERROR_LINE_CHARS)
 
     def of(self, message: Message) -> Ints:
-        """Return the items that stand in a text."""
+        """Return the numbers of the items that a text states, in order."""
         key = make_text_key(message)
-        found = self._texts.get(key)
-        if found is None:
-            if len(self._texts) >= CACHED_TEXTS:
-                self._texts.clear()
-            found = self._texts[key] = np.array(sorted(self._look(message)), np.int64)
-        return found
+        items = self._items_by_text.get(key)
+        if items is None:
+            if len(self._items_by_text) >= MAX_CACHED_TEXTS:
+                self._items_by_text.clear()
+            items = np.array(sorted(self._search_text(message)), np.int64)
+            self._items_by_text[key] = items
+        return items
 
-    def _look(self, message: Message) -> set[int]:
+    def _search_text(self, message: Message) -> set[int]:
         text = " ".join(" ".join(iter_texts(message)).split())
-        held = self._as_said.in_text(text) | self._ids.in_text(text.casefold())
-        return held | self._wordings.in_text(message.text[:MAX_SEARCHED_CHARS])
+        items = self._verbatim_search.in_text(text) | self._id_search.in_text(text.casefold())
+        return items | self._rule_matcher.in_text(message.text[:MAX_SEARCHED_CHARS])
 
 
-def _written_forms(found: Item) -> Iterator[str]:
-    """Yield how an item is written in a text."""
-    yield found.text
-    if found.family == "number":
-        yield _UNIT.sub(" ", found.text, count=1)
+def _iter_written_forms(item: Item) -> Iterator[str]:
+    yield item.text
+    if item.family == "number":
+        yield _NUMBER_UNIT_GAP.sub(" ", item.text, count=1)
 
 
 def make_text_key(message: Message) -> str | int:
-    """Return what is equal for messages that say the same."""
+    """Return a key that is equal for messages with equal content."""
     return content_hash(message) if message.tool_calls else message.text
 
 
 MIN_COMMON_SHARE = 0.6
-"""Share of the words of the shorter sentence that both must have."""
+"""Share of the words of the shorter sentence that both sentences must have."""
 MIN_COMMON_WORDS = 3
-"""Words that both must have, where the rule has so many."""
+"""Words that both sentences must have, or all of the rule's where it has fewer."""
 _CACHED_SENTENCES = 1 << 13
-"""Sentences of which it is remembered what they give: summaries say them again and again."""
-_FORBIDS = re.compile(
+"""Sentences whose rules are cached: summaries repeat them."""
+_NEGATION = re.compile(
     r"(?<!\w)(?:not|never|no|none|without|avoid|forbidden|prohibited|\w{2,8}n['’]t|dont|cannot)(?!\w)",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d_]{3,}")
-_EMPTY = frozenset(
+_STOP_WORDS = frozenset(
     _WORD.findall(
         "the and for are was were been its this that with from you your she they them then than "
         "but all any can will would has have had not never none without must should always only "
         "make sure keep ensure please need does doesn don dont isn avoid user said asked also when"
     )
 )
-"""Words that say nothing of what a rule is about; those that forbid are looked at apart."""
+"""Words that do not tell the topic of a rule; negations are matched by `_NEGATION`."""
 
 
-class RuleWords(NamedTuple):
-    """What a sentence is about."""
+def _stem_words(sentence: str) -> frozenset[str]:
+    words = _WORD.findall(sentence.casefold())
+    return frozenset(w[:5] for w in words if w not in _STOP_WORDS)
+
+
+def is_negated(sentence: str) -> bool:
+    """Return True where a sentence holds a word that forbids or negates."""
+    return _NEGATION.search(sentence) is not None
+
+
+class RuleTopic(NamedTuple):
+    """The topic of a rule; rules of one topic differ by their exact values alone."""
 
     stems: frozenset[str]
-    exact: tuple[str, ...]
-    """Its numbers, dates, paths and identifiers."""
     forbids: bool
 
 
-def parse_rule(sentence: str) -> RuleWords:
-    """Return what a sentence is about: words by their beginnings, values, and whether it
-    forbids.
-    """
-    words = _WORD.findall(sentence.casefold())
-    return RuleWords(
-        frozenset(w[:5] for w in words if w not in _EMPTY),
-        extract_exact_values(sentence),
-        _FORBIDS.search(sentence) is not None,
-    )
-
-
 class RuleMatcher:
-    """Some rules, to be found again in texts.
+    """Finds numbered rules in texts, whatever their wording.
 
     Args:
-        given: items that are rules, each with a number.
+        rules: items that are rules, each with its number.
     """
 
-    def __init__(self, given: Iterable[tuple[int, Item]]) -> None:
-        self._exact: dict[int, tuple[str, ...]] = {}
-        self._topic_of: dict[int, int] = {}
-        topics: dict[tuple[frozenset[str], bool], int] = {}
-        for number, found in given:
-            told = parse_rule(found.text)
-            self._exact[number] = tuple(v.casefold() for v in told.exact)
-            about = told.stems, told.forbids
-            self._topic_of[number] = topics.setdefault(about, len(topics))
+    def __init__(self, rules: Iterable[tuple[int, Item]]) -> None:
+        self._values_of_rule: dict[int, tuple[str, ...]] = {}
+        self._topic_of_rule: dict[int, int] = {}
+        topics: dict[RuleTopic, int] = {}
+        for number, rule in rules:
+            values = extract_exact_values(rule.text)
+            self._values_of_rule[number] = tuple(v.casefold() for v in values)
+            topic = RuleTopic(_stem_words(rule.text), is_negated(rule.text))
+            self._topic_of_rule[number] = topics.setdefault(topic, len(topics))
         self._topics = list(topics)
-        """What rules are about: many may be about the same and differ by their values alone."""
-        self._least = min((min(MIN_COMMON_WORDS, len(stems)) for stems, _ in topics), default=0)
-        self._by_stem: dict[str, list[int]] = {}
-        for topic, (stems, _) in enumerate(topics):
-            for stem in stems:
-                self._by_stem.setdefault(stem, []).append(topic)
-        self._stems = MultiTextSearch(self._by_stem)
-        self._without_values: dict[int, list[int]] = {}
-        self._by_value: dict[str, list[int]] = {}
-        """Rules by the value of theirs that the fewest rules have."""
-        often = Counter(v for exact in self._exact.values() for v in exact)
-        for number, exact in self._exact.items():
-            if exact:
-                self._by_value.setdefault(min(exact, key=often.__getitem__), []).append(number)
+        self._min_stems = min((min(MIN_COMMON_WORDS, len(t.stems)) for t in topics), default=0)
+        self._topics_by_stem: dict[str, list[int]] = {}
+        for number, topic in enumerate(topics):
+            for stem in topic.stems:
+                self._topics_by_stem.setdefault(stem, []).append(number)
+        self._stem_search = MultiTextSearch(self._topics_by_stem)
+        self._index_by_value()
+        self._find_cached_topics = lru_cache(_CACHED_SENTENCES)(self._find_topics)
+
+    def _index_by_value(self) -> None:
+        """Index rules without values by topic, and others by the rarest of their values."""
+        self._rules_without_values: dict[int, list[int]] = {}
+        self._rules_by_value: dict[str, list[int]] = {}
+        frequency = Counter(v for values in self._values_of_rule.values() for v in values)
+        for number, values in self._values_of_rule.items():
+            if values:
+                rarest = min(values, key=frequency.__getitem__)
+                self._rules_by_value.setdefault(rarest, []).append(number)
             else:
-                self._without_values.setdefault(self._topic_of[number], []).append(number)
-        self._values = list(often)
-        self._value_places = MultiTextSearch(self._values)
-        self._near = lru_cache(_CACHED_SENTENCES)(self._look)
+                topic = self._topic_of_rule[number]
+                self._rules_without_values.setdefault(topic, []).append(number)
+        self._values = list(frequency)
+        self._value_search = MultiTextSearch(self._values)
 
     def in_text(self, text: str) -> set[int]:
-        """Return the numbers of the rules that a text gives; no sentence goes over a line's end."""
-        lines = [line for line, of in self._stems.lines(text) if len(of) >= self._least]
-        told = {sentence for line in lines for sentence in split_sentences(line)}
-        near = {topic for sentence in told for topic in self._near(sentence)}
-        if not near:
+        """Return the numbers of the rules that a text states; no sentence spans two lines."""
+        # 1. Lines with enough stems of any rule; 2. topics of their sentences; 3. exact values.
+        lines = [
+            line for line, stems in self._stem_search.lines(text) if len(stems) >= self._min_stems
+        ]
+        sentences = {sentence for line in lines for sentence in split_sentences(line)}
+        topics = {topic for sentence in sentences for topic in self._find_cached_topics(sentence)}
+        if not topics:
             return set()
-        given = {n for topic in near for n in self._without_values.get(topic, ())}
-        standing = self._standing(text.casefold())
-        for number in (n for value in standing for n in self._by_value.get(value, ())):
-            if self._topic_of[number] in near and standing.issuperset(self._exact[number]):
-                given.add(number)
-        return given
+        rules = {n for topic in topics for n in self._rules_without_values.get(topic, ())}
+        values = self._find_values(text.casefold())
+        for number in (n for value in values for n in self._rules_by_value.get(value, ())):
+            is_on_topic = self._topic_of_rule[number] in topics
+            if is_on_topic and values.issuperset(self._values_of_rule[number]):
+                rules.add(number)
+        return rules
 
-    def _standing(self, plain: str) -> set[str]:
-        """Return the values of rules that stand in a text, which is given in lower case."""
-        hits = self._value_places.of(plain)
-        return {self._values[which] for which, start, end in hits if is_whole(plain, start, end)}
+    def _find_values(self, folded_text: str) -> set[str]:
+        """Return the values of rules that stand in a casefolded text."""
+        hits = self._value_search.find_all(folded_text)
+        return {self._values[n] for n, start, end in hits if is_whole(folded_text, start, end)}
 
-    def _look(self, sentence: str) -> list[int]:
+    def _find_topics(self, sentence: str) -> list[int]:
         """Return the topics that a sentence is about."""
-        stems = {w[:5] for w in _WORD.findall(sentence.casefold()) if w not in _EMPTY}
-        several = stems & self._by_stem.keys()
-        if not several or len(several) < self._least:
+        stems = _stem_words(sentence)
+        rule_stems = stems & self._topics_by_stem.keys()
+        if not rule_stems or len(rule_stems) < self._min_stems:
             return []
-        common = Counter(topic for stem in several for topic in self._by_stem[stem])
-        near = [topic for topic, k in common.items() if self._is_alike(topic, k, len(stems))]
-        forbids = bool(near) and _FORBIDS.search(sentence) is not None
-        return [topic for topic in near if self._topics[topic][1] == forbids]
+        common = Counter(topic for stem in rule_stems for topic in self._topics_by_stem[stem])
+        near = [topic for topic, n in common.items() if self._is_alike(topic, n, len(stems))]
+        forbids = bool(near) and is_negated(sentence)
+        return [topic for topic in near if self._topics[topic].forbids == forbids]
 
-    def _is_alike(self, topic: int, common: int, words: int) -> bool:
-        own = len(self._topics[topic][0])
-        return common >= min(MIN_COMMON_WORDS, own) and common >= MIN_COMMON_SHARE * min(own, words)
+    def _is_alike(self, topic: int, common_n: int, stems_n: int) -> bool:
+        rule_n = len(self._topics[topic].stems)
+        shorter_n = min(rule_n, stems_n)
+        return (
+            common_n >= min(MIN_COMMON_WORDS, rule_n) and common_n >= MIN_COMMON_SHARE * shorter_n
+        )
 
 
 class MultiTextSearch:
-    """Where each of many texts stands in another, in whatever words it stands there (Aho and
-    Corasick 1975: one walk over the text, however many are looked for).
-    """
+    """Finds all occurrences of many texts in another, in one pass (Aho and Corasick, 1975)."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._find = AhoCorasick(list(map(_encodable, texts))).find_matches_as_indexes
+        self._find = AhoCorasick(list(map(_make_encodable, texts))).find_matches_as_indexes
 
-    def of(self, text: str) -> list[tuple[int, int, int]]:
-        """Return the number of each text that stands in a text, where it begins, where it ends."""
-        return self._find(_encodable(text), overlapping=True)
+    def find_all(self, text: str) -> list[tuple[int, int, int]]:
+        """Return each occurrence: number of the searched text, start, end; they may overlap."""
+        return self._find(_make_encodable(text), overlapping=True)
 
     def lines(self, text: str) -> Iterator[tuple[str, set[int]]]:
-        """Yield the lines of a text in which any stand, in whatever case, with the numbers of
-        those; the texts are to be casefolded, and so is the line where that makes it longer.
+        """Yield the lines in which any searched text stands, in any case, with their numbers.
+
+        The searched texts must be casefolded; a line is yielded casefolded where that changes the
+        length of the text.
         """
         folded = text.casefold()
-        told = text if len(text) == len(folded) else folded
-        found: dict[tuple[int, int], set[int]] = {}
-        begin = end = -1
-        for which, start, _ in self.of(folded):
-            if not begin <= start < end:  # they come in order, so a line is looked for once
-                begin, end = folded.rfind("\n", 0, start) + 1, folded.find("\n", start)
+        source = text if len(text) == len(folded) else folded
+        numbers_by_line: dict[tuple[int, int], set[int]] = {}
+        start = end = -1
+        for number, at, _ in self.find_all(folded):
+            if not start <= at < end:  # hits come in order: each line's bounds are found once
+                start, end = folded.rfind("\n", 0, at) + 1, folded.find("\n", at)
                 end = end if end >= 0 else len(folded)
-                standing = found.setdefault((begin, end), set())
-            standing.add(which)
-        yield from ((told[begin:end], of) for (begin, end), of in found.items())
+                numbers = numbers_by_line.setdefault((start, end), set())
+            numbers.add(number)
+        yield from ((source[start:end], of) for (start, end), of in numbers_by_line.items())
 
 
 class NumberedTextSearch:
-    """Some numbered texts, to be found in others; one may be written in several ways.
+    """Finds numbered texts as whole words in another; one number may have several spellings.
 
-    What stands in a text does not begin or end inside of a word: `fin-import-1` does not stand in
-    `fin-import-10`.
+    An occurrence does not begin or end inside a word: `fin-import-1` is not in `fin-import-10`.
 
     Args:
         texts: each with its number, none of them empty.
-        cut_at: longer texts may have been cut there, so that they end inside of a word.
+        cut_at: texts of at least so many characters may have been cut, so that they may end inside
+            a word.
     """
 
     def __init__(self, texts: Iterable[tuple[str, int]], cut_at: int) -> None:
@@ -435,27 +467,26 @@ class NumberedTextSearch:
         for text, number in texts:
             numbers.setdefault(text, set()).add(number)
         self._numbers, self._cut_at = list(numbers.values()), cut_at
-        self._places = MultiTextSearch(numbers)
+        self._search = MultiTextSearch(numbers)
 
     def in_text(self, text: str) -> set[int]:
-        """Return the numbers of the texts that stand in a text."""
-        out: set[int] = set()
-        for which, start, end in self._places.of(text):
-            whole = end - start >= self._cut_at or not _splits_word(text, end)
-            if whole and not _splits_word(text, start):
-                out |= self._numbers[which]
-        return out
+        """Return the numbers of the texts that occur in a text."""
+        numbers: set[int] = set()
+        for which, start, end in self._search.find_all(text):
+            ends_well = end - start >= self._cut_at or not _splits_word(text, end)
+            if ends_well and not _splits_word(text, start):
+                numbers |= self._numbers[which]
+        return numbers
 
 
 def _splits_word(text: str, at: int) -> bool:
-    """Say whether a place lies inside of a word."""
-    return 0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at])
+    return 0 < at < len(text) and _is_word_char(text[at - 1]) and _is_word_char(text[at])
 
 
-def _in_word(char: str) -> bool:
+def _is_word_char(char: str) -> bool:
     return char.isalnum() or char == "_"
 
 
-def _encodable(text: str) -> str:
-    """Return a text, as long as it was, without halves of surrogate pairs, which UTF-8 has not."""
+def _make_encodable(text: str) -> str:
+    """Return the text with lone surrogates replaced, which UTF-8 lacks; its length is the same."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,13 +1,13 @@
-"""Tables of loss: item by item, by family and compaction, and over successive compactions.
+"""Tables of loss: by item, by family and compaction, and over successive compactions.
 
-The definitions are those of `metrics.loss_analysis`, for recorded sessions, replays and runs alike.
-The record's future is taken as it is: this is the opportunity for loss, not what an agent would
-have done without the item.
+`metrics.loss_analysis` defines the terms, for recorded sessions, replays and runs alike. Whether an
+item is needed later follows from the replies of the record: the tables measure the opportunity for
+loss, not what an agent would have done without the item.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,171 +36,271 @@ LOSS_COLUMNS = (
     *("session", "cut", "call", "family", "item", "fate"),
     *("position", "message", "role", "tool", "needed_call", "delay", "weight"),
 )
+FATE_COUNTS = ("needed_n", "needed_lost_n", "taken_n", "missed_n", "at_stake_n", "kept_n")
+"""Columns of `loss_by_family` after the shares, in the order of `LossAnalysis.count_by_family`."""
 
 
 @accepts_session
 def analyse_loss(session: Session) -> LossAnalysis | None:
-    """Return what was lost of a session or a replay; None where it cannot be said.
+    """Analyse which items the compactions of a session removed, and which were needed later.
 
-    That is without text, and for a replay with a pruning that was read from a file: what was hidden
-    is then not known.
+    Args:
+        session: a recorded session, a live one or a replay.
+
+    Returns:
+        The analysis; None where the session has no text, and for a replay with a pruning that was
+        read from a file, as the file does not say what the pruning hid.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> analysis = analyse_loss(ck.samples.path("billing"))
+        >>> sorted(set(analysis.fates().values()))
+        ['lost', 'recoverable', 'retained']
     """
     if not session.has_text:
         return None
-    done = run_of_replay(session)
-    if done is None and session.details.get("replay", {}).get("pruning"):
+    run = run_of_replay(session)
+    if run is None and session.details.get("replay", {}).get("pruning"):
         return None
-    memory = ItemIndex(session, MessageItemCache())
-    return LossAnalysis(
-        memory,
-        get_session_visibility(memory, session)
-        if done is None
-        else get_run_visibility(memory, done),
+    index = ItemIndex(session, MessageItemCache())
+    visibility = (
+        get_session_visibility(index, session) if run is None else get_run_visibility(index, run)
     )
+    return LossAnalysis(index, visibility)
 
 
 def score_loss_shares(session: Session) -> dict[str, Any]:
-    """Return a score's columns of loss; nothing where they cannot be said.
+    """Return the columns of loss of a score.
 
-    Where nothing was cut, nothing was lost that was needed: that is a zero.
+    Args:
+        session: a session or a replay.
+
+    Returns:
+        Figures by column name, as `docs/scores.md` defines them; empty where `analyse_loss` returns
+        None. Where nothing was removed the shares of what was needed are 0.
     """
-    found = analyse_loss(session)
-    return {} if found is None else make_loss_columns(found)
+    analysis = analyse_loss(session)
+    return {} if analysis is None else make_loss_columns(analysis)
 
 
-def make_loss_columns(found: LossAnalysis) -> dict[str, Any]:
-    """Return the columns of loss of a score."""
-    again, weight = len(found.memory.again), found.memory.weight
-    n = int((len(found.times) - found.first[found.is_gone]).sum())
-    retained, at_hand = (
-        int(np.subtract(*spans.counts(found.times)[::-1]).sum()) for spans in found.both
+def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
+    """Return the columns of loss of a score, from an analysis."""
+    index, changes_n = analysis.memory, len(analysis.change_ticks)
+    # Pairs of a removed item and a change at or after its removal, and how many are retained.
+    pairs_n = int((changes_n - analysis.first_change[analysis.is_removed]).sum())
+    retained_n, available_n = (
+        int(np.subtract(*spans.find_ranges(analysis.change_ticks)[::-1]).sum())
+        for spans in (analysis.retained_spans, analysis.available_spans)
     )
-    missed, (_, _, in_sight) = found.charged, found.window
-    lost, heavy = len(missed.item), float(weight[found.memory.again].sum())
-    empty = None if len(found.times) else 0.0
+    needed_lost, in_interval = analysis.charged, analysis.needed_in_interval
+    reused_n, lost_n = len(index.again), len(needed_lost.item)
+    reused_weight = float(index.weight[index.again].sum())
+    unrecoverable_n = int((~needed_lost.is_recoverable).sum())
+    lost_weight = float(index.weight[needed_lost.item].sum())
+    bound = OracleBound(analysis).lower_bound if lost_n and reused_n else 0.0
+    # Unknown where nothing is used again, but certainly 0 where nothing was removed.
+    unknown = None if changes_n else 0.0
+
+    def share_of_reused(value: float, total: float = reused_n) -> float | None:
+        return value / total if reused_n else unknown
+
     return {
-        "items_n": n,
-        "retained": retained / n if n else None,
-        "recoverable": (at_hand - retained) / n if n else None,
-        "lost": (n - at_hand) / n if n else None,
-        "used_again_n": again,
-        "needed_later_n": int(found.due.sum()),
-        "needed_lost_n": lost,
-        "needed_later_loss": lost / again if again else empty,
-        "needed_later_gone": int((~missed.found).sum()) / again if again else empty,
-        "weighted_loss": float(weight[missed.item].sum()) / heavy if again else empty,
-        "at_stake_n": len(found.staked[0]),
-        "summary_recall": found.recall,
-        "rules_kept": found.rules_kept,
-        "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else empty,
-        "first_use_delay": median_or_none(missed.delay.tolist()),
-        "regret": max(lost - OracleBound(found).least if lost else 0.0, 0.0) / again
-        if again
-        else empty,
+        "items_n": pairs_n,
+        "retained": retained_n / pairs_n if pairs_n else None,
+        "recoverable": (available_n - retained_n) / pairs_n if pairs_n else None,
+        "lost": (pairs_n - available_n) / pairs_n if pairs_n else None,
+        "used_again_n": reused_n,
+        "needed_later_n": int(analysis.needed_after_removal.sum()),
+        "needed_lost_n": lost_n,
+        "needed_later_loss": share_of_reused(lost_n),
+        "needed_later_gone": share_of_reused(unrecoverable_n),
+        "weighted_loss": share_of_reused(lost_weight, reused_weight),
+        "at_stake_n": len(analysis.staked.item),
+        "summary_recall": analysis.recall,
+        "rules_kept": analysis.rules_retained,
+        "window_loss": int((~in_interval.is_visible).sum()) / len(in_interval.item)
+        if len(in_interval.item)
+        else unknown,
+        "first_use_delay": median_or_none(needed_lost.delay.tolist()),
+        "regret": share_of_reused(max(lost_n - bound, 0.0)),
     }
 
 
-@accepts_session
-def loss_by_family(session: Session) -> pd.DataFrame:
-    """Return one row for each cut and family.
+class FamilyCounts(NamedTuple):
+    """Counts of one compaction and one family."""
 
-    Columns: `cut call family items_n retained recoverable lost needed_n needed_lost_n taken_n
-    missed_n at_stake_n kept_n`. Retained, recoverable and lost are shares of the items removed
-    since the start, missing where there are none. Needed and needed_lost count those of them that
-    the record used before the next cut, and those of these that were not retained. Taken counts the
-    items that this cut took out of sight, missed those of them that the record used at any time
-    after it, unless a later cut took them again first. At stake are the items named later that this
-    cut took as they were said, so that only the text put in could still say them; kept those that
-    it said until they were named. What was done before one call is one cut, and so is each call
-    at which a pruning changed something.
-    """
-    import pandas as pd
-
-    found, rows = analyse_loss(session), []
-    for number, call, family, counts in list_family_counts(found) if found is not None else ():
-        n = sum(counts[:3])
-        rows.append(
-            (number, call, family, n, *(c / n if n else None for c in counts[:3]), *counts[3:])
-        )
-    counted = ("needed_n", "needed_lost_n", "taken_n", "missed_n", "at_stake_n", "kept_n")
-    names = ["cut", "call", "family", "items_n", *ITEM_FATES, *counted]
-    return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(ITEM_FATES, "Float64"))
+    cut: int
+    call: int
+    family: str
+    counts: list[int]
+    """By kind, see `LossAnalysis.count_by_family`."""
 
 
-def list_family_counts(found: LossAnalysis) -> list[tuple[int, int, str, list[int]]]:
-    """Return for each cut and family number, call, name and counts (`Forgotten.families`)."""
-    counts, shown = found.families(), found.shown
+def list_family_counts(analysis: LossAnalysis) -> list[FamilyCounts]:
+    """Return the counts of each compaction and family, in this order."""
+    counts, visibility = analysis.count_by_family(), analysis.shown
+    changes = zip(visibility.compaction_numbers, visibility.moments.tolist(), strict=True)
     return [
-        (number, call, family, counts[:, f, at].tolist())
-        for at, (number, call) in enumerate(zip(shown.numbers, shown.moments.tolist(), strict=True))
+        FamilyCounts(number, call, family, counts[:, f, change].tolist())
+        for change, (number, call) in enumerate(changes)
         for f, family in enumerate(ITEM_FAMILIES)
     ]
 
 
 @accepts_session
-def losses(session: Session) -> pd.DataFrame:
-    """Return one row for each item that a cut took out of sight.
+def loss_by_family(session: Session) -> pd.DataFrame:
+    """Tabulate what each compaction removed, by family of item.
 
-    Columns: `session cut call family item fate position message role tool needed_call delay
-    weight`: the cut that took it and the first call after it, where it was (place in the path, id,
-    role and tool of the first message that held it), the first later call, at any time, that named
-    it (missing: none did), how many calls after the cut, and what the item weighs
-    (`item_arrays.USER_WEIGHT` where the user said it, else 1). An item that a message says again
-    can be taken again: it has a row for each time, and a call is told in the last before it.
+    Args:
+        session: a session or a replay; without text the result has no rows.
+
+    Returns:
+        One row per compaction and family, in order of calls. Compactions before one call count as
+        one; each call at which a pruning changed something counts as a compaction:
+
+        =============  ===========================================================================
+        cut            number of the compaction, from 0
+        call           the first call after it
+        family         path, url, id, name, number, command, error, constraint, decision or open
+        items_n        items removed since the start of the session
+        retained       share of them that the prompt states again; missing where items_n is 0
+        recoverable    share that a file or an archive named in the prompt holds
+        lost           share of the rest
+        needed_n       removed items that the record used before the next compaction
+        needed_lost_n  those of them that were not retained
+        taken_n        items that this compaction removed
+        missed_n       those of them that the record used before they were removed again
+        at_stake_n     items used later that only the inserted text could still state
+        kept_n         those of them that it stated until their use
+        =============  ===========================================================================
+
+    Example:
+        >>> import ctxkit as ck
+        >>> families = loss_by_family(ck.samples.path("billing"))
+        >>> print(families[families.family == "path"][["cut", "call", "items_n", "retained"]])
+            cut  call  items_n  retained
+        0     0   175       40     0.525
+        10    1   300       43  0.348837
     """
     import pandas as pd
 
-    found = analyse_loss(session)
-    rows = _loss_rows(session, found) if found is not None else []
+    analysis, rows = analyse_loss(session), []
+    for row in list_family_counts(analysis) if analysis is not None else ():
+        items_n = sum(row.counts[: len(ITEM_FATES)])
+        shares = [n / items_n if items_n else None for n in row.counts[: len(ITEM_FATES)]]
+        rows.append((*row[:3], items_n, *shares, *row.counts[len(ITEM_FATES) :]))
+    names = ["cut", "call", "family", "items_n", *ITEM_FATES, *FATE_COUNTS]
+    return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(ITEM_FATES, "Float64"))
+
+
+@accepts_session
+def losses(session: Session) -> pd.DataFrame:
+    """List every removal of every item, with its fate and its next use.
+
+    Args:
+        session: a session or a replay; without text the result has no rows.
+
+    Returns:
+        One row per removal; an item that is stated again can be removed again:
+
+        ===========  =============================================================================
+        session      id of the session
+        cut, call    the compaction that removed it, and the first call after it
+        family, item what the item is, and its text
+        fate         recoverable or lost, at that call
+        position     place in the path of the first message that stated it
+        message      id of that message
+        role, tool   its role, and the tool whose result it is
+        needed_call  the first later call that used the item before its next removal, else missing
+        delay        calls from the removal to that use
+        weight       4 for an item that the user stated, else 1
+        ===========  =============================================================================
+
+    Example:
+        >>> import ctxkit as ck
+        >>> table = losses(ck.samples.path("billing"))
+        >>> table["fate"].value_counts().to_dict()
+        {'lost': 172, 'recoverable': 21}
+    """
+    import pandas as pd
+
+    analysis = analyse_loss(session)
+    rows = _make_loss_rows(session, analysis) if analysis is not None else []
     return pd.DataFrame(rows, columns=list(LOSS_COLUMNS)).astype(
         {"needed_call": "Int64", "delay": "Int64"}
     )
 
 
-def _loss_rows(session: Session, found: LossAnalysis) -> list[tuple[Any, ...]]:
-    taken, shown, names = found.taken, found.shown, list(found.memory.numbers)
-    places, first = _row_positions(session), found.first_row()
+def _make_loss_rows(session: Session, analysis: LossAnalysis) -> list[tuple[Any, ...]]:
+    index, visibility = analysis.memory, analysis.shown
+    items, first_rows = list(index.item_numbers), analysis.find_first_rows()
+    positions = [
+        i for i, entry in enumerate(session.path) if isinstance(entry, Message) and entry.visible
+    ]
     rows = []
-    for item, time, at_hand, needed in zip(*(of.tolist() for of in taken), strict=True):
-        call, row, use = time // 2, first[item], None if needed == NO_CALL else needed
-        number = shown.numbers[int(np.searchsorted(found.times, time))]
-        m = found.memory.messages[row]
-        fate = "recoverable" if at_hand else "lost"
-        told = (*names[item], fate, places[row], m.id, m.role, m.tool)
-        delay = None if use is None else use - call
-        rows.append((session.id, number, call, *told, use, delay, float(found.memory.weight[item])))
+    columns = (column.tolist() for column in analysis.removals)
+    for item, tick, is_recoverable, next_use in zip(*columns, strict=True):
+        call, row = tick // 2, first_rows[item]
+        number = visibility.compaction_numbers[int(np.searchsorted(analysis.change_ticks, tick))]
+        message = index.messages[row]
+        fate = "recoverable" if is_recoverable else "lost"
+        source = (positions[row], message.id, message.role, message.tool)
+        use = (None, None) if next_use == NO_CALL else (next_use, next_use - call)
+        weight = float(index.weight[item])
+        rows.append((session.id, number, call, *items[item], fate, *source, *use, weight))
+    # By compaction, position of the message, family and item.
     return sorted(rows, key=lambda r: (r[2], r[6], r[3:5]))
-
-
-def _row_positions(session: Session) -> list[int]:
-    """Return where each row stands in the session's path."""
-    return [i for i, e in enumerate(session.path) if isinstance(e, Message) and e.visible]
 
 
 @accepts_session
 def drift(session: Session) -> pd.DataFrame:
-    """Return one row for each cut and each later state of what it took.
+    """Tabulate what later compactions leave of the items that each compaction removed first.
 
-    Columns: `session cohort cuts_n call items_n retained recoverable lost summary_tokens`: items
-    that the cut `cohort` removed first, after `cuts_n` compactions (1: that cut itself), as shares;
-    and the tokens that the compaction before `call` put in (missing where its size is not known). A
-    summary may recall all and still grow.
+    Args:
+        session: a session or a replay; without text the result has no rows.
+
+    Returns:
+        One row per compaction (`cohort`) and each compaction from it on:
+
+        ==============  ==========================================================================
+        session         id of the session
+        cohort          the compaction that removed the items first, from 0
+        cuts_n          compactions since then; 1 is that compaction itself
+        call            the first call after the latest of them
+        items_n         items of the cohort
+        retained        share of them that the prompt states again at that call
+        recoverable     share that a file or an archive named in the prompt holds
+        lost            share of the rest
+        summary_tokens  tokens that the latest compaction inserted, missing where unknown: a summary
+                        can state everything and still grow
+        ==============  ==========================================================================
+
+    Example:
+        >>> import ctxkit as ck
+        >>> table = drift(ck.samples.path("billing"))
+        >>> print(table[["cohort", "cuts_n", "items_n", "retained"]].round(2))
+           cohort  cuts_n  items_n  retained
+        0       0       1      155      0.29
+        1       0       2      155      0.24
+        2       1       1       42      0.07
     """
     import pandas as pd
 
-    rows, found = [], analyse_loss(session)
-    sizes = (
-        {s.call: s.summary for s in get_replay_compactions(session)}
+    rows: list[tuple[Any, ...]] = []
+    analysis = analyse_loss(session)
+    summary_tokens = (
+        {c.call: c.summary for c in get_replay_compactions(session)}
         if session.origin is not None
         else {}
     )
-    if found is not None:
-        counts, calls = found.cohorts(), found.shown.moments.tolist()
-        n = counts.sum(axis=0)
-        for cohort, at in np.argwhere(n.T > 0)[:, ::-1].tolist():
-            items, shares = int(n[cohort, at]), (counts[:, cohort, at] / n[cohort, at]).tolist()
-            told = (session.id, cohort, at - cohort + 1, calls[at], items)
-            rows.append((*told, *shares, sizes.get(calls[at])))
+    if analysis is not None:
+        counts, calls = analysis.count_by_cohort(), analysis.shown.moments.tolist()
+        items_n = counts.sum(axis=0)
+        for cohort, change in np.argwhere(items_n.T > 0)[:, ::-1].tolist():
+            n, call = int(items_n[cohort, change]), calls[change]
+            shares = (counts[:, cohort, change] / n).tolist()
+            cell = (session.id, cohort, change - cohort + 1, call, n)
+            rows.append((*cell, *shares, summary_tokens.get(call)))
     names = ("session", "cohort", "cuts_n", "call", "items_n", *ITEM_FATES, "summary_tokens")
     return pd.DataFrame(rows, columns=list(names)).astype(
         {"session": "string", "summary_tokens": "Int64"}

@@ -1,17 +1,28 @@
-"""Which items compactions removed, what became of them, which were needed later, and an oracle
-bound.
+"""Loss analysis: which items compactions removed, what became of each, which were needed later."""
 
-An item is *gone* from the first call on that is no longer shown a message that held it, as it was
-said; then it is *retained* at the calls that are shown a message or a text that says it,
-*recoverable* where a file, an artifact or an archive holds it that is named there, else *lost*. It
-is *taken* whenever it goes out of sight.
-
-A *moment* is a call before which something changed. All figures are those of the moments or follow
-from the times between which each item was in sight, so that nothing grows with moments times items.
-
-A thing is a number, a time one of so many bits; both are one number, ``thing << bits | time``. The
-spans of one thing do not touch, and all of them are in order.
-"""
+# Method
+#
+# An item is a fact that a message states: a path, an id, a number, a rule (`metrics.items`). Its
+# life is a set of half-open time spans on a clock with two ticks a call (`metrics.visibility`), and
+# every figure follows from four unions of such spans:
+#
+#   visible      a message in the prompt names the item, or an inserted text (a summary) states it
+#   retained     visible again after the item was first removed
+#   recoverable  the path of a file with the item is visible, or the item is stored in an archive
+#   available    retained or recoverable; what was removed and is not available is lost
+#
+# An item is *removed* at the first tick at which a message that states it leaves the prompt. A
+# *removal* is each end of a visible span after that: one item can be removed several times.
+#
+#   needed-later loss = removed items that a reply uses before their next removal
+#                       / items that replies use again at all
+#
+# A *change* is a call before which a compaction or pruning changed the prompt. Figures per change
+# are counted by difference arrays over span ends, so time and memory grow with the spans and not
+# with changes times items: O((n + m) log n) for n spans and m changes.
+#
+# Invariants: an item that no change removed is never lost; inserted text can only lower a loss;
+# what is needed and lost is a subset of what was at stake.
 
 from __future__ import annotations
 
@@ -36,407 +47,468 @@ if TYPE_CHECKING:
 ItemFate = Literal["retained", "recoverable", "lost"]
 ITEM_FATES: tuple[ItemFate, ...] = get_args(ItemFate)
 NO_CALL = 1 << 62
-"""A call that never comes."""
+"""A number above that of any call: no such call exists."""
 CONSTRAINT_FAMILY = ITEM_FAMILIES.index("constraint")
-"""The family of what the user asked for."""
+"""The number of the family that holds the user's rules."""
 
 
 class RemovedItems(NamedTuple):
-    """Each time that an item went out of sight, by item and then by time."""
+    """All removals, ordered by item and then by tick: one array element each."""
 
     item: Ints
-    time: Ints
-    found: Flags
-    """True where it could have been fetched again."""
-    needed: Ints
-    """The first call from then on that names it, before it is taken again; `NEVER` where none does.
-    """
+    tick: Ints
+    is_recoverable: Flags
+    """True where the item could be fetched again at that tick."""
+    next_use: Ints
+    """The first call that uses the item before its next removal; `NO_CALL` where none does."""
 
 
 class NeededLostItems(NamedTuple):
-    """What was taken and named later, charged to the last time before its first such use."""
+    """Items that were used after a removal, each once, counted at the first such removal."""
 
     item: Ints
     delay: Ints
-    """Calls from then to that use."""
-    found: Flags
+    """Calls from the removal to the use."""
+    is_recoverable: Flags
+
+
+class ItemsAtStake(NamedTuple):
+    """Items that only inserted text could still state when they were needed."""
+
+    item: Ints
+    tick: Ints
+    """When the last message that states the item left the prompt for the first time."""
+
+
+class NeededInInterval(NamedTuple):
+    """Removed items that were used between one change and the next: one element each pair."""
+
+    item: Ints
+    change: Ints
+    is_visible: Flags
 
 
 class LossAnalysis:
-    """What was lost of a session's items under what its calls were shown."""
+    """The loss of a session's items, given what each of its calls was shown.
 
-    def __init__(self, memory: ItemIndex, shown: Visibility) -> None:
-        self.memory, self.shown = memory, shown
-        self._bits = int(shown.end).bit_length()
-        self.times = 2 * shown.moments + 1
-        self.gone = np.full(memory.n, shown.end)
-        """For each item when it was gone first; `shown.end`: never."""
-        held = memory.held
-        until = shown.until[held.owner]
-        mine = until < shown.end
-        np.minimum.at(self.gone, held.values[mine], until[mine])
-        self.is_gone = self.gone < shown.end
-        self.first = np.searchsorted(self.times, self.gone)
-        """The moment at which each item was gone first."""
-        self.due = self.is_gone & (memory.last_use >= self.gone // 2)
-        """Items that are needed after they were gone."""
-        self.last = np.searchsorted(shown.moments, memory.last_use, "right")
-        """One past the last moment before which each item is still needed."""
+    Args:
+        item_index: the items of the session's messages, and the calls that use them.
+        visibility: the messages and inserted texts that each call was shown.
+    """
 
-    # -- when what was in sight --------------------------------------------------------------------
+    def __init__(self, item_index: ItemIndex, visibility: Visibility) -> None:
+        self.memory, self.shown = item_index, visibility
+        self._bits = int(visibility.end).bit_length()
+        self.change_ticks = 2 * visibility.moments + 1
+        self.removed_at = np.full(item_index.items_n, visibility.end)
+        """For each item the tick of its first removal; the end of the clock where it had none."""
+        stated = item_index.row_items
+        left_at = visibility.visible_until[stated.owner]
+        left = left_at < visibility.end
+        np.minimum.at(self.removed_at, stated.values[left], left_at[left])
+        self.is_removed = self.removed_at < visibility.end
+        self.first_change = np.searchsorted(self.change_ticks, self.removed_at)
+        """For each item the number of the change that removed it first."""
+        self.needed_after_removal = self.is_removed & (item_index.last_use >= self.removed_at // 2)
+        self.needed_until = np.searchsorted(visibility.moments, item_index.last_use, "right")
+        """For each item one past the last change after which it is still used."""
 
-    @cached_property
-    def seen(self) -> TimeSpans:
-        """When each item that is gone, and each path of a file, is in sight."""
-        wanted = self.is_gone.copy()
-        wanted[self.memory.paths] = True
-        return self._sight(wanted, texts=True)
-
-    def _sight(self, wanted: Flags, *, texts: bool) -> TimeSpans:
-        """Return when some items are in sight.
-
-        Without texts it is as if all that was put in said nothing.
-        """
-        memory, shown = self.memory, self.shown
-        mine = wanted[memory.names_item]
-        item, row = memory.names_item[mine], memory.names_row[mine]
-        put_in = shown.texts if texts else shown.texts[:0]
-        held = [memory.named.of(which) for which in shown.again[:, 0].tolist()]
-        held += [shown.said[which] for which in put_in[:, 0].tolist()]
-        spans, n = np.concatenate((shown.again, put_in)), [len(items) for items in held]
-        items = np.concatenate((item, *held))
-        starts = np.concatenate((2 * memory.arrival[row], np.repeat(spans[:, 1], n)))
-        ends = np.concatenate((shown.until[row], np.repeat(spans[:, 2], n)))
-        keep = wanted[items]
-        return TimeSpans.of(items[keep], starts[keep], ends[keep], self._bits)
+    # -- time spans of items -----------------------------------------------------------------------
 
     @cached_property
-    def _found(self) -> TimeSpans:
-        """When each item that is gone is named by a file or kept elsewhere."""
-        memory, shown, end = self.memory, self.shown, self.shown.end
-        at = np.flatnonzero(shown.until[memory.filed.owner] < end)
-        item, path, since = (
-            memory.filed.values[at],
-            memory.paths[at],
-            shown.until[memory.filed.owner[at]],
+    def visible_spans(self) -> TimeSpans:
+        """Spans in which removed items, and the paths of files, are visible."""
+        is_relevant = self.is_removed.copy()
+        is_relevant[self.memory.file_paths] = True
+        return self._find_visible_spans(is_relevant, with_texts=True)
+
+    def _find_visible_spans(self, is_relevant: Flags, *, with_texts: bool) -> TimeSpans:
+        """Return the visible spans of relevant items; without texts as if summaries were empty."""
+        index, visibility = self.memory, self.shown
+        text_spans = visibility.text_spans if with_texts else visibility.text_spans[:0]
+        # First the messages, each from its arrival until it leaves the prompt ...
+        is_selected = is_relevant[index.mention_item]
+        item, row = index.mention_item[is_selected], index.mention_row[is_selected]
+        # ... then messages that came back, and inserted texts, with all items that they state.
+        later_items = [
+            index.row_mentions.get_list(n) for n in visibility.restored_spans[:, 0].tolist()
+        ]
+        later_items += [visibility.text_items[n] for n in text_spans[:, 0].tolist()]
+        later_spans = np.concatenate((visibility.restored_spans, text_spans))
+        counts = [len(items) for items in later_items]
+        items = np.concatenate((item, *later_items))
+        starts = np.concatenate((2 * index.arrival_call[row], np.repeat(later_spans[:, 1], counts)))
+        ends = np.concatenate((visibility.visible_until[row], np.repeat(later_spans[:, 2], counts)))
+        is_selected = is_relevant[items]
+        return TimeSpans.union_of(
+            items[is_selected], starts[is_selected], ends[is_selected], self._bits
         )
-        which, span = self.seen.of_each(path)
-        start = np.maximum(self.seen.starts[span], since[which])
-        stop = self.seen.ends[span]
-        keep = start < stop
-        held, rows = memory.held, shown.elsewhere[:, 0]
-        n = held.starts[rows + 1] - held.starts[rows]
-        kept, kept_since = (
-            held.values[expand_ranges(held.starts[rows], n)],
-            np.repeat(shown.elsewhere[:, 1], n),
-        )
-        return TimeSpans.of(
-            np.concatenate((item[which][keep], kept)),
-            np.concatenate((start[keep], kept_since)),
-            np.concatenate((stop[keep], np.full(len(kept), end))),
+
+    @cached_property
+    def _recoverable_spans(self) -> TimeSpans:
+        """Spans in which removed items stand in a file whose path is visible, or in an archive."""
+        index, visibility = self.memory, self.shown
+        # Items of files: recoverable while the path is visible, once the file's content has left.
+        left_at = visibility.visible_until[index.file_items.owner]
+        has_left = left_at < visibility.end
+        file_item, path = index.file_items.values[has_left], index.file_paths[has_left]
+        which, span = self.visible_spans.find_spans(path)
+        start = np.maximum(self.visible_spans.starts[span], left_at[has_left][which])
+        end = self.visible_spans.ends[span]
+        is_span = start < end
+        # Items of archived messages: recoverable from then on.
+        stated, archived_rows = index.row_items, visibility.elsewhere[:, 0]
+        counts = stated.starts[archived_rows + 1] - stated.starts[archived_rows]
+        archived = stated.values[expand_ranges(stated.starts[archived_rows], counts)]
+        return TimeSpans.union_of(
+            np.concatenate((file_item[which][is_span], archived)),
+            np.concatenate((start[is_span], np.repeat(visibility.elsewhere[:, 1], counts))),
+            np.concatenate((end[is_span], np.full(len(archived), visibility.end))),
             self._bits,
         )
 
     @cached_property
-    def retained(self) -> TimeSpans:
-        """When what is gone is in sight again."""
-        return self.seen.since(self.gone)
+    def retained_spans(self) -> TimeSpans:
+        """Spans in which removed items are visible again."""
+        return self.visible_spans.clip_before(self.removed_at)
 
     @cached_property
-    def _at_hand(self) -> TimeSpans:
-        """When what is gone is retained or recoverable."""
-        return self.retained.joined(self._found.since(self.gone))
+    def available_spans(self) -> TimeSpans:
+        """Spans in which removed items are retained or recoverable."""
+        return self.retained_spans.union(self._recoverable_spans.clip_before(self.removed_at))
 
-    # -- what was taken, and needed ----------------------------------------------------------------
+    # -- removals, and uses after them -------------------------------------------------------------
 
     @cached_property
-    def taken(self) -> RemovedItems:
-        """Every time that an item went out of sight."""
-        seen = self.seen
-        item, time = seen.things, seen.ends
-        at = np.flatnonzero((time >= self.gone[item]) & (time < self.shown.end))
-        item, time = item[at], time[at]
-        until = np.append(time[1:] // 2, NO_CALL)
-        until[:-1][item[1:] != item[:-1]] = NO_CALL
-        needed = self.memory.first_uses(item, time // 2)
+    def removals(self) -> RemovedItems:
+        """Every removal of every item."""
+        item, tick = self.visible_spans.owners, self.visible_spans.ends
+        is_removal = (tick >= self.removed_at[item]) & (tick < self.shown.end)
+        item, tick = item[is_removal], tick[is_removal]
+        next_removal = np.append(tick[1:] // 2, NO_CALL)
+        next_removal[:-1][item[1:] != item[:-1]] = NO_CALL
+        use = self.memory.find_first_uses(item, tick // 2)
         return RemovedItems(
-            item, time, self._found.hold(item, time), np.where(needed < until, needed, NO_CALL)
+            item,
+            tick,
+            self._recoverable_spans.contain(item, tick),
+            np.where(use < next_removal, use, NO_CALL),
         )
 
     @cached_property
     def charged(self) -> NeededLostItems:
-        """What was needed of it."""
-        taken = self.taken
-        told = np.flatnonzero(taken.needed < NO_CALL)
-        item, at = np.unique(taken.item[told], return_index=True)
-        at = told[at]
-        return NeededLostItems(item, taken.needed[at] - taken.time[at] // 2, taken.found[at])
+        """The removed items that a reply used before their next removal."""
+        removals = self.removals
+        used = np.flatnonzero(removals.next_use < NO_CALL)
+        item, first = np.unique(removals.item[used], return_index=True)
+        at = used[first]
+        delay = removals.next_use[at] - removals.tick[at] // 2
+        return NeededLostItems(item, delay, removals.is_recoverable[at])
 
     @cached_property
-    def staked(self) -> tuple[Ints, Ints]:
-        """Items named later that cuts took as they were said, each once, and when.
+    def staked(self) -> ItemsAtStake:
+        """The removed items that were used when no message in the prompt stated them.
 
-        From then on only what was put in their place could say them. What is `charged` is among
-        them.
+        Only the text that a compaction put in their place could still state them, so
+        `needed_lost` is a subset.
         """
-        bare = self._sight(self.due, texts=False)
-        item, time = bare.things, bare.ends
-        went = (time >= self.gone[item]) & (time < self.shown.end)
-        item, at = np.unique(item[went], return_index=True)
-        time = time[went][at]
-        needed = self.memory.last_use[item] >= time // 2
-        return item[needed], time[needed]
-
-    @property
-    def recall(self) -> float | None:
-        """The share of what was at stake that the texts put in said until it was named, by weight.
-
-        0 for texts that say nothing, 1 for such that say all; None where none was put in, or
-        nothing was at stake.
-        """
-        weight = self.memory.weight
-        stake = float(weight[self.staked[0]].sum())
-        if not stake or not len(self.shown.texts):
-            return None
-        return 1 - float(weight[self.charged.item].sum()) / stake
+        spans = self._find_visible_spans(self.needed_after_removal, with_texts=False)
+        item, tick = spans.owners, spans.ends
+        is_removal = (tick >= self.removed_at[item]) & (tick < self.shown.end)
+        item, first = np.unique(item[is_removal], return_index=True)
+        tick = tick[is_removal][first]
+        is_needed = self.memory.last_use[item] >= tick // 2
+        return ItemsAtStake(item[is_needed], tick[is_needed])
 
     @cached_property
-    def window(self) -> tuple[Ints, Ints, Flags]:
-        """What was gone and named before the next moment: item, moment, whether in sight."""
-        memory, shown = self.memory, self.shown
-        moment = (np.searchsorted(shown.moments, np.arange(memory.calls), "right") - 1)[
-            memory.used.owner
-        ]
-        item = memory.used.values
-        mine = (moment >= 0) & (self.first[item] <= moment)
-        key = np.unique(item[mine] * (len(self.times) + 1) + moment[mine])
-        item, moment = key // (len(self.times) + 1), key % (len(self.times) + 1)
-        return item, moment, self.seen.hold(item, self.times[moment])
+    def needed_in_interval(self) -> NeededInInterval:
+        """The removed items that a reply used between a change and the next one."""
+        index, changes_n = self.memory, len(self.change_ticks)
+        uses = index.reply_items
+        last_change = np.searchsorted(self.shown.moments, np.arange(index.calls), "right") - 1
+        change, item = last_change[uses.owner], uses.values
+        is_removed = (change >= 0) & (self.first_change[item] <= change)
+        pairs = np.unique(item[is_removed] * (changes_n + 1) + change[is_removed])
+        item, change = pairs // (changes_n + 1), pairs % (changes_n + 1)
+        is_visible = self.visible_spans.contain(item, self.change_ticks[change])
+        return NeededInInterval(item, change, is_visible)
 
     # -- figures -----------------------------------------------------------------------------------
 
     @property
-    def rules_kept(self) -> float | None:
-        """The share of the user's rules in sight, of those removed so far, over moments."""
-        mine = self.memory.family == CONSTRAINT_FAMILY
-        n = int((len(self.times) - self.first[mine & self.is_gone]).sum())
-        start, stop = self.retained.counts(self.times)
-        return int((stop - start)[mine[self.retained.things]].sum()) / n if n else None
+    def recall(self) -> float | None:
+        """The weighted share of the items at stake that inserted text stated until their use.
+
+        0 where the texts state none of them, 1 where they state all; None where no text was
+        inserted or nothing was at stake.
+        """
+        weight = self.memory.weight
+        at_stake = float(weight[self.staked.item].sum())
+        if not at_stake or not len(self.shown.text_spans):
+            return None
+        return 1 - float(weight[self.charged.item].sum()) / at_stake
 
     @property
-    def both(self) -> tuple[TimeSpans, TimeSpans]:
-        """When what is gone is retained, and when it is retained or recoverable."""
-        return self.retained, self._at_hand
-
-    def families(self) -> Ints:
-        """Return counts by what was counted, family and moment.
-
-        Counted are the items removed since the start that are retained, recoverable, lost; those of
-        all of them that were named before the next moment, and of these those out of sight; what
-        this moment took, and of that what was named later, before it was taken again; and what it
-        put at stake, and of that what the texts put in said until it was named.
+    def rules_retained(self) -> float | None:
+        """The share of the user's removed rules that is visible, over all changes; None: no rule
+        was removed.
         """
-        moments, n, of = len(self.times), len(ITEM_FAMILIES), self.memory.family
-        item, moment, in_sight = self.window
-        taken = self.taken
-        at, needed = np.searchsorted(self.times, taken.time), taken.needed < NO_CALL
+        is_rule = self.memory.family == CONSTRAINT_FAMILY
+        changes_n = len(self.change_ticks)
+        n = int((changes_n - self.first_change[is_rule & self.is_removed]).sum())
+        start, stop = self.retained_spans.find_ranges(self.change_ticks)
+        visible = (stop - start)[is_rule[self.retained_spans.owners]]
+        return int(visible.sum()) / n if n else None
 
-        def counted(items: Ints, places: Ints) -> Ints:
-            return np.bincount(of[items] * moments + places, minlength=n * moments).reshape(
-                n, moments
+    def count_by_family(self) -> Ints:
+        """Return counts of items with the axes kind of count, family, change.
+
+        The nine kinds: items removed so far that are retained, recoverable, lost (3); those of
+        them used before the next change, and those of these that are not visible (2); items that
+        this change removed, and those of them used before their next removal (2); items that this
+        change put at stake, and those of them that inserted text stated until their use (2).
+        """
+        changes_n, families_n = len(self.change_ticks), len(ITEM_FAMILIES)
+        family_of = self.memory.family
+
+        def count(items: Ints, changes: Ints) -> Ints:
+            cell = family_of[items] * changes_n + changes
+            return np.bincount(cell, minlength=families_n * changes_n).reshape(
+                families_n, changes_n
             )
 
-        more = [counted(item, moment), counted(item[~in_sight], moment[~in_sight])]
-        more += [counted(taken.item, at), counted(taken.item[needed], at[needed])]
-        stake, since = self.staked
-        since, kept = np.searchsorted(self.times, since), ~np.isin(stake, self.charged.item)
-        more += [counted(stake, since), counted(stake[kept], since[kept])]
-        return np.concatenate((self._fates(of, n), more))
+        item, change, is_visible = self.needed_in_interval
+        removals, stake = self.removals, self.staked
+        removed_by = np.searchsorted(self.change_ticks, removals.tick)
+        is_used = removals.next_use < NO_CALL
+        staked_by = np.searchsorted(self.change_ticks, stake.tick)
+        is_stated = ~np.isin(stake.item, self.charged.item)
+        counts = [
+            count(item, change),
+            count(item[~is_visible], change[~is_visible]),
+            count(removals.item, removed_by),
+            count(removals.item[is_used], removed_by[is_used]),
+            count(stake.item, staked_by),
+            count(stake.item[is_stated], staked_by[is_stated]),
+        ]
+        return np.concatenate((self._count_fates(family_of, families_n), counts))
 
-    def cohorts(self) -> Ints:
-        """Return counts of fates by the moment at which items were gone first."""
-        return self._fates(self.first, len(self.times))
+    def count_by_cohort(self) -> Ints:
+        """Return counts of items with the axes fate, change of first removal, change."""
+        return self._count_fates(self.first_change, len(self.change_ticks))
 
-    def _fates(self, of: Ints, n: int) -> Ints:
-        """Return counts by fate, by what `of` says of each item, and by moment."""
-        moments = len(self.times)
-        every = np.flatnonzero(self.is_gone)
+    def _count_fates(self, group_of: Ints, groups_n: int) -> Ints:
+        """Return counts of removed items with the axes fate, group of the item, change."""
+        changes_n, removed = len(self.change_ticks), np.flatnonzero(self.is_removed)
+        shape = (groups_n, changes_n)
         gone = count_over_ranges(
-            (n, moments), (of[every],), self.first[every], np.full(len(every), moments)
+            shape,
+            (group_of[removed],),
+            self.first_change[removed],
+            np.full(len(removed), changes_n),
         )
-        seen, hand = (
-            count_over_ranges((n, moments), (of[s.things],), *s.counts(self.times))
-            for s in self.both
+        retained, available = (
+            count_over_ranges(
+                shape, (group_of[spans.owners],), *spans.find_ranges(self.change_ticks)
+            )
+            for spans in (self.retained_spans, self.available_spans)
         )
-        return np.stack((seen, hand - seen, gone - hand))
+        return np.stack((retained, available - retained, gone - available))
 
-    def fates(self, moment: int = -1) -> dict[Item, ItemFate]:
-        """Return what had become at a moment of each item that had been removed."""
-        time = self.times[moment]
-        items = np.flatnonzero(self.gone <= time)
-        seen, hand = (s.hold(items, time) for s in self.both)
-        names = list(self.memory.numbers)
-        told = np.where(seen, 0, np.where(hand, 1, 2)).tolist()
-        return {names[i]: ITEM_FATES[fate] for i, fate in zip(items.tolist(), told, strict=True)}
+    def fates(self, change: int = -1) -> dict[Item, ItemFate]:
+        """Return the fate at a change of each item that was removed by then."""
+        tick = self.change_ticks[change]
+        items = np.flatnonzero(self.removed_at <= tick)
+        retained = self.retained_spans.contain(items, tick)
+        available = self.available_spans.contain(items, tick)
+        fates = np.where(retained, 0, np.where(available, 1, 2)).tolist()
+        names = list(self.memory.item_numbers)
+        return {names[i]: ITEM_FATES[fate] for i, fate in zip(items.tolist(), fates, strict=True)}
 
-    def first_row(self) -> list[int]:
-        """Return for each item the first row that held it among those that went first, or -1."""
-        held, until = self.memory.held, self.shown.until
-        first = np.full(self.memory.n, len(until))
-        mine = until[held.owner] == self.gone[held.values]
-        np.minimum.at(first, held.values[mine], held.owner[mine])
-        return list(np.where(self.is_gone, first, -1).tolist())
+    def find_first_rows(self) -> list[int]:
+        """Return for each item the first of the rows whose removal removed it, or -1."""
+        stated, left_at = self.memory.row_items, self.shown.visible_until
+        first = np.full(self.memory.items_n, len(left_at))
+        is_first_removal = left_at[stated.owner] == self.removed_at[stated.values]
+        np.minimum.at(first, stated.values[is_first_removal], stated.owner[is_first_removal])
+        return list(np.where(self.is_removed, first, -1).tolist())
 
 
 ORACLE_MOMENTS = 16
-"""Moments at which the best set of messages is looked for: those with the most out of sight that is
-still needed.
+"""Changes at which the best set of messages is computed: those with the most items that are out of
+sight and still needed.
 """
 
 
 class OracleBound:
-    """The best messages that could have stood where something was forgotten."""
+    """A lower bound of the loss: what no choice of messages of the same size could have avoided.
 
-    def __init__(self, of: LossAnalysis) -> None:
-        self._of = of
+    At one change the choice is a 0/1 knapsack (value: needed items that a message names; weight:
+    its tokens; capacity: the prompt). Its fractional relaxation, solved greedily by value per
+    token in O(m log m) for m messages, bounds it from above, and so bounds the loss from below.
+    """
+
+    def __init__(self, analysis: LossAnalysis) -> None:
+        self._analysis = analysis
 
     @property
-    def least(self) -> float:
-        """How many needed items no messages of the same size could have kept, at least.
+    def lower_bound(self) -> float:
+        """Needed items that no messages of the same size could have held at the hardest change."""
+        invisible, bound = self._count_invisible(), 0.0
+        for change in np.argsort(-invisible, kind="stable")[:ORACLE_MOMENTS].tolist():
+            if invisible[change] > bound:
+                bound = max(bound, self.missing(change))
+        return bound
 
-        It is that of the moment where this is hardest, of the `HARDEST` with the most out of sight.
+    def _count_invisible(self) -> Ints:
+        """Return for each change the items that are not visible and still needed."""
+        analysis = self._analysis
+        shape, is_needed = (len(analysis.change_ticks),), analysis.needed_after_removal
+        needed = np.flatnonzero(is_needed)
+        first, stop = analysis.first_change[needed], analysis.needed_until[needed]
+        removed_n = count_over_ranges(shape, (), first, np.maximum(stop, first))
+        spans = analysis.retained_spans
+        item = spans.owners
+        start, stop = spans.find_ranges(analysis.change_ticks)
+        stop = np.minimum(stop, analysis.needed_until[item])
+        is_counted = is_needed[item] & (start < stop)
+        visible_n = count_over_ranges(shape, (), start[is_counted], stop[is_counted])
+        return np.asarray(removed_n - visible_n)
+
+    def missing(self, change: int) -> float:
+        """Return how many items needed after a change the best choice of messages would miss.
+
+        An item that several messages name counts for each of them: the result stays a bound.
         """
-        out, least = self._out(), 0.0
-        for moment in np.argsort(-out, kind="stable")[:ORACLE_MOMENTS].tolist():
-            if out[moment] > least:
-                least = max(least, self.missing(moment))
-        return least
-
-    def _out(self) -> Ints:
-        """Return for each moment how many items are out of sight that are still needed."""
-        of = self._of
-        n, first, last = len(of.times), of.first, of.last
-        mine = np.flatnonzero(of.due)
-        due = count_over_ranges((n,), (), first[mine], np.maximum(last[mine], first[mine]))
-        start, stop = of.retained.counts(of.times)
-        item = of.retained.things
-        stop = np.minimum(stop, last[item])
-        keep = of.due[item] & (start < stop)
-        return np.asarray(due - count_over_ranges((n,), (), start[keep], stop[keep]))
-
-    def missing(self, moment: int) -> float:
-        """Return what is due at a moment less what the best messages said so far could hold of it.
-
-        A fractional knapsack by size into what is shown; an item that several messages hold counts
-        for each: a bound.
-        """
-        memory, shown = self._of.memory, self._of.shown
-        time, call = int(self._of.times[moment]), int(shown.moments[moment])
-        due = (self._of.gone <= time) & (memory.last_use >= call)
-        n = int(due.sum())
-        upto = int(np.searchsorted(memory.arrival, call, "right"))
-        end = memory.named.starts[upto]
-        counts = np.bincount(
-            memory.named.owner[:end][due[memory.named.values[:end]]], minlength=upto
+        index, visibility = self._analysis.memory, self._analysis.shown
+        tick, call = int(self._analysis.change_ticks[change]), int(visibility.moments[change])
+        is_needed = (self._analysis.removed_at <= tick) & (index.last_use >= call)
+        rows_n = int(np.searchsorted(index.arrival_call, call, "right"))
+        mentions_n = index.row_mentions.starts[rows_n]
+        rows = index.row_mentions.owner[:mentions_n]
+        value_of_row = np.bincount(
+            rows[is_needed[index.row_mentions.values[:mentions_n]]], minlength=rows_n
         )
-        holders = np.flatnonzero(counts)
-        value, size = counts[holders], np.maximum(memory.size[holders], 1)
-        best = np.argsort(-value / size, kind="stable")
-        value, size = value[best], size[best]
-        left = self._room(time, upto) - np.cumsum(size) + size
-        return n - min(float((value * np.clip(left / size, 0.0, 1.0)).sum()), float(n))
+        useful = np.flatnonzero(value_of_row)
+        value, tokens = value_of_row[useful], np.maximum(index.row_tokens[useful], 1)
+        by_density = np.argsort(-value / tokens, kind="stable")
+        value, tokens = value[by_density], tokens[by_density]
+        left = self._count_prompt_tokens(tick, rows_n) - np.cumsum(tokens) + tokens
+        share = np.clip(left / tokens, 0.0, 1.0)  # the last message is taken in part
+        needed_n = int(is_needed.sum())
+        return needed_n - min(float((value * share).sum()), float(needed_n))
 
-    def _room(self, time: int, upto: int) -> float:
-        """Return the tokens of what is shown at a time."""
-        shown, size = self._of.shown, self._of.memory.size
-        room = int(size[:upto][shown.until[:upto] > time].sum())
-        for rows, sizes in ((shown.again, size), (shown.texts, shown.size)):
-            at = (rows[:, 1] <= time) & (time < rows[:, 2])
-            room += int(sizes[rows[at, 0]].sum())
-        return float(room)
+    def _count_prompt_tokens(self, tick: int, rows_n: int) -> float:
+        """Return the tokens of all messages and texts that are visible at a tick."""
+        visibility, row_tokens = self._analysis.shown, self._analysis.memory.row_tokens
+        total = int(row_tokens[:rows_n][visibility.visible_until[:rows_n] > tick].sum())
+        for spans, tokens in (
+            (visibility.restored_spans, row_tokens),
+            (visibility.text_spans, visibility.text_tokens),
+        ):
+            is_visible = (spans[:, 1] <= tick) & (tick < spans[:, 2])
+            total += int(tokens[spans[is_visible, 0]].sum())
+        return float(total)
 
 
 class TimeSpans(NamedTuple):
-    """Half-open spans; `start` and `end` hold thing and time as one number."""
+    """Disjoint half-open time spans of many owners (items), in two sorted arrays.
 
-    start: Ints
-    end: Ints
+    Owner and tick are packed into one integer, ``owner << bits | tick``, so that one binary search
+    over all owners finds a span: an interval index without a tree. The spans of one owner do not
+    touch, and all of them are sorted by owner and then by tick.
+    """
+
+    start_keys: Ints
+    end_keys: Ints
     bits: int
+    """Bits of a tick."""
 
     @classmethod
-    def of(cls, things: Ints, starts: Ints, ends: Ints, bits: int) -> TimeSpans:
-        """Return the union of spans in any order, each thing's own."""
-        begin, end = (things << bits) + starts, (things << bits) + ends
-        if not (begin[1:] >= begin[:-1]).all():
-            order = np.argsort(begin, kind="stable")
-            begin, end = begin[order], end[order]
-        end = np.maximum.accumulate(end)
-        first = np.ones(len(begin), bool)
-        np.greater(begin[1:], end[:-1], out=first[1:])
-        at = np.flatnonzero(first)
-        return cls(begin[at], end[np.append(at[1:] - 1, -1)] if len(at) else end, bits)
+    def union_of(cls, owners: Ints, starts: Ints, ends: Ints, bits: int) -> TimeSpans:
+        """Return the union of spans given in any order; those of one owner may overlap."""
+        start_keys, end_keys = (owners << bits) + starts, (owners << bits) + ends
+        if not (start_keys[1:] >= start_keys[:-1]).all():
+            order = np.argsort(start_keys, kind="stable")
+            start_keys, end_keys = start_keys[order], end_keys[order]
+        # Sweep by start: a span that begins after all ends so far opens a new one.
+        end_keys = np.maximum.accumulate(end_keys)
+        is_first = np.ones(len(start_keys), bool)
+        np.greater(start_keys[1:], end_keys[:-1], out=is_first[1:])
+        first = np.flatnonzero(is_first)
+        last = np.append(first[1:] - 1, -1)
+        return cls(start_keys[first], end_keys[last] if len(first) else end_keys, bits)
 
     @property
-    def things(self) -> Ints:
-        """Whose each span is."""
-        return self.start >> self.bits
+    def owners(self) -> Ints:
+        """The owner of each span."""
+        return self.start_keys >> self.bits
 
     @property
     def starts(self) -> Ints:
-        """When each begins."""
-        return self.start & ((1 << self.bits) - 1)
+        """The first tick of each span."""
+        return self.start_keys & ((1 << self.bits) - 1)
 
     @property
     def ends(self) -> Ints:
-        """When each ends."""
-        return self.end & ((1 << self.bits) - 1)
+        """One past the last tick of each span."""
+        return self.end_keys & ((1 << self.bits) - 1)
 
-    def hold(self, things: Ints, times: Ints | int) -> Flags:
-        """Say of pairs of a thing and a time whether a span holds them."""
-        if not len(self.start):
-            return np.zeros(len(things), bool)
-        key = (things << self.bits) + times
-        at = np.searchsorted(self.start, key, "right") - 1
-        return np.asarray((at >= 0) & (self.end[np.maximum(at, 0)] > key))
+    def contain(self, owners: Ints, ticks: Ints | int) -> Flags:
+        """Return for each pair of owner and tick whether a span of that owner contains it."""
+        if not len(self.start_keys):
+            return np.zeros(len(owners), bool)
+        keys = (owners << self.bits) + ticks
+        at = np.searchsorted(self.start_keys, keys, "right") - 1
+        return np.asarray((at >= 0) & (self.end_keys[np.maximum(at, 0)] > keys))
 
-    def of_each(self, things: Ints) -> tuple[Ints, Ints]:
-        """Return for some things every span of theirs: which of the things, and which span."""
-        first = np.searchsorted(self.start, things << self.bits)
-        n = np.searchsorted(self.start, (things + 1) << self.bits) - first
-        which = np.repeat(np.arange(len(things)), n)
-        return which, expand_ranges(first, n)
+    def find_spans(self, owners: Ints) -> tuple[Ints, Ints]:
+        """Return all spans of some owners: positions in `owners`, and positions of their spans."""
+        first = np.searchsorted(self.start_keys, owners << self.bits)
+        counts = np.searchsorted(self.start_keys, (owners + 1) << self.bits) - first
+        return np.repeat(np.arange(len(owners)), counts), expand_ranges(first, counts)
 
-    def since(self, first: Ints) -> TimeSpans:
-        """Return what lies at or after a time; `first` holds that time for each thing."""
-        things = self.things
-        start = np.maximum(self.start, (things << self.bits) + first[things])
-        keep = start < self.end
-        return TimeSpans(start[keep], self.end[keep], self.bits)
+    def clip_before(self, first_ticks: Ints) -> TimeSpans:
+        """Return the parts of the spans from the first tick of each owner on."""
+        owners = self.owners
+        start_keys = np.maximum(self.start_keys, (owners << self.bits) + first_ticks[owners])
+        is_span = start_keys < self.end_keys
+        return TimeSpans(start_keys[is_span], self.end_keys[is_span], self.bits)
 
-    def joined(self, other: TimeSpans) -> TimeSpans:
-        """Return the union of both."""
-        start, end = (np.concatenate(pair) for pair in zip(self[:2], other[:2], strict=True))
-        return TimeSpans.of(np.zeros_like(start), start, end, self.bits)
+    def union(self, other: TimeSpans) -> TimeSpans:
+        """Return the union with other spans."""
+        starts = np.concatenate((self.start_keys, other.start_keys))
+        ends = np.concatenate((self.end_keys, other.end_keys))
+        return TimeSpans.union_of(np.zeros_like(starts), starts, ends, self.bits)
 
-    def counts(self, times: Ints) -> tuple[Ints, Ints]:
-        """Return for each span the first of some rising times in it, and the first behind it."""
-        return np.searchsorted(times, self.starts), np.searchsorted(times, self.ends)
+    def find_ranges(self, ticks: Ints) -> tuple[Ints, Ints]:
+        """Return for each span the range, first and stop, of the sorted ticks that lie in it."""
+        return np.searchsorted(ticks, self.starts), np.searchsorted(ticks, self.ends)
 
 
-def expand_ranges(first: Any, n: Any) -> Ints:
-    """Return the numbers from each `first` on, `n` of them each, end to end."""
-    total = int(n.sum())
-    skip = (
-        np.repeat(first - np.concatenate(([0], np.cumsum(n)[:-1])), n)
+def expand_ranges(first: Any, counts: Any) -> Ints:
+    """Return ``first, first + 1, ...`` for each range, `counts` numbers each, concatenated."""
+    total = int(counts.sum())
+    offsets = (
+        np.repeat(first - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
         if total
         else np.zeros(0, np.int64)
     )
-    return np.asarray(np.arange(total) + skip)
+    return np.asarray(np.arange(total) + offsets)
 
 
-def count_over_ranges(shape: tuple[int, ...], at: tuple[Any, ...], first: Ints, stop: Ints) -> Ints:
-    """Return counts over the last axis: one at each place first..stop, and at `at`."""
-    out = np.zeros((*shape[:-1], shape[-1] + 1), np.int64)
-    np.add.at(out, (*at, first), 1)
-    np.add.at(out, (*at, stop), -1)
-    return np.asarray(np.cumsum(out, axis=-1)[..., :-1])
+def count_over_ranges(
+    shape: tuple[int, ...], group: tuple[Any, ...], first: Ints, stop: Ints
+) -> Ints:
+    """Return how many ranges ``first..stop`` cover each place of the last axis (difference array).
+
+    Args:
+        shape: of the result.
+        group: index of each range on the other axes.
+        first: first place of each range.
+        stop: one past its last place.
+    """
+    steps = np.zeros((*shape[:-1], shape[-1] + 1), np.int64)
+    np.add.at(steps, (*group, first), 1)
+    np.add.at(steps, (*group, stop), -1)
+    return np.asarray(np.cumsum(steps, axis=-1)[..., :-1])

@@ -1,6 +1,4 @@
-"""Tokens of prompts by group (system, tools, user, results ...): per message, per section and per
-call.
-"""
+"""Tokens of prompts by group (system, tools, user, results ...), per message, section and call."""
 
 from __future__ import annotations
 
@@ -42,7 +40,13 @@ class GroupsByCall(NamedTuple):
 def count_groups_by_call(
     session: Session, counter: TokenCounter | None = None, sized: MessageSizes | None = None
 ) -> GroupsByCall:
-    """Return what each prompt held, as `report` has it; `sized`: a record's sizes, where known."""
+    """Return the tokens of each prompt by group, as `report` has them.
+
+    Args:
+        session: any session.
+        counter: counts messages of a record where usage does not give their size.
+        sized: the sizes of a record, where they are already measured.
+    """
     if session.behind is None:
         rows = _groups_of_record(session, sized or measure_sizes(session, counter))
     else:
@@ -55,38 +59,40 @@ def count_groups_by_call(
 
 
 def _groups_of_run(session: Session) -> list[dict[str, int]]:
-    """Return the groups of each prompt of a run, from what came and went at each call."""
-    known: dict[int, list[tuple[str, int]]] = {}
+    """Return the groups of each prompt of a run, from the changes at each call."""
+    groups_of_content: dict[int, list[tuple[str, int]]] = {}
 
-    def parts(state: MessageState) -> list[tuple[str, int]]:
-        if state.content not in known:
-            found = (
+    def get_groups(state: MessageState) -> list[tuple[str, int]]:
+        if state.content not in groups_of_content:
+            pieces = (
                 [] if state.message is None else share_message_tokens(state.message, state.tokens)
             )
-            known[state.content] = [(p.group, n) for p, n in found]
-        return known[state.content]
+            groups_of_content[state.content] = [(p.group, n) for p, n in pieces]
+        return groups_of_content[state.content]
 
     rows: list[dict[str, int]] = []
-    now: dict[str, int] = {}
+    current: dict[str, int] = {}
     for turnover in session.behind.turnovers(0, len(session.calls)):
         if turnover.anew:
-            now, known = {}, {}
+            current, groups_of_content = {}, {}
         for state in turnover.came:
-            _add_groups(now, parts(state))
+            _add_groups(current, get_groups(state))
         for state in turnover.gone:
-            _add_groups(now, [(group, -n) for group, n in parts(state)])
-        rows.append(_scale_to_bill(session, len(rows), now, turnover.fixed))
+            _add_groups(current, [(group, -n) for group, n in get_groups(state)])
+        rows.append(_scale_to_bill(session, len(rows), current, turnover.fixed))
     return rows
 
 
-def _scale_to_bill(session: Session, call: int, now: dict[str, int], fixed: int) -> dict[str, int]:
-    """Return the groups of a prompt, as large together as it was billed."""
+def _scale_to_bill(
+    session: Session, call: int, current: dict[str, int], fixed: int
+) -> dict[str, int]:
+    """Return the groups of a prompt, scaled so that they add up to the billed prompt."""
     fixed = session.behind.schemas if is_live(session) else fixed
-    groups, whole = {k: n for k, n in now.items() if n}, sum(now.values()) + fixed
-    size = size_of(session, call, whole)
+    groups, counted = {k: n for k, n in current.items() if n}, sum(current.values()) + fixed
+    size = size_of(session, call, counted)
     if fixed < 0:
-        groups, fixed = scale_groups(groups, whole), 0
-    if size.tokens != whole:
+        groups, fixed = scale_groups(groups, counted), 0
+    if size.tokens != counted:
         groups = scale_groups({**groups, NOT_IN_LOG: fixed}, size.tokens)
         fixed = groups[NOT_IN_LOG]
     rest, schemas = separate_schemas(session, fixed, is_whole=is_live(session))
@@ -94,37 +100,37 @@ def _scale_to_bill(session: Session, call: int, now: dict[str, int], fixed: int)
 
 
 def is_live(session: Session) -> bool:
-    """Say whether a session that a run is behind was not replayed: its prompts were sent."""
+    """Return True where a session that has a run is no replay: its prompts were really sent."""
     return session.format != "replay"
 
 
 def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
-    """Return the size of a prompt of a session that a run is behind.
+    """Return the size of a prompt of a session that has a run.
 
     Args:
         session: a live session or a replay.
-        call: number of the call; None: the prompt that comes next.
-        counted: what was sent, as counted: the size where nobody knows better.
+        call: number of the call; None: the next prompt.
+        counted: counted tokens, the size where nothing was billed.
     """
     if is_live(session):
         return estimate_next_prompt(session) if call is None else get_prompt_size(session, call)
-    told = None
-    if call is not None and session.behind.owing:  # it goes by the last usage, so it has bills
-        told = get_billed_prompt(session.calls[call].message)
-    return PromptSize(counted, "estimated") if told is None else PromptSize(told, "recorded")
+    billed = None
+    if call is not None and session.behind.owing:  # a replay by recorded usage has bills
+        billed = get_billed_prompt(session.calls[call].message)
+    return PromptSize(counted, "estimated") if billed is None else PromptSize(billed, "recorded")
 
 
 def separate_schemas(
     session: Session, fixed: int, *, is_whole: bool = False
 ) -> tuple[int, list[int]]:
-    """Return what of the fixed part is in no log, and each tool's schema.
+    """Return the tokens of the fixed part that no log shows, and those of each tool schema.
 
     Args:
         session: any session.
         fixed: tokens of a prompt that no message holds.
-        is_whole: the schemas are all of it, as in a live session, which knows all that it was sent.
+        is_whole: True where the schemas are all of the fixed part, as in a live session.
     """
-    schemas = _schema_tokens(session)
+    schemas = _estimate_schema_tokens(session)
     if schemas and (is_whole or sum(schemas) > fixed):
         schemas = apportion(max(fixed, 0), schemas)
     return fixed - sum(schemas), schemas
@@ -132,56 +138,56 @@ def separate_schemas(
 
 def _groups_of_record(session: Session, sized: MessageSizes) -> list[dict[str, int]]:
     """Return the groups of each prompt of a record, in one pass over its log."""
-    known: dict[int, list[tuple[str, int]]] = {}
+    groups_of_message: dict[int, list[tuple[str, int]]] = {}
 
-    def parts(message: Message) -> list[tuple[str, int]]:
-        if id(message) not in known:
-            known[id(message)] = [
+    def get_groups(message: Message) -> list[tuple[str, int]]:
+        if id(message) not in groups_of_message:
+            groups_of_message[id(message)] = [
                 (p.group, n) for p, n in share_message_tokens(message, sized.of(message))
             ]
-        return known[id(message)]
+        return groups_of_message[id(message)]
 
     rows: list[dict[str, int]] = []
-    now: dict[str, int] = {}
-    shown: list[Message] = []
+    current: dict[str, int] = {}
+    visible: list[Message] = []
     for entry in session.path:
         if isinstance(entry, Edit):
-            shown, now = apply_edit(shown, entry), {}
-            for message in shown:
-                _add_groups(now, parts(message))
+            visible, current = apply_edit(visible, entry), {}
+            for message in visible:
+                _add_groups(current, get_groups(message))
             continue
         if entry.role == "assistant":
-            rows.append(_groups_of_prompt(session, sized, len(rows), now))
+            rows.append(_groups_of_prompt(session, sized, len(rows), current))
         if entry.visible:
-            shown.append(entry)
-            _add_groups(now, parts(entry))
+            visible.append(entry)
+            _add_groups(current, get_groups(entry))
     return rows
 
 
 def _groups_of_prompt(
-    session: Session, sized: MessageSizes, call: int, now: dict[str, int]
+    session: Session, sized: MessageSizes, call: int, current: dict[str, int]
 ) -> dict[str, int]:
-    """What is visible now and what is not; scaled where more is visible than was recorded."""
-    visible, recorded = sum(now.values()), get_recorded_prompt(session, sized, call)
+    """Return the groups of a prompt, messages scaled down where they exceed the recorded size."""
+    visible, recorded = sum(current.values()), get_recorded_prompt(session, sized, call)
     rest, schemas, later = measure_unlogged(session, sized, call, visible)
-    if recorded is not None and visible > (room := recorded - rest - sum(schemas) - later):
-        now = scale_groups(now, room)
-    return {**now, TOOL_SCHEMAS: sum(schemas), NOT_IN_LOG: rest, NOT_IN_LOG_LATER: later}
+    if recorded is not None and visible > (max_visible := recorded - rest - sum(schemas) - later):
+        current = scale_groups(current, max_visible)
+    return {**current, TOOL_SCHEMAS: sum(schemas), NOT_IN_LOG: rest, NOT_IN_LOG_LATER: later}
 
 
 def scale_groups(groups: dict[str, int], total: int) -> dict[str, int]:
-    """Return the groups made smaller together, so that they sum up to a total."""
+    """Return the groups scaled so that they add up to a total."""
     names = sorted(groups, key=GROUPS.index)
     return dict(zip(names, apportion(total, [groups[name] for name in names]), strict=True))
 
 
-def _add_groups(now: dict[str, int], parts: list[tuple[str, int]]) -> None:
+def _add_groups(totals: dict[str, int], parts: list[tuple[str, int]]) -> None:
     for group, n in parts:
-        now[group] = now.get(group, 0) + n
+        totals[group] = totals.get(group, 0) + n
 
 
 def get_recorded_prompt(session: Session, sized: MessageSizes, call: int | None) -> int | None:
-    """The recorded prompt of a call; None without one, or where the log has only sums of turns."""
+    """Return the recorded prompt of a call; None without one, or for the sum of a whole turn."""
     if call is None or session.calls[call].message.kind == "turn":
         return None
     return sized.recorded[call]
@@ -190,15 +196,14 @@ def get_recorded_prompt(session: Session, sized: MessageSizes, call: int | None)
 def measure_unlogged(
     session: Session, sized: MessageSizes, call: int | None, visible: int
 ) -> tuple[int, list[int], int]:
-    """Return what of a prompt no message shows: the rest that the log does not hold, each tool
-    schema, and later ones.
+    """Return the tokens of a prompt that no message holds: rest, each tool schema, later additions.
 
-    With recorded usage all together are the recorded prompt less what is visible, never below zero,
-    and the schemas take no more than that; without it the schemas stand at their plain estimate and
-    there is no rest. The rest stays what it was at the agent's first call: what is more came later,
-    and where the prompt fell without a mark, less of the visible was sent.
+    With recorded usage they add up to the recorded prompt less the visible messages, and schemas
+    take at most that; without usage schemas have their plain estimate and the rest is 0. The rest
+    stays at its size at the agent's first call; what exceeds it was added later. Where the prompt
+    fell without a mark in the log, fewer messages were sent than are visible.
     """
-    schemas = _schema_tokens(session)
+    schemas = _estimate_schema_tokens(session)
     if not has_recorded_prompt(session):
         return 0, schemas, 0
     recorded, at = get_recorded_prompt(session, sized, call), -1 if call is None else call
@@ -217,28 +222,28 @@ def measure_unlogged(
 
 
 def has_recorded_prompt(session: Session) -> bool:
-    """True where the size of at least one prompt was recorded; worked out once a session."""
-    known: bool | None = session.__dict__.get("is anchored")
-    if known is None:
-        known = session.__dict__["is anchored"] = any(
+    """Return True where the size of at least one prompt was recorded; cached in the session."""
+    cached: bool | None = session.__dict__.get("is anchored")
+    if cached is None:
+        cached = session.__dict__["is anchored"] = any(
             c.message.usage and c.message.usage.prompt_tokens and c.message.kind != "turn"
             for c in session.calls
         )
-    return known
+    return cached
 
 
-def _schema_tokens(session: Session) -> list[int]:
-    """Return the plain estimate of each tool's schema; worked out once a session."""
-    known: list[int] | None = session.__dict__.get("schemas")
-    if known is None:
-        known = session.__dict__["schemas"] = [
+def _estimate_schema_tokens(session: Session) -> list[int]:
+    """Return the plain estimate of each tool schema in tokens; cached in the session."""
+    cached: list[int] | None = session.__dict__.get("schemas")
+    if cached is None:
+        cached = session.__dict__["schemas"] = [
             -(-count_schema_chars(t) // 4) for t in session.tools
         ]
-    return known
+    return cached
 
 
 def count_schema_chars(tool: ToolSchema) -> int:
-    """Characters of a tool's schema as JSON, as the log says or by what of it the log holds."""
+    """Return the characters of a tool's schema as JSON, as logged or from its logged parts."""
     if tool.chars is not None:
         return tool.chars
     return len(tool.name) + len(tool.description) + count_json_chars(tool.parameters)
@@ -265,11 +270,11 @@ TOOL_RESULTS, IMAGES, AUDIO, DOCUMENTS, NOT_IN_LOG = (
     "not in the log",
 )
 LOST_HEAD = "lost with the log's head"
-"""A conversation's beginning that is not in its file."""
+"""The beginning of a conversation that is not in its file."""
 NOT_IN_LOG_LATER = "not in the log, since"
-"""What a prompt holds beside its messages and beyond what it began with."""
+"""Tokens that no message holds and that the first prompt did not have."""
 DROPPED_UNMARKED = "dropped without a mark"
-"""What the log shows and the prompt no longer held: no tokens, but a size before."""
+"""Messages that the log shows and the prompt no longer held: no tokens, but a size before."""
 GROUPS = (
     SYSTEM_PROMPT,
     TOOL_SCHEMAS,
@@ -290,40 +295,40 @@ GROUPS = (
     DROPPED_UNMARKED,
 )
 """All groups, in the order in which they are shown."""
-_BINARY = {"image": IMAGES, "audio": AUDIO, "document": DOCUMENTS}
-_INJECTED = frozenset({"wrapper", "injected", "custom", "hook", "reminder", "attachment"})
+_BINARY_GROUPS = {"image": IMAGES, "audio": AUDIO, "document": DOCUMENTS}
+_INJECTED_KINDS = frozenset({"wrapper", "injected", "custom", "hook", "reminder", "attachment"})
 
 
 class PromptPiece(NamedTuple):
-    """A piece of a message: where it counts, and how much of the message it is."""
+    """A piece of a message, its group, and its weight within the message."""
 
     group: str
     name: str
-    """The section, the tool; empty where the group has no members."""
+    """The section or tool; empty where the group is not divided."""
     chars: int
     weight: int
-    """The plain estimate, by which the size of the message is shared among its pieces."""
+    """Plain estimate of its tokens, by which the size of the message is split among its pieces."""
     raw_chars: int = 0
-    """Characters of what it was made from, where those are more; else 0."""
+    """Characters of its longer original; 0 where it was not shortened."""
 
     def raw(self, tokens: int) -> int:
-        """Return the tokens that it would have uncut, by its characters."""
+        """Return the tokens of its original, in proportion to characters."""
         return max(tokens, tokens * self.raw_chars // max(self.chars, 1))
 
 
 def split_message(message: Message) -> list[PromptPiece]:
-    """Return what a message adds, piece by piece."""
+    """Return the pieces of a message."""
     if message.sections:
         return [_named_section(message, *each) for each in message.sections]
     return [piece for part in message.parts for piece in _split_part(message, part)]
 
 
 def share_message_tokens(message: Message, tokens: int) -> list[tuple[PromptPiece, int]]:
-    """Return the pieces of a message, each with its share of all of the message's tokens."""
-    found = split_message(message)
-    if not found and tokens:  # only its size is known
-        found = [PromptPiece(*_group_of_part(message, Text("")), 0, 1)]
-    return list(zip(found, apportion(tokens, [p.weight for p in found]), strict=True))
+    """Return the pieces of a message, each with its share of the message's tokens."""
+    pieces = split_message(message)
+    if not pieces and tokens:  # only its size is known
+        pieces = [PromptPiece(*_group_of_part(message, Text("")), 0, 1)]
+    return list(zip(pieces, apportion(tokens, [p.weight for p in pieces]), strict=True))
 
 
 def _split_part(message: Message, part: Part) -> Iterator[PromptPiece]:
@@ -337,7 +342,7 @@ def _split_part(message: Message, part: Part) -> Iterator[PromptPiece]:
 
 
 def _named_section(message: Message, name: str, text: str, raw_chars: int) -> PromptPiece:
-    """Return a section that the message names itself."""
+    """Return the piece of a section that the message names itself."""
     group = MEMORY if name == "memory" else SYSTEM_PROMPT if message.role == "system" else INJECTED
     raw = raw_chars if raw_chars > len(text) else 0
     return PromptPiece(group, sanitize_line(name, 60), len(text), max(-(-len(text) // 4), 1), raw)
@@ -345,7 +350,7 @@ def _named_section(message: Message, name: str, text: str, raw_chars: int) -> Pr
 
 def _group_of_part(message: Message, part: Part) -> tuple[str, str]:
     if isinstance(part, Image):
-        return _BINARY[part.kind], ""
+        return _BINARY_GROUPS[part.kind], ""
     if isinstance(part, ToolCall):
         return TOOL_CALLS, part.name
     if message.role == "tool":
@@ -366,11 +371,11 @@ def _group_of_text(message: Message) -> tuple[str, str]:
         return SYSTEM_PROMPT, message.kind or "preamble"
     if message.role == "assistant":
         return ASSISTANT_TEXT, ""
-    return (INJECTED, message.kind) if message.kind in _INJECTED else (USER_TEXT, "")
+    return (INJECTED, message.kind) if message.kind in _INJECTED_KINDS else (USER_TEXT, "")
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """Share a whole number by weights, with no rest: the largest remainders are rounded up."""
+    """Split a whole number by weights so that the parts add up (largest remainder method)."""
     if not any(weights):
         return [total if i == 0 else 0 for i in range(len(weights))]
     return split_by_weight(total, weights)
@@ -378,14 +383,14 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
 
 _FENCE = re.compile(r"^\s{0,3}(```|~~~)")
 _HEADING = re.compile(r"^(#{1,6})[ \t]+(\S.*?)[ \t#]*$")
-_OPEN = re.compile(r"^<([A-Za-z][\w.-]{0,63})(?:\s[^<>]*)?>")
-_CLOSE = re.compile(r"</([A-Za-z][\w.-]{0,63})>")
-_MAX = 200
-"""Sections of one prompt; what follows belongs to the last one."""
+_OPENING_TAG = re.compile(r"^<([A-Za-z][\w.-]{0,63})(?:\s[^<>]*)?>")
+_CLOSING_TAG = re.compile(r"</([A-Za-z][\w.-]{0,63})>")
+_MAX_SECTIONS = 200
+"""Most sections of one prompt; further text belongs to the last one."""
 
 
 class PromptSection(NamedTuple):
-    """A named stretch of a prompt."""
+    """A named section of a prompt."""
 
     name: str
     text: str
@@ -395,12 +400,19 @@ def split_sections(text: str) -> tuple[PromptSection, ...]:
     """Return the sections of a prompt, in order; their texts joined are the prompt.
 
     A section begins at a Markdown heading of the two topmost levels that the prompt uses, or at a
-    line that opens an XML block, which reaches to its closing tag whatever stands inside. What
-    stands before the first is called ``preamble``; a prompt without sections is one section of that
-    name.
+    line that opens an XML block, which ends with its closing tag. Text before the first section is
+    the section ``preamble``.
+
+    Args:
+        text: the prompt.
+
+    Example:
+        >>> sections = split_sections("<rules>Never push.</rules>")
+        >>> [section.name for section in sections]
+        ['rules']
     """
     lines = text.splitlines(keepends=True)
-    starts = list(_section_starts(lines))[:_MAX]
+    starts = list(_find_section_starts(lines))[:_MAX_SECTIONS]
     out, name, begin = [], "preamble", 0
     for start, following in [*starts, (len(lines), "")]:
         if start > begin:
@@ -409,41 +421,41 @@ def split_sections(text: str) -> tuple[PromptSection, ...]:
     return tuple(out)
 
 
-def _section_starts(lines: list[str]) -> list[tuple[int, str]]:
-    found: list[tuple[int, int, str]] = []
-    closings: dict[str, list[int]] = {}
+def _find_section_starts(lines: list[str]) -> list[tuple[int, str]]:
+    candidates: list[tuple[int, int, str]] = []
+    closing_lines: dict[str, list[int]] = {}
     for i, line in enumerate(lines):
-        for tag in _CLOSE.findall(line):
-            closings.setdefault(tag, []).append(i)
-    fenced, i = "", 0
+        for tag in _CLOSING_TAG.findall(line):
+            closing_lines.setdefault(tag, []).append(i)
+    open_fence, i = "", 0
     while i < len(lines):
         line = lines[i]
         fence = _FENCE.match(line)
         if fence:
-            fenced = "" if fenced == fence[1] else fenced or fence[1]
-        elif not fenced and (heading := _HEADING.match(line.rstrip("\r\n"))):
-            found.append((i, len(heading[1]), heading[2][:80]))
+            open_fence = "" if open_fence == fence[1] else open_fence or fence[1]
+        elif not open_fence and (heading := _HEADING.match(line.rstrip("\r\n"))):
+            candidates.append((i, len(heading[1]), heading[2][:80]))
         elif (
-            not fenced
-            and (tag := _OPEN.match(line))
-            and (end := _first_from(closings.get(tag[1], []), i)) is not None
+            not open_fence
+            and (tag := _OPENING_TAG.match(line))
+            and (end := _find_first_from(closing_lines.get(tag[1], []), i)) is not None
         ):
-            found.append((i, 0, tag[1]))
+            candidates.append((i, 0, tag[1]))
             if end + 1 < len(lines):
-                found.append((end + 1, 0, "text"))
+                candidates.append((end + 1, 0, "text"))
             i = end
         i += 1
-    levels = sorted({level for _, level, _ in found if level})[:2]
-    kept = {start: name for start, level, name in found if level == 0 or level in levels}
+    levels = sorted({level for _, level, _ in candidates if level})[:2]
+    starts = {start: name for start, level, name in candidates if level == 0 or level in levels}
     named = {
         start: name
-        for start, level, name in found
+        for start, level, name in candidates
         if level in levels or (level == 0 and name != "text")
     }
-    return sorted((kept | named).items())
+    return sorted((starts | named).items())
 
 
-def _first_from(places: list[int], start: int) -> int | None:
-    """Return the first place from one on."""
-    at = bisect_left(places, start)
-    return places[at] if at < len(places) else None
+def _find_first_from(positions: list[int], start: int) -> int | None:
+    """Return the first position at or after a start."""
+    at = bisect_left(positions, start)
+    return positions[at] if at < len(positions) else None

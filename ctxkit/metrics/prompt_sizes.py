@@ -1,5 +1,10 @@
 """Sizes of the prompts that calls sent, recorded or estimated, and the prefixes that they share."""
 
+# A run's prompts differ from the log's by piecewise constants: between two compactions the engine
+# keeps one offset (or, after a pruning, an array of sizes) per segment. `RunPrompts` looks a call's
+# segment up by bisection, so a run needs O(segments) memory, and searching a size in a segment uses
+# the running maximum of the log.
+
 from __future__ import annotations
 
 from bisect import bisect_right
@@ -20,17 +25,16 @@ if TYPE_CHECKING:
 
 
 _MAX_COUNT_FACTOR = 1.3
-"""A factor between what was sent and an estimate that counting alone can explain."""
+"""Largest ratio of sent tokens to an estimate that differences in counting alone can explain."""
 _MASKED_LINE_TOKENS = 12
-"""Tokens of the line that a history processor puts in the place of a result."""
+"""Tokens of the line with which a history processor replaces a result."""
 
 
 def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | None]:
-    """Return the prompt size of each call and where the sizes come from; None throughout where the
-    log cannot tell.
+    """Return the prompt size of each call, and the source of the sizes.
 
-    Calls that failed before they were billed are missing. Sums over whole turns are no sizes of a
-    prompt.
+    Sizes are None for calls that failed before they were billed and for sums over whole turns; all
+    sizes and the source are None where the log has neither usage nor content.
     """
     recorded = [
         None
@@ -44,64 +48,68 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     if session.behind is not None:
         return session.behind.prompt_sizes(len(recorded)), "estimated"
     if session.has_sizes:
-        return _scaled(
+        return _scale_to_total(
             estimate_prompt_sizes(session), session.details.get("input_tokens")
         ), "estimated"
     return [None] * len(recorded), None
 
 
 def estimate_prompt_sizes(session: Session) -> list[int]:
-    """Return the plain estimate of what each call was shown: edits applied, without what no log
-    shows.
+    """Return an estimate of each call's prompt from its messages, edits applied.
 
-    Where a history processor is known to have masked older results (see `formats.swe_agent`), they
-    are masked.
+    System prompt and tools that are not in the log are missing. Results that a history processor
+    masked (see `formats.swe_agent`) count as masked.
     """
-    out: list[int] = []
-    shown: list[Message] = []
-    total, gone, kept = 0, 0, _unmasked_results(session)
+    prompts: list[int] = []
+    visible: list[Message] = []
+    total, masked_tokens, unmasked_n = 0, 0, _count_unmasked_results(session)
     results: list[int] = []
     for entry in session.path:
         if isinstance(entry, Message):
             if entry.role == "assistant":
-                out.append(total - gone)
+                prompts.append(total - masked_tokens)
             if entry.visible:
                 size = estimate_message_tokens(entry)
-                shown.append(entry)
+                visible.append(entry)
                 total += size
-                if kept and entry.role == "tool":
+                if unmasked_n and entry.role == "tool":
                     results.append(size)
-                    gone += (
-                        max(results[-kept - 1] - _MASKED_LINE_TOKENS, 0)
-                        if len(results) > kept
+                    masked_tokens += (
+                        max(results[-unmasked_n - 1] - _MASKED_LINE_TOKENS, 0)
+                        if len(results) > unmasked_n
                         else 0
                     )
         else:
-            shown = apply_edit(shown, entry)
-            total = sum(map(estimate_message_tokens, shown))
-    return out
+            visible = apply_edit(visible, entry)
+            total = sum(map(estimate_message_tokens, visible))
+    return prompts
 
 
-def _scaled(sizes: list[int], sent: object) -> list[int | None]:
-    """Return sizes that sum to what the run says it sent, if counting alone explains the gap."""
-    whole = sum(sizes)
+def _scale_to_total(sizes: list[int], sent: object) -> list[int | None]:
+    """Return the sizes scaled to the run's own total, where counting alone explains the gap."""
+    total = sum(sizes)
     if (
         not isinstance(sent, int)
-        or not whole
-        or not 1 / _MAX_COUNT_FACTOR < sent / whole < _MAX_COUNT_FACTOR
+        or not total
+        or not 1 / _MAX_COUNT_FACTOR < sent / total < _MAX_COUNT_FACTOR
     ):
         return list(sizes)
-    return [round(n * sent / whole) for n in sizes]
+    return [round(n * sent / total) for n in sizes]
 
 
-def _unmasked_results(session: Session) -> int:
-    """Results that a history processor kept whole at each call; 0: all."""
-    told = session.details.get("history_processor", {})
-    return int(told.get("n", 0)) if session.format != "replay" else 0
+def _count_unmasked_results(session: Session) -> int:
+    """Return how many of the latest results a history processor left unmasked; 0: all."""
+    processor = session.details.get("history_processor", {})
+    return int(processor.get("n", 0)) if session.format != "replay" else 0
 
 
 class SentPrompts:
-    """The prompts of the calls of a run or a replay, and what each shares with others before it."""
+    """The prompt sizes of a run or a replay, and the prefix that each shares with earlier ones.
+
+    Args:
+        prompts: tokens of each call's prompt.
+        shared: tokens of the prefix that each shares with the prompts before it.
+    """
 
     def __init__(self, prompts: Sequence[int], shared: Sequence[int] = ()) -> None:
         self._prompts, self._shared = prompts, shared
@@ -110,7 +118,7 @@ class SentPrompts:
         return len(self._prompts)
 
     def prompt(self, call: int) -> int:
-        """Return the tokens of a prompt; 0 where a record does not say them."""
+        """Return the tokens of a call's prompt; 0 where a record does not state them."""
         return self._prompts[call]
 
     def reaches(self, full: float, start: int, stop: int) -> int | None:
@@ -123,14 +131,14 @@ class SentPrompts:
 
 
 class RunPrompts(SentPrompts):
-    """Those of a run, from where its sizes stop following from the log's: O(1) a compaction."""
+    """The prompt sizes of a run, as offsets to those of its log; O(1) memory per compaction."""
 
-    def __init__(self, done: Run) -> None:
-        self.log: MessageLog = done.log
-        self._sizes = done.log.tokens.C
-        self._marks = list(done.billed.stretches())
+    def __init__(self, run: Run) -> None:
+        self.log: MessageLog = run.log
+        self._sizes = run.log.tokens.C
+        self._marks = list(run.billed.stretches())
         self._starts = [mark[0] for mark in self._marks]
-        self._in_common = done.in_common
+        self._in_common = run.in_common
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -140,36 +148,39 @@ class RunPrompts(SentPrompts):
 
     def prompt(self, call: int) -> int:
         """Return the tokens of a prompt."""
-        start, _, off, _ = self._marks[bisect_right(self._starts, call) - 1]  # asked most of all
-        return self._sizes[call] + off if type(off) is int else int(off[call - start])
+        # The most frequent call of all: `_mark` is inlined.
+        start, _, offset, _ = self._marks[bisect_right(self._starts, call) - 1]
+        return self._sizes[call] + offset if type(offset) is int else int(offset[call - start])
 
     def reaches(self, full: float, start: int, stop: int) -> int | None:
         """Return the first call in start..stop whose prompt is at least so large."""
-        _, end, off, _ = self._mark(start)
-        if type(off) is not int or end < stop:
+        _, end, offset, _ = self._mark(start)
+        if type(offset) is not int or end < stop:
             return super().reaches(full, start, stop)
-        found = self.log.tokens.above(ceil(full - off) - 1, start, stop)
-        return found if found < stop else None
+        call = self.log.tokens.above(ceil(full - offset) - 1, start, stop)
+        return call if call < stop else None
 
     def shared(self, call: int) -> int:
         """Return the tokens at its front that it shares with a prompt before it."""
-        start, _, off, kept = self._mark(call)
-        known, at = self._in_common.get(call), call - start
-        if type(off) is int:
-            prompt = self._sizes[call] + off
-            if known is None and kept is not None and not at:
-                known = kept
+        start, _, offset, seam = self._mark(call)
+        shared_tokens, at = self._in_common.get(call), call - start
+        if type(offset) is int:
+            prompt = self._sizes[call] + offset
+            if shared_tokens is None and seam is not None and not at:
+                shared_tokens = seam
         else:
-            prompt = int(off[at])
-            if known is None:
-                known = prompt - int(kept[at])
-        if known is None:
-            known = self.prompt(call - 1) if call else 0
-        return min(known, prompt)
+            prompt = int(offset[at])
+            if shared_tokens is None:
+                shared_tokens = prompt - int(seam[at])
+        if shared_tokens is None:
+            shared_tokens = self.prompt(call - 1) if call else 0
+        return min(shared_tokens, prompt)
 
     def stretches(self) -> Iterator[tuple[int, int, int | None, bool]]:
-        """Yield calls a..b with what each has more than the log's own (None: each its own), and
-        whether the first shares less with the one before than all of that.
+        """Yield segments of calls whose prompts differ from the log's by one offset.
+
+        Each is first call, stop, offset (None: no constant), and whether the first call shares only
+        a part of the prompt before it.
         """
-        for start, stop, off, kept in self._marks:
-            yield start, stop, off if type(off) is int else None, kept is not None
+        for start, stop, offset, seam in self._marks:
+            yield start, stop, offset if type(offset) is int else None, seam is not None

@@ -1,6 +1,4 @@
-"""Compactions in a log: its edits grouped, those inferred from prompt sizes, the fate of each
-message.
-"""
+"""Compactions of a log: its edits in groups, inferred ones, and the fate of each message."""
 
 from __future__ import annotations
 
@@ -21,39 +19,39 @@ if TYPE_CHECKING:
 
 
 class EditGroup(NamedTuple):
-    """The edits of one compaction, and where they stand.
+    """The edits of one compaction, and their position in the log.
 
-    What it did to the prompts, and how it held, is `metrics.compactions.Compaction`.
+    Its effect on prompts is `metrics.compactions.Compaction`.
     """
 
     number: int
     position: int
-    """Place of its first edit in `session.path`."""
+    """Position of its first edit in `session.path`."""
     edits: tuple[Edit, ...]
 
 
 def group_edits(session: Session) -> tuple[EditGroup, ...]:
-    """Return the compactions that stand, in order.
+    """Return the compactions of a session's path, in order.
 
-    A replay names the edits of its n-th compaction ``rules-n.0``, ``rules-n.1``, ...: those are
-    one. Every other edit is a compaction by itself.
+    The edits of a replay's n-th compaction have the ids ``rules-n.0``, ``rules-n.1``, ...: they are
+    one group. Any other edit is a group of its own.
     """
     if not session.edits:
         return ()
-    out: list[EditGroup] = []
-    before: str | None = None
+    groups: list[EditGroup] = []
+    previous_stem: str | None = None
     for position, entry in enumerate(session.path):
-        stem = _stem(entry) if isinstance(entry, Edit) else None
+        stem = _get_group_stem(entry) if isinstance(entry, Edit) else None
         if isinstance(entry, Edit):
-            if stem is not None and stem == before:
-                out[-1] = out[-1]._replace(edits=(*out[-1].edits, entry))
+            if stem is not None and stem == previous_stem:
+                groups[-1] = groups[-1]._replace(edits=(*groups[-1].edits, entry))
             else:
-                out.append(EditGroup(len(out), position, (entry,)))
-        before = stem
-    return tuple(out)
+                groups.append(EditGroup(len(groups), position, (entry,)))
+        previous_stem = stem
+    return tuple(groups)
 
 
-def _stem(edit: Edit) -> str | None:
+def _get_group_stem(edit: Edit) -> str | None:
     stem, dot, last = edit.id.rpartition(".")
     return stem if dot and stem and last.isdecimal() and edit.source == "derived" else None
 
@@ -64,19 +62,19 @@ MessageState = Literal[
 
 
 class MessageFate(NamedTuple):
-    """What stands for a message now, and the compaction that made it so."""
+    """The present state of a message, and the compaction that caused it."""
 
     state: MessageState
     shown: Message | None
-    """What a model is shown of it; None where it is gone."""
+    """What a model is shown in its place; None where it was removed."""
     compaction: int | None = None
     edit: Edit | None = None
     pruned_by: str | None = None
-    """The pruning that changes it for a call alone."""
+    """The pruning that changes it for one call only."""
 
     @property
     def reason(self) -> str | None:
-        """Why it is not shown as it was written; None where it is."""
+        """The reason why it is not shown as written; None where it is."""
         if self.pruned_by is not None:
             return f"pruned for the call by {self.pruned_by}"
         if self.edit is None:
@@ -85,31 +83,34 @@ class MessageFate(NamedTuple):
 
 
 def get_message_fates(session: Session, upto: int | None = None) -> dict[str, MessageFate]:
-    """Return the fate of each message that an edit touched, by its id; `upto` takes only the first
-    edits.
+    """Return the fate of each message that an edit changed, by its id.
 
-    A message that is not in the answer is shown as it was written, unless it is never sent at all.
+    Any other message is shown as written, or is never sent at all.
+
+    Args:
+        session: the session.
+        upto: the number of first edits to apply; None: all.
     """
     if not session.edits:
         return {}
-    out: dict[str, MessageFate] = {}
+    fates: dict[str, MessageFate] = {}
     origin: dict[str, str] = {}
     number = {id(edit): cut.number for cut in group_edits(session) for edit in cut.edits}
     for edit in session.edits[:upto]:
-        k = number[id(edit)]
-        instead = edit.inserted if edit.kind in ("shortened", "replaced") else ()
+        compaction = number[id(edit)]
+        replacements = edit.inserted if edit.kind in ("shortened", "replaced") else ()
         for i, target in enumerate(edit.targets):
             first = origin.get(target, target)
-            before = out.get(first)
+            before = fates.get(first)
             if before is not None and before.shown is None:
-                continue  # gone already: a later edit cannot touch it
-            new = instead[i] if i < len(instead) else None
+                continue  # removed already: a later edit cannot change it
+            new = replacements[i] if i < len(replacements) else None
             if new is None and edit.kind in ("shortened", "replaced"):
                 continue
             if new is not None:
                 origin[new.id] = first
-            out[first] = MessageFate(edit.kind, new, k, edit)
-    return out
+            fates[first] = MessageFate(edit.kind, new, compaction, edit)
+    return fates
 
 
 class SizeRule(Protocol):
@@ -121,18 +122,16 @@ class SizeRule(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLabRule:
-    """TraceLab's rule: a large fall, from near the session's largest prompt, that does not come
-    back at once.
-    """
+    """TraceLab's rule: a large drop from near the session's largest prompt that persists."""
 
     drop: int = 64_000
-    """A fall of at least so many tokens."""
+    """Smallest drop in tokens."""
     share: float = 0.75
-    """The prompt before was at least this share of the session's largest, and is not reached to
-    this share again ...
+    """The prompt before is at least this share of the session's largest, and the next prompts stay
+    below this share of it.
     """
     steps: int = 3
-    """... within so many prompts, the first one counted."""
+    """Prompts that must stay below, counting the first after the drop."""
 
     def __call__(self, prompts: Sequence[int]) -> list[int]:
         """Return the places of the prompts that were the first after a compaction."""
@@ -149,10 +148,10 @@ class TraceLabRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CtxMapRule:
-    """CtxMap's rule: a prompt that is less than a share of the one before."""
+    """CtxMap's rule: a prompt that is smaller than a share of the one before."""
 
     share: float = 0.5
-    """A fall below this share of the prompt before."""
+    """The share of the prompt before."""
 
     def __call__(self, prompts: Sequence[int]) -> list[int]:
         """Return the places of the prompts that were the first after a compaction."""
@@ -164,23 +163,26 @@ INFERENCE_RULES: dict[str, SizeRule] = {"tracelab": TraceLabRule(), "ctxmap": Ct
 
 
 def infer_compactions(session: Session, rule: str | SizeRule = "tracelab") -> tuple[Edit, ...]:
-    """Return the compactions that a rule finds in the recorded prompt sizes; none where the log has
-    no usage.
+    """Infer compactions from drops of the recorded prompt sizes, for each agent separately.
 
-    Each is an edit of `source="derived"` without targets (the sizes do not say what went), with the
-    sizes of the prompts before and after, and in `details` the number of the first call after it.
-    Agents are looked at apart.
+    Args:
+        session: a session; without usage there are none.
+        rule: a name in `INFERENCE_RULES`, or a rule.
+
+    Returns:
+        Edits of `source="derived"` without targets, as sizes do not tell what was removed, with the
+        sizes of the prompts before and after. `details` holds the number of the first call after.
 
     Raises:
         BadArguments: no rule has that name.
     """
-    name, found = _resolve_rule(rule)
-    out = []
+    name, size_rule = _resolve_rule(rule)
+    edits = []
     for calls in group_prompts_by_agent(session).values():
         prompts = [p for _, p in calls]
-        for i in found(prompts):
+        for i in size_rule(prompts):
             call = calls[i][0]
-            out.append(
+            edits.append(
                 Edit(
                     kind="summarised",
                     id=f"derived-{call.index}",
@@ -194,26 +196,32 @@ def infer_compactions(session: Session, rule: str | SizeRule = "tracelab") -> tu
                     details={"call": call.index},
                 )
             )
-    return tuple(sorted(out, key=lambda e: e.details["call"]))
+    return tuple(sorted(edits, key=lambda e: e.details["call"]))
 
 
 def compare_with_marks(
     sessions: Session | Iterable[Session], rules: Iterable[str | SizeRule] = ("tracelab", "ctxmap")
 ) -> pd.DataFrame:
-    """Return how far derived compactions agree with the marks of logs that have both marks and
-    usage.
+    """Compare inferred compactions with the marks of logs that have both marks and usage.
 
-    One row a session and rule: `calls` with usage, compactions `marked` (those before a later
-    billed call, that a rule could find), `derived`, `agreed` (at the same billed call), `missed`,
-    `invented`, and the shares `found` (agreed / marked) and `true` (agreed / derived), missing
-    where nothing was derived.
+    Args:
+        sessions: one session or several; those without marks have no row.
+        rules: names of rules, or rules.
+
+    Returns:
+        One row per session and rule: `calls` with usage; `marked` compactions that a billed call
+        follows; `derived` ones; those that `agreed` on the billed call; `missed` and `invented`
+        ones; the shares `found` (agreed / marked, recall) and `true` (agreed / derived, precision;
+        missing where nothing was derived).
     """
     import pandas as pd
 
     from ctxkit.session.session import Session
 
-    given = [sessions] if isinstance(sessions, Session) else list(sessions)
-    rows = [row for s in given for rule in rules if (row := _agreement_row(s, rule)) is not None]
+    chosen = [sessions] if isinstance(sessions, Session) else list(sessions)
+    rows = [
+        row for s in chosen for rule in rules if (row := _make_agreement_row(s, rule)) is not None
+    ]
     frame = pd.DataFrame(rows, columns=list(_AGREEMENT_COLUMNS))
     return frame.astype(_AGREEMENT_COLUMNS)
 
@@ -233,8 +241,8 @@ _AGREEMENT_COLUMNS = {
 }
 
 
-def _agreement_row(session: Session, rule: str | SizeRule) -> dict[str, Any] | None:
-    marked = _marked_calls(session)
+def _make_agreement_row(session: Session, rule: str | SizeRule) -> dict[str, Any] | None:
+    marked = _find_marked_calls(session)
     if not marked:
         return None
     name, _ = _resolve_rule(rule)
@@ -255,25 +263,25 @@ def _agreement_row(session: Session, rule: str | SizeRule) -> dict[str, Any] | N
     }
 
 
-def _marked_calls(session: Session) -> set[int]:
-    """Numbers of the first billed calls after each recorded compaction that had billed calls before
-    it.
-    """
-    places = {
+def _find_marked_calls(session: Session) -> set[int]:
+    """Return the first billed call after each recorded compaction that billed calls precede."""
+    call_at = {
         c.position: c.index for calls in group_prompts_by_agent(session).values() for c, _ in calls
     }
-    out: set[int] = set()
-    due = seen = False
+    marked: set[int] = set()
+    is_pending = has_billed_call = False
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
-            due = due or (
-                seen and entry.source == "recorded" and entry.kind in ("summarised", "dropped")
+            is_pending = is_pending or (
+                has_billed_call
+                and entry.source == "recorded"
+                and entry.kind in ("summarised", "dropped")
             )
-        elif position in places:
-            if due:
-                out.add(places[position])
-            due, seen = False, True
-    return out
+        elif position in call_at:
+            if is_pending:
+                marked.add(call_at[position])
+            is_pending, has_billed_call = False, True
+    return marked
 
 
 def _resolve_rule(rule: str | SizeRule) -> tuple[str, SizeRule]:

@@ -1,12 +1,9 @@
-"""Checks of what compactions keep, without a model: audits of each compaction, planted facts,
-McNemar's test.
+"""Checks of what compactions keep, without a model: audits, planted facts, McNemar's test.
 
-Availability is an upper bound: what no longer stands in the context cannot be answered, what does
-may be missed.
-
-Identifiers, sections and the latest request are asked for as OpenClaw's summary audit does; the
-structure as yoagent's scorer: task lost, latest request lost, nothing but a marker, orphans, turns
-in full detail.
+Availability bounds answers from above: a model cannot answer what is not in the prompt, and can
+miss what is. The checks of identifiers, sections and the latest request follow OpenClaw's summary
+audit; those of structure yoagent's scorer: task lost, latest request lost, marker only, orphans,
+turns in full.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ __dir__ = public_dir(__all__)
 
 
 FactFamily = Literal["constraint", "decision", "reference", "superseded"]
-_SAID: dict[str, str] = {
+_SENTENCES: dict[str, str] = {
     "constraint": "Whatever happens, the port {key} must stay closed.",
     "decision": "We decided to call the release {key}.",
     "reference": "The ticket for this is {key}.",
@@ -54,7 +51,7 @@ _SAID: dict[str, str] = {
 
 
 class PlantedFact(NamedTuple):
-    """One planted fact: what is said, and the word that must still stand somewhere."""
+    """A planted fact: a sentence, and the unique word in it that must remain in the prompt."""
 
     family: FactFamily
     key: str
@@ -62,88 +59,122 @@ class PlantedFact(NamedTuple):
 
 
 def make_facts(n: int = 12, seed: int = 0) -> tuple[PlantedFact, ...]:
-    """Return facts with words that stand nowhere else, as many of each family as of the others."""
-    chance = random.Random(seed)  # noqa: S311  no secret
+    """Make facts with unique words, the same number of each family.
+
+    Args:
+        n: number of facts.
+        seed: of the words.
+
+    Example:
+        >>> [fact.family for fact in make_facts(4)]
+        ['constraint', 'decision', 'reference', 'superseded']
+    """
+    rng = random.Random(seed)  # noqa: S311  no secret
     families = get_args(FactFamily)
     out = []
     for i in range(n):
-        key = f"KX-{chance.randrange(10**7):07d}-{i}"
-        out.append(PlantedFact(families[i % 4], key, _SAID[families[i % 4]].format(key=key)))
+        key = f"KX-{rng.randrange(10**7):07d}-{i}"
+        out.append(PlantedFact(families[i % 4], key, _SENTENCES[families[i % 4]].format(key=key)))
     return tuple(out)
 
 
 @accepts_session
 def plant_facts(
-    session: Session, given: Iterable[PlantedFact], seed: int = 0, *, until: float = 0.5
+    session: Session, facts: Iterable[PlantedFact], seed: int = 0, *, until: float = 0.5
 ) -> Session:
-    """Return a recorded session in which each fact is said by the user, before a user's message in
-    its first part.
+    """Return a copy of a session in which the user states each fact, early in the session.
+
+    Each fact is a message of its own before a random user message.
 
     Args:
-        session: a recorded session; its usage stays as it was, so the facts count as what they are
-            estimated at.
-        given: the facts.
-        seed: of the places.
-        until: share of the session in which they are said.
+        session: a recorded session; its usage stays as it was, so facts count at their estimate.
+        facts: the facts.
+        seed: of the positions.
+        until: share of the session in which the facts are stated.
 
     Raises:
         BadArguments: the session has no user message there.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> planted = plant_facts(ck.samples.path("billing"), make_facts(2))
+        >>> sum(m.kind == "planted" for m in planted.messages)
+        2
     """
     import msgspec
 
     path = session.path
-    places = [
+    positions = [
         i
         for i, e in enumerate(path)
         if isinstance(e, Message) and e.role == "user" and i <= max(until * len(path), 1)
     ]
-    if not places:
+    if not positions:
         raise BadArguments(
             f"Session {session.id!r} has no user message in its first part to plant facts before."
         )
-    chance = random.Random(seed)  # noqa: S311  no secret
-    before: dict[int, list[Message]] = {}
-    for n, fact in enumerate(given):
+    rng = random.Random(seed)  # noqa: S311  no secret
+    planted_before: dict[int, list[Message]] = {}
+    for n, fact in enumerate(facts):
         message = Message(role="user", id=f"planted-{n}", parts=(Text(fact.text),), kind="planted")
-        before.setdefault(chance.choice(places), []).append(message)
+        planted_before.setdefault(rng.choice(positions), []).append(message)
     log: list[Message | Edit] = []
     for i, entry in enumerate(path):
-        log += before.get(i, [])
+        log += planted_before.get(i, [])
         log.append(entry)
     return msgspec.structs.replace(session, log=tuple(log), parents=(), leaf=-1)
 
 
 @accepts_session
 def check_facts_in_view(
-    session: Session, given: Iterable[PlantedFact], call: int | None = None
+    session: Session, facts: Iterable[PlantedFact], call: int | None = None
 ) -> dict[PlantedFact, bool]:
-    """Return for each fact whether its word stands in what a call was shown, or would be next.
+    """Return for each fact whether the prompt of a call holds its word.
 
-    Where the word is an exact value that a model is asked for, this foretells its answer: 600 of
-    600 in a published exam after real compactions (see docs/scores.md).
+    Where a model is asked for an exact value, this predicts its answer: 600 of 600 in a published
+    exam after real compactions (see docs/scores.md).
+
+    Args:
+        session: a session or a replay.
+        facts: the facts.
+        call: number of the call; None: the next prompt.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> facts = make_facts(2)
+        >>> in_view = check_facts_in_view(plant_facts(ck.samples.path("chat"), facts), facts)
+        >>> all(in_view.values())
+        True
     """
     text = "\n".join(m.text for m in session.view(call))
-    return {fact: fact.key in text for fact in given}
+    return {fact: fact.key in text for fact in facts}
 
 
 class PairedTest(NamedTuple):
-    """Two settings over the same facts, paired: no pooling, no approximation."""
+    """Counts of paired outcomes of two settings over the same facts, and McNemar's p-value."""
 
     both: int
     only_one: int
     only_other: int
     neither: int
     p: float
-    """Two-sided exact McNemar: how likely a split as uneven as this is if both keep
-    equally well.
+    """Two-sided and exact: the probability of a split at least as uneven if both keep equally well.
     """
 
 
 def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> PairedTest:
-    """Return the paired exact test of two lists of outcomes, one pair a fact.
+    """Compare two lists of paired outcomes by the exact McNemar test.
+
+    Args:
+        one: outcomes of one setting, one per fact.
+        other: outcomes of the other setting for the same facts.
 
     Raises:
-        BadArguments: the lists are not of one length.
+        BadArguments: the lists differ in length.
+
+    Example:
+        >>> mcnemar([True] * 8, [False] * 8).p
+        0.0078125
     """
     if len(one) != len(other):
         raise BadArguments(f"Outcomes are paired: {len(one)} and {len(other)} do not match.")
@@ -157,7 +188,7 @@ def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> PairedTest:
 
 
 MAX_MARKER_CHARS = 200
-"""A text of fewer characters in place of removed messages is a marker, no summary."""
+"""Inserted text of fewer characters is a marker and not a summary."""
 AUDIT_COLUMNS = {
     "session": "string",
     "cut": "Int64",
@@ -177,86 +208,107 @@ AUDIT_COLUMNS = {
 
 @accepts_session
 def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
-    """Return one row for each compaction of a session or a replay.
-
-    `identifiers_n` names of the removed messages are asked for (at most 12, of the last ten),
-    `identifiers_kept` is the share that stands in what is shown, `missing` names the others.
-    `ask_reflected`: the text put in speaks of the latest request (missing where nothing was put
-    in). `task_lost`, `ask_lost`: the first, the latest request is no longer shown as it was said.
-    `marker_only`: what was put in is shorter than 200 characters. `orphans_n`: tool calls or
-    results that the cut parted. `turns_n`: requests that are still shown as they were said.
+    """Audit each compaction: identifiers, sections and requests that remain in the prompt.
 
     Args:
-        session: a session with text; others have no rows.
-        sections: headings that a summary shall have as lines of their own.
+        session: a session or a replay with text; others have no rows.
+        sections: headings that a summary must have as lines of their own.
+
+    Returns:
+        One row per compaction:
+
+        ================  =======================================================================
+        session, cut      id of the session, number of the compaction
+        call              the first call after it
+        identifiers_n     identifiers of removed messages that are checked: at most 12, of the last
+                          ten messages
+        identifiers_kept  share of them that the prompt holds
+        missing           the others
+        sections_missing  headings that the inserted text lacks
+        ask_reflected     True where the inserted text mentions the latest request; missing where
+                          nothing was inserted
+        task_lost         True where the first request is no longer shown as written
+        ask_lost          True where the latest request is no longer shown as written
+        marker_only       True where the inserted text has fewer than 200 characters
+        orphans_n         tool calls and results that the compaction separated
+        turns_n           requests that are still shown as written
+        ================  =======================================================================
+
+    Example:
+        >>> import ctxkit as ck
+        >>> table = ck.metrics.audits(ck.samples.path("billing"))
+        >>> table[["cut", "orphans_n"]].values.tolist()
+        [[0, 0], [1, 0]]
     """
     import pandas as pd
 
-    rows = list(_audit_rows(session, sections)) if session.has_text else []
+    rows = list(_iter_audit_rows(session, sections)) if session.has_text else []
     return pd.DataFrame(rows, columns=list(AUDIT_COLUMNS)).astype(AUDIT_COLUMNS)
 
 
-def _audit_rows(session: Session, sections: Sequence[str]) -> Iterator[dict[str, Any]]:
-    shown: list[Message] = []
-    asks: list[Message] = []
-    at = calls = 0
-    for cut in group_edits(session):
-        for entry in session.path[at : cut.position]:
+def _iter_audit_rows(session: Session, sections: Sequence[str]) -> Iterator[dict[str, Any]]:
+    visible: list[Message] = []
+    requests: list[Message] = []
+    position = calls = 0
+    for group in group_edits(session):
+        for entry in session.path[position : group.position]:
             if isinstance(entry, Message):
                 calls += entry.role == "assistant"
                 if entry.visible:
-                    shown.append(entry)
-                    asks += [entry] if entry.role == "user" else []
-        before = shown
-        for edit in cut.edits:
-            shown = apply_edit(shown, edit)
-        at = cut.position + len(cut.edits)
+                    visible.append(entry)
+                    requests += [entry] if entry.role == "user" else []
+        before = visible
+        for edit in group.edits:
+            visible = apply_edit(visible, edit)
+        position = group.position + len(group.edits)
         yield {
             "session": session.id,
-            "cut": cut.number,
+            "cut": group.number,
             "call": calls,
-            **_audit_compaction(cut, before, shown, asks, sections),
+            **_audit_compaction(group, before, visible, requests, sections),
         }
 
 
 def _audit_compaction(
-    cut: EditGroup,
+    group: EditGroup,
     before: Sequence[Message],
-    shown: Sequence[Message],
-    asks: Sequence[Message],
+    visible: Sequence[Message],
+    requests: Sequence[Message],
     sections: Sequence[str],
 ) -> dict[str, Any]:
-    there = {id(m) for m in before}
-    now = {id(m) for m in shown}
-    removed = [m for m in before if id(m) not in now]
-    put_in = "\n".join(get_plain_text(m) for m in shown if id(m) not in there)
-    everything = "\n".join(map(get_plain_text, shown))
+    ids_before = {id(m) for m in before}
+    visible_ids = {id(m) for m in visible}
+    removed = [m for m in before if id(m) not in visible_ids]
+    inserted_text = "\n".join(get_plain_text(m) for m in visible if id(m) not in ids_before)
+    visible_text = "\n".join(map(get_plain_text, visible))
     names = summary_prompts.identifiers_to_audit([get_plain_text(m) for m in removed])
-    missing = summary_prompts.lost_identifiers(names, everything)
-    rows = {row.strip() for row in put_in.splitlines()}
+    missing = summary_prompts.lost_identifiers(names, visible_text)
+    inserted_lines = {row.strip() for row in inserted_text.splitlines()}
     return {
         "identifiers_n": len(names),
         "identifiers_kept": 1 - len(missing) / len(names) if names else None,
         "missing": ", ".join(missing),
-        "sections_missing": ", ".join(s for s in sections if s not in rows),
-        "ask_reflected": summary_prompts.reflects_request(get_plain_text(asks[-1]), put_in)
-        if asks and put_in
+        "sections_missing": ", ".join(s for s in sections if s not in inserted_lines),
+        "ask_reflected": summary_prompts.reflects_request(
+            get_plain_text(requests[-1]), inserted_text
+        )
+        if requests and inserted_text
         else None,
-        "task_lost": id(asks[0]) not in now if asks else None,
-        "ask_lost": id(asks[-1]) not in now if asks else None,
-        "marker_only": 0 < len(put_in) < MAX_MARKER_CHARS
-        and any(e.kind == "summarised" for e in cut.edits),
-        "orphans_n": len(_orphaned_ids(shown) - _orphaned_ids(before)),
-        "turns_n": sum(id(m) in now for m in asks),
+        "task_lost": id(requests[0]) not in visible_ids if requests else None,
+        "ask_lost": id(requests[-1]) not in visible_ids if requests else None,
+        "marker_only": 0 < len(inserted_text) < MAX_MARKER_CHARS
+        and any(e.kind == "summarised" for e in group.edits),
+        "orphans_n": len(_find_orphaned_ids(visible) - _find_orphaned_ids(before)),
+        "turns_n": sum(id(m) in visible_ids for m in requests),
     }
 
 
-def _orphaned_ids(shown: Sequence[Message]) -> set[str]:
-    """Return the ids of calls and results that lack their partner; calls of the last reply may
-    still be open.
+def _find_orphaned_ids(messages: Sequence[Message]) -> set[str]:
+    """Return the ids of tool calls and results without a partner; calls of the last reply are
+    exempt.
     """
-    last = next((m for m in reversed(shown) if m.role == "assistant"), None)
-    asked = {c.id for m in shown for c in m.tool_calls}
-    answered = {m.call_id for m in shown if m.role == "tool" and m.call_id}
-    due = {c.id for m in shown if m is not last for c in m.tool_calls}
-    return (answered - asked) | (due - answered)
+    last = next((m for m in reversed(messages) if m.role == "assistant"), None)
+    call_ids = {c.id for m in messages for c in m.tool_calls}
+    result_ids = {m.call_id for m in messages if m.role == "tool" and m.call_id}
+    closed_call_ids = {c.id for m in messages if m is not last for c in m.tool_calls}
+    return (result_ids - call_ids) | (closed_call_ids - result_ids)

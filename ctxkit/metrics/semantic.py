@@ -1,15 +1,11 @@
-"""Whether facts are still said after a compaction, by meaning (sentence similarity) and by exact
-values.
+"""Retention of facts by meaning: sentence similarity, and the exact values of each fact."""
 
-A summary rewrites. An item that no longer stands word for word may still be there in other words,
-and a sentence that sounds the same may name another number. So a fact is asked for twice: is a
-sentence near to it (`metrics.semantic`), and do its numbers, dates, paths and identifiers stand in
-the text? Negations are seen by neither.
-
-No measure of nearness sees a contradiction: "Monday at 09:00" is near to "Friday at 14:00", and
-"may be changed freely" to "must never be changed". So nearness never stands alone:
-`metrics.semantic` puts the exact values beside it.
-"""
+# A summary rewrites, so a fact can survive in other words, and a similar sentence can state another
+# number. Each fact is therefore checked twice:
+#   meaning  is the nearest sentence of the text within a threshold of similarity?
+#   values   does the text hold all numbers, dates, paths and identifiers of the fact?
+# Neither sees a contradiction: "Monday at 09:00" is near "Friday at 14:00", and "may be changed
+# freely" is near "must never be changed". So similarity is never reported without the values.
 
 from __future__ import annotations
 
@@ -42,11 +38,11 @@ __dir__ = public_dir(__all__)
 
 
 MAX_SENTENCES = 2000
-"""Sentences of what is shown that are compared, the newest."""
-_FAMILIES = ("constraint", "decision", "open")
-"""Items that are sentences: what may be said in other words."""
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(\"'])|\n+")
-_VALUE = re.compile(
+"""Sentences of the text that are compared: the last ones."""
+_SENTENCE_FAMILIES = ("constraint", "decision", "open")
+"""Families of items that are sentences and can be stated in other words."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(\"'])|\n+")
+_EXACT_VALUE = re.compile(
     r"(?<![\w./:-])(?:[\w.@~+-]*/[\w./@+-]+|[\w.:#@+-]*\d[\w.:%@+-]*"  # paths; whatever has a digit
     # names as programs spell them
     r"|[A-Z]\w*(?:-[A-Z]\w*)+|\w+_\w+|[A-Za-z]*[a-z][A-Z]\w*|[A-Za-z]\w+\.[a-z_]\w+)"
@@ -67,45 +63,54 @@ MEANING_COLUMNS = {
 
 
 class FactCheck(NamedTuple):
-    """What became of one fact."""
+    """The retention of one fact in a text."""
 
     fact: str
     nearest: float
-    """How near the nearest sentence is, 0..1."""
+    """Similarity of the nearest sentence, 0..1."""
     meaning: bool
-    """Whether that is near enough for the measure."""
+    """True where that reaches the threshold of the measure."""
     told: tuple[str, ...]
-    """Its numbers, dates, paths and identifiers."""
+    """The numbers, dates, paths and identifiers of the fact."""
     missing: tuple[str, ...]
-    """Those of them that do not stand in the text."""
+    """Those of them that the text does not hold."""
 
 
 def check_facts(
     facts: Sequence[str], text: str, measure: str | SimilarityMeasure | None = None
 ) -> tuple[FactCheck, ...]:
-    """Return for each fact whether a text still says it, by meaning and by exact values.
+    """Check for each fact whether a text still states it, by meaning and by exact values.
 
     Args:
         facts: sentences.
-        text: a summary, or all that is shown.
+        text: a summary, or a whole prompt.
         measure: `minilm` (needs the extra `semantic`), `stems`, or your own; None: `minilm` where
             it is installed.
 
     Raises:
         BadArguments: there is no such measure, or its extra is not installed.
+
+    Example:
+        >>> [check] = check_facts(["The port is 8080."], "The port is 9090.", "stems")
+        >>> check.meaning, check.missing
+        (True, ('8080',))
     """
-    likeness = get_similarity_measure(measure)
-    near = likeness(list(facts), split_plain_sentences(text)[-MAX_SENTENCES:])
-    plain = " ".join(text.split()).casefold()
-    out = []
-    for fact, value in zip(facts, near, strict=True):
-        told = extract_exact_values(fact)
-        out.append(
+    similarity_measure = get_similarity_measure(measure)
+    similarities = similarity_measure(list(facts), split_plain_sentences(text)[-MAX_SENTENCES:])
+    folded_text = " ".join(text.split()).casefold()
+    checks = []
+    for fact, similarity in zip(facts, similarities, strict=True):
+        values = extract_exact_values(fact)
+        checks.append(
             FactCheck(
-                fact, value, value >= likeness.threshold, told, find_missing_values(told, plain)
+                fact,
+                similarity,
+                similarity >= similarity_measure.threshold,
+                values,
+                find_missing_values(values, folded_text),
             )
         )
-    return tuple(out)
+    return tuple(checks)
 
 
 @accepts_session
@@ -114,77 +119,99 @@ def meaning(
     facts: Sequence[str] | None = None,
     measure: str | SimilarityMeasure | None = None,
 ) -> pd.DataFrame:
-    """Return one row for each compaction and each fact that it might have lost.
+    """Check after each compaction which facts the prompt still states, by meaning and by values.
 
-    Columns: `session cut call family fact nearest meaning_kept values_n values_kept missing
-    measure`. The text is what the user and the agent said, and what compactions put in, as far as
-    it is shown after the cut. `values_kept` is missing where the fact has none.
+    The searched text is what user, agent and summaries state in the prompt after the compaction.
 
     Args:
         session: a session or a replay with text; others have no rows.
-        facts: sentences to be asked for after every compaction, once any of their values was said;
-            None: the user's constraints, the agent's decisions and what was left open, in what the
+        facts: sentences to check after every compaction, once a message stated any of their values;
+            None: the user's constraints, the agent's decisions and open points in the messages that
             compactions have removed so far.
-        measure: see `kept`.
+        measure: see `check_facts`.
+
+    Returns:
+        One row per compaction and fact, with the columns `session cut call family fact`; `nearest`,
+        the similarity of the nearest sentence; `meaning_kept`, whether it reaches the threshold;
+        `values_n`, `values_kept` (missing where the fact has no values) and the `missing` values;
+        `measure`.
 
     Raises:
         BadArguments: there is no such measure, or its extra is not installed.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> table = ck.metrics.meaning(ck.samples.path("billing"), measure="stems")
+        >>> table["family"].unique().tolist()
+        ['constraint']
     """
     import pandas as pd
 
-    likeness = get_similarity_measure(measure)
-    rows = list(_meaning_rows(session, facts, likeness)) if session.has_text else []
+    similarity_measure = get_similarity_measure(measure)
+    rows = list(_iter_meaning_rows(session, facts, similarity_measure)) if session.has_text else []
     return pd.DataFrame(rows, columns=list(MEANING_COLUMNS)).astype(MEANING_COLUMNS)
 
 
-def _meaning_rows(
-    session: Session, facts: Sequence[str] | None, likeness: SimilarityMeasure
+def _iter_meaning_rows(
+    session: Session, facts: Sequence[str] | None, measure: SimilarityMeasure
 ) -> Iterator[tuple[Any, ...]]:
-    gone: dict[str, str] = {}
-    shown: list[Message] = []
-    at, begun = 0, set[str]()
-    calls = [c.position for c in session.calls]
-    for cut in group_edits(session):
-        new = [e for e in session.path[at : cut.position] if isinstance(e, Message) and e.visible]
-        shown += new
-        before, at = shown, cut.position + len(cut.edits)
-        for edit in cut.edits:
-            shown = apply_edit(shown, edit)
-        there = {id(m) for m in shown}
-        gone |= {f.text: f.family for f in _sentence_items(m for m in before if id(m) not in there)}
-        asked = gone
+    removed: dict[str, str] = {}
+    visible: list[Message] = []
+    start, mentioned = 0, set[str]()
+    reply_positions = [c.position for c in session.calls]
+    for group in group_edits(session):
+        new = [
+            e for e in session.path[start : group.position] if isinstance(e, Message) and e.visible
+        ]
+        visible += new
+        before, start = visible, group.position + len(group.edits)
+        for edit in group.edits:
+            visible = apply_edit(visible, edit)
+        visible_ids = {id(m) for m in visible}
+        removed |= {
+            f.text: f.family
+            for f in _iter_sentence_items(m for m in before if id(m) not in visible_ids)
+        }
+        family_of_fact = removed
         if facts is not None:
-            heard = " ".join(" ".join(m.text for m in new).split()).casefold()
-            begun |= {f for f in facts if f not in begun and _mentions_fact(f, heard)}
-            asked = {f: "given" for f in facts if f in begun}
-        text = "\n".join(m.text for m in shown if m.role != "tool")
-        call = sum(position < cut.position for position in calls)
-        for k in check_facts(list(asked), text, likeness):
-            exact = None if not k.told else not k.missing
-            told = (k.nearest, k.meaning, len(k.told), exact, ", ".join(k.missing), likeness.name)
-            yield (session.id, cut.number, call, asked[k.fact], k.fact, *told)
+            new_text = " ".join(" ".join(m.text for m in new).split()).casefold()
+            mentioned |= {f for f in facts if f not in mentioned and _mentions_fact(f, new_text)}
+            family_of_fact = {f: "given" for f in facts if f in mentioned}
+        text = "\n".join(m.text for m in visible if m.role != "tool")
+        call = sum(position < group.position for position in reply_positions)
+        for check in check_facts(list(family_of_fact), text, measure):
+            has_all_values = None if not check.told else not check.missing
+            figures = (
+                check.nearest,
+                check.meaning,
+                len(check.told),
+                has_all_values,
+                ", ".join(check.missing),
+                measure.name,
+            )
+            yield (session.id, group.number, call, family_of_fact[check.fact], check.fact, *figures)
 
 
-def _mentions_fact(fact: str, heard: str) -> bool:
-    """Say whether a text holds a value of a fact, where it has any."""
-    told = extract_exact_values(fact)
-    return not told or len(find_missing_values(told, heard)) < len(told)
+def _mentions_fact(fact: str, folded_text: str) -> bool:
+    """Return True where a text holds a value of a fact, or the fact has none."""
+    values = extract_exact_values(fact)
+    return not values or len(find_missing_values(values, folded_text)) < len(values)
 
 
-def _sentence_items(messages: Iterable[Message]) -> Iterator[Any]:
+def _iter_sentence_items(messages: Iterable[Message]) -> Iterator[Any]:
     for message in messages:
         if message.role in ("user", "assistant"):
-            yield from sorted(f for f in extract_items(message) if f.family in _FAMILIES)
+            yield from sorted(f for f in extract_items(message) if f.family in _SENTENCE_FAMILIES)
 
 
 def split_plain_sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text that say something."""
-    return [s for part in _SENTENCE.split(text) if len(s := " ".join(part.split())[:600]) > 2]
+    """Return the sentences and lines of a text, those of one or two characters skipped."""
+    return [s for part in _SENTENCE_END.split(text) if len(s := " ".join(part.split())[:600]) > 2]
 
 
-def find_missing_values(told: Iterable[str], text: str) -> tuple[str, ...]:
-    """Return those of some values that do not stand in a text, which is given in lower case."""
-    return tuple(v for v in told if not _contains_value(v.casefold(), text))
+def find_missing_values(values: Iterable[str], text: str) -> tuple[str, ...]:
+    """Return the values that a casefolded text does not hold."""
+    return tuple(v for v in values if not _contains_value(v.casefold(), text))
 
 
 def _contains_value(value: str, text: str) -> bool:
@@ -195,21 +222,21 @@ def _contains_value(value: str, text: str) -> bool:
 
 
 def is_whole(text: str, start: int, end: int) -> bool:
-    """Say whether a value that stands at a place of a text is no part of a longer one there."""
+    """Return True where the value at ``start..end`` of a text is no part of a longer one."""
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
-    if before == "." or _in_word(before) or _in_word(after):
+    if before == "." or _is_word_char(before) or _is_word_char(after):
         return False
     return not (after and after in ".,:" and text[end + 1 : end + 2].isdecimal())
 
 
-def _in_word(char: str) -> bool:
+def _is_word_char(char: str) -> bool:
     return char.isalnum() or char == "_"
 
 
 def extract_exact_values(fact: str) -> tuple[str, ...]:
     """Return the numbers, dates, paths and identifiers of a sentence, each once."""
     return tuple(
-        dict.fromkeys(v for hit in _VALUE.findall(fact) if len(v := hit.rstrip(".,:;")) > 0)
+        dict.fromkeys(v for hit in _EXACT_VALUE.findall(fact) if len(v := hit.rstrip(".,:;")) > 0)
     )
 
 
@@ -226,14 +253,15 @@ MINILM_TOKENIZER = (
     "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
     "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 )
-"""The same of its tokenizer. Both are read as data: the packages' code is never run."""
-_NEEDS = ("onnxruntime", "tokenizers", MINILM_MODEL[0], MINILM_TOKENIZER[0])
-"""Packages without which there is no MiniLM."""
+"""The same for its tokenizer. Both are read as data: the code of the packages is never run."""
+_MINILM_PACKAGES = ("onnxruntime", "tokenizers", MINILM_MODEL[0], MINILM_TOKENIZER[0])
+"""Packages that MiniLM needs."""
 MAX_SENTENCE_TOKENS = 128
-"""Of one sentence that are looked at."""
+"""Tokens of one sentence that are read."""
 BATCH_SIZE = 64
+"""Sentences that are encoded at once."""
 _WORD = re.compile(r"[A-Za-z_][\w-]+|\d[\w.:-]*")
-_STOP = frozenset(
+_STOP_WORDS = frozenset(
     (
         *("the", "and", "for", "are", "was", "were", "been", "its", "this", "that", "with"),
         *("from", "not", "you", "she", "they", "them", "then", "than", "but", "all", "any"),
@@ -243,44 +271,43 @@ _STOP = frozenset(
 
 
 class SimilarityMeasure(Protocol):
-    """Says for each fact how near the nearest of some sentences is, from 0 to 1."""
+    """Measures for each fact the similarity of the nearest of some sentences, from 0 to 1."""
 
     @property
     def name(self) -> str:
-        """What the measure is called."""
+        """Name of the measure."""
 
     @property
     def threshold(self) -> float:
-        """From which nearness on the meaning counts as kept."""
+        """Smallest similarity at which the meaning counts as kept."""
 
     def __call__(self, facts: Sequence[str], sentences: Sequence[str], /) -> list[float]:
-        """Return the nearness of each fact's nearest sentence; 0 without sentences."""
+        """Return the similarity of each fact's nearest sentence; 0 without sentences."""
 
 
 class StemSimilarity:
-    """The share of the words of two sentences that both have, words compared by their first five
-    letters.
+    """Jaccard similarity of the stems of two sentences; a stem is the first five letters of a word.
 
-    On 18 paraphrased facts it told kept from lost with an AUC of 0.90 (balanced accuracy 0.83 at
-    0.20).
+    On 18 paraphrased facts it separated kept from lost ones with an AUC of 0.90 (balanced accuracy
+    0.83 at the threshold of 0.20).
     """
 
     name, threshold = "stems", 0.20
 
     def __call__(self, facts: Sequence[str], sentences: Sequence[str], /) -> list[float]:
-        """Return the nearness of each fact's nearest sentence."""
-        shown = [s for s in map(_stems, sentences) if s]
+        """Return the similarity of each fact's nearest sentence."""
+        sentence_stems = [s for s in map(_stem_words, sentences) if s]
         return [
-            max((len(f & s) / len(f | s) for s in shown), default=0.0) for f in map(_stems, facts)
+            max((len(f & s) / len(f | s) for s in sentence_stems), default=0.0)
+            for f in map(_stem_words, facts)
         ]
 
 
 class MiniLMSimilarity:
-    """The cosine of sentence vectors of all-MiniLM-L6-v2, run by onnxruntime on this machine;
-    nothing is downloaded.
+    """Cosine similarity of sentence vectors of all-MiniLM-L6-v2, run locally by onnxruntime.
 
-    On the same facts: AUC 0.98, balanced accuracy 0.93 at 0.51. A thousand sentences take some 5 s
-    of one core.
+    Nothing is downloaded. On the facts of `StemSimilarity`: AUC 0.98, balanced accuracy 0.93 at
+    0.51. A thousand sentences take some 5 s of one core.
 
     Raises:
         BadArguments: the extra is not installed, or a file is not the one that was checked.
@@ -289,41 +316,41 @@ class MiniLMSimilarity:
     name, threshold = "minilm", 0.50
 
     def __init__(self) -> None:
-        if missing := [name for name in _NEEDS if find_spec(name) is None]:
+        if missing := [name for name in _MINILM_PACKAGES if find_spec(name) is None]:
             raise BadArguments(
                 "The measure 'minilm' needs the extra: pip install 'jupyter-ctxkit[semantic]' (no"
                 f" {', '.join(missing)} here)."
             )
-        self._known: dict[str, NDArray[Any]] = {}
+        self._vector_of: dict[str, NDArray[Any]] = {}
 
     def __call__(self, facts: Sequence[str], sentences: Sequence[str], /) -> list[float]:
-        """Return the nearness of each fact's nearest sentence."""
+        """Return the similarity of each fact's nearest sentence."""
         if not facts or not sentences:
             return [0.0] * len(facts)
-        found = (self.vectors(facts) @ self.vectors(sentences).T).max(axis=1)
-        return [max(float(x), 0.0) for x in found]
+        similarities = (self.vectors(facts) @ self.vectors(sentences).T).max(axis=1)
+        return [max(float(x), 0.0) for x in similarities]
 
     def vectors(self, texts: Sequence[str]) -> NDArray[Any]:
-        """Return one vector of length 1 a text, 384 numbers each; a text is worked out once."""
-        new = sorted({t for t in texts if t not in self._known}, key=len)
+        """Return one unit vector of 384 numbers per text; each text is encoded once."""
+        new = sorted({t for t in texts if t not in self._vector_of}, key=len)
         for i in range(0, len(new), BATCH_SIZE):
-            part = new[i : i + BATCH_SIZE]
-            self._known |= dict(zip(part, self._run(part), strict=True))
-        return np.array([self._known[t] for t in texts], np.float32).reshape(len(texts), -1)
+            batch = new[i : i + BATCH_SIZE]
+            self._vector_of |= dict(zip(batch, self._encode_batch(batch), strict=True))
+        return np.array([self._vector_of[t] for t in texts], np.float32).reshape(len(texts), -1)
 
-    def _run(self, texts: list[str]) -> NDArray[Any]:
+    def _encode_batch(self, texts: list[str]) -> NDArray[Any]:
         encoded = self._tokenizer.encode_batch(texts)
         fields = {
             "input_ids": "ids",
             "attention_mask": "attention_mask",
             "token_type_ids": "type_ids",
         }
-        given = {
+        inputs = {
             name: np.array([getattr(e, field) for e in encoded], np.int64)
             for name, field in fields.items()
         }
-        hidden = self._session.run(None, given)[0]
-        mask = given["attention_mask"][:, :, None]
+        hidden = self._session.run(None, inputs)[0]
+        mask = inputs["attention_mask"][:, :, None]
         mean = (hidden * mask).sum(axis=1) / mask.sum(
             axis=1
         )  # mean pooling over the words, as the model was trained
@@ -338,28 +365,31 @@ class MiniLMSimilarity:
             "session.intra_op.allow_spinning", "0"
         )  # other work runs on these cores too
         return onnxruntime.InferenceSession(
-            _verified_bytes(*MINILM_MODEL), options, providers=["CPUExecutionProvider"]
+            _read_verified_file(*MINILM_MODEL), options, providers=["CPUExecutionProvider"]
         )
 
     @cached_property
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_str(_verified_bytes(*MINILM_TOKENIZER).decode())
+        tokenizer = Tokenizer.from_str(_read_verified_file(*MINILM_TOKENIZER).decode())
         tokenizer.enable_truncation(MAX_SENTENCE_TOKENS)
         tokenizer.enable_padding()
         return tokenizer
 
 
 def get_similarity_measure(measure: str | SimilarityMeasure | None) -> SimilarityMeasure:
-    """Return a measure by its name: `stems`, or `minilm`; None: `minilm` where its extra is
-    installed, else `stems`.
+    """Return a similarity measure.
+
+    Args:
+        measure: `stems`, `minilm` or a measure; None: `minilm` where its extra is installed, else
+            `stems`.
 
     Raises:
         BadArguments: there is no such measure, or its extra is not installed.
     """
     if measure is None:
-        measure = "minilm" if all(map(find_spec, _NEEDS)) else "stems"
+        measure = "minilm" if all(map(find_spec, _MINILM_PACKAGES)) else "stems"
     if not isinstance(measure, str):
         return measure
     if measure not in ("stems", "minilm"):
@@ -367,14 +397,14 @@ def get_similarity_measure(measure: str | SimilarityMeasure | None) -> Similarit
     return MiniLMSimilarity() if measure == "minilm" else StemSimilarity()
 
 
-def _stems(text: str) -> frozenset[str]:
+def _stem_words(text: str) -> frozenset[str]:
     return frozenset(
-        w[:5] for w in map(str.lower, _WORD.findall(text)) if len(w) > 2 and w not in _STOP
+        w[:5] for w in map(str.lower, _WORD.findall(text)) if len(w) > 2 and w not in _STOP_WORDS
     )
 
 
-def _verified_bytes(package: str, file: str, digest: str) -> bytes:
-    """Return a package's file as bytes, without running the package."""
+def _read_verified_file(package: str, file: str, digest: str) -> bytes:
+    """Return a file of a package as bytes, without importing the package."""
     spec = find_spec(package)
     folder = next(iter((spec and spec.submodule_search_locations) or ()), "")
     path = Path(folder, file)

@@ -1,4 +1,4 @@
-"""Summaries of many runs: means with bootstrap intervals, paired differences, the Pareto front."""
+"""Statistics over runs: means with bootstrap intervals, paired differences, the Pareto front."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FEW_SESSIONS = 5
 """Cells of fewer sessions are marked: their means say little about other sessions."""
 RESAMPLES = 2000
+"""Bootstrap samples of a mean."""
 
 
 def summarise_runs(
@@ -29,27 +30,29 @@ def summarise_runs(
     *,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Return one row a cell: number of sessions, and of each column the mean with its 90 %
-    interval.
+    """Return the means of columns over sessions, with bootstrap intervals.
 
-    Columns: those of `by`, `sessions_n`, `few` (fewer than five), and for each column `c` also
-    `c_low` and `c_high`: 5th and 95th percentile of the mean over resampled sessions (not calls:
-    calls of one session are alike). Only the sessions count that have a figure in every cell, so
-    that all cells speak of the same ones; a session with several runs in a cell counts with their
-    mean.
+    Sessions are resampled and not calls, as calls of one session are alike. Only sessions with a
+    figure in every cell count, so that all cells describe the same sessions; a session with several
+    runs in a cell counts with their mean.
 
     Args:
-        runs: what `sweep` returned.
-        by: columns that make a cell.
-        columns: columns that are summed up.
+        runs: the result of `sweep` or `compare`.
+        by: columns whose values make a cell.
+        columns: columns to average.
         seed: of the resampling.
+
+    Returns:
+        One row per cell: the columns of `by`, `sessions_n`, `few` (fewer than five sessions), and
+        for each column `c` its mean, `c_low` and `c_high`, the 5th and 95th percentile of resampled
+        means.
 
     Raises:
         BadArguments: there is no such column.
     """
     import pandas as pd
 
-    keys, values = _list(by), _list(columns)
+    keys, values = _as_list(by), _as_list(columns)
     if not isinstance(runs, pd.DataFrame):
         raise BadArguments(f"Give what sweep or compare returned, not {type(runs).__name__}.")
     for name in (*keys, *values, "session"):
@@ -58,17 +61,17 @@ def summarise_runs(
                 "The runs have no column"
                 f" {name!r}.{did_you_mean(name, [str(c) for c in runs.columns])}"
             )
-    data = {name: _session_means(runs, keys, name) for name in values}
+    session_means = {name: _session_means(runs, keys, name) for name in values}
     rng = np.random.default_rng(seed)
     rows: list[dict[str, Any]] = []
     cells = dict.fromkeys(runs[keys].itertuples(index=False, name=None))
     for cell in cells:
         row: dict[str, Any] = dict(zip(keys, cell, strict=True))
-        known = [table.get(cell, np.zeros(0)) for table in data.values()]
-        row["sessions_n"] = max(map(len, known), default=0)
+        means_by_column = [table.get(cell, np.zeros(0)) for table in session_means.values()]
+        row["sessions_n"] = max(map(len, means_by_column), default=0)
         row["few"] = row["sessions_n"] < FEW_SESSIONS
-        for name, found in zip(values, known, strict=True):
-            row[name], row[f"{name}_low"], row[f"{name}_high"] = bootstrap_mean(found, rng)
+        for name, means in zip(values, means_by_column, strict=True):
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = bootstrap_mean(means, rng)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -82,10 +85,18 @@ def compare_settings(
     by: str = "rules",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Return by how much two settings differ on the same sessions.
+    """Return the mean difference of two settings on the same sessions, with its interval.
 
-    The figures are `mean`, `low` and `high` of one - other, `sessions_n` and `few`, as in
-    `summary`.
+    Args:
+        runs: the result of `sweep` or `compare`.
+        one: a value of the column `by`.
+        other: another value, which is subtracted.
+        column: the figure to compare.
+        by: the column of settings.
+        seed: of the resampling.
+
+    Returns:
+        `mean`, `low` and `high` of one - other, `sessions_n` and `few`, as in `summarise_runs`.
 
     Raises:
         BadArguments: one of the settings has no runs.
@@ -107,12 +118,11 @@ def compare_settings(
 
 
 def estimate_cost_uncertainty(runs: pd.DataFrame, by: str = "rules") -> dict[Any, float]:
-    """Return within how many dollars the mean cost of each setting is known: a smaller difference
-    is not told apart.
+    """Return the uncertainty of each setting's mean cost, in dollars either way.
 
-    Half of what lies between `cost_low_usd` and `cost_high_usd`, what the cache model says of each
-    session; sessions err by themselves, so of n of them the mean errs by the root of the sum of
-    squares over n. No setting where the runs have no such columns.
+    For one session it is half the distance of `cost_low_usd` and `cost_high_usd`, the interval of
+    the cache model. Errors of n sessions are independent, so the mean has the root of the sum of
+    their squares, over n. Empty where the runs lack these columns.
     """
     ends = ("cost_low_usd", "cost_high_usd")
     if not {*ends, "session"} <= set(runs.columns):
@@ -125,7 +135,10 @@ def estimate_cost_uncertainty(runs: pd.DataFrame, by: str = "rules") -> dict[Any
 def bootstrap_mean(
     values: NDArray[Any], rng: np.random.Generator
 ) -> tuple[float | None, float | None, float | None]:
-    """Return mean, 5th and 95th percentile of the mean of resampled values; None without values."""
+    """Return the mean of values, and the 5th and 95th percentile of bootstrapped means.
+
+    All are None without values.
+    """
     if not len(values):
         return None, None, None
     means = values[rng.integers(0, len(values), (RESAMPLES, len(values)))].mean(axis=1)
@@ -134,38 +147,39 @@ def bootstrap_mean(
 
 
 def _session_means(runs: pd.DataFrame, keys: list[str], column: str) -> dict[Any, NDArray[Any]]:
-    """Return for each cell the means of the sessions that have a figure in every cell
-    that has any.
-    """
-    found: dict[Any, dict[str, list[float]]] = {}
+    """Return for each cell the means of the sessions that have a figure in every cell."""
+    values_by_cell: dict[Any, dict[str, list[float]]] = {}
     cells = runs[keys].itertuples(index=False, name=None)
     for cell, session, value in zip(
         cells, runs["session"], runs[column].astype(object), strict=True
     ):
-        if _known(value):
-            found.setdefault(cell, {}).setdefault(str(session), []).append(float(value))
-    common = sorted(set.intersection(*map(set, found.values()))) if found else []
-    return {cell: np.array([np.mean(of[s]) for s in common], float) for cell, of in found.items()}
+        if _is_number(value):
+            values_by_cell.setdefault(cell, {}).setdefault(str(session), []).append(float(value))
+    common = sorted(set.intersection(*map(set, values_by_cell.values()))) if values_by_cell else []
+    return {
+        cell: np.array([np.mean(values[s]) for s in common], float)
+        for cell, values in values_by_cell.items()
+    }
 
 
-def _known(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and value == value  # noqa: PLR0124  NaN
 
 
-def _list(names: str | Sequence[str]) -> list[str]:
+def _as_list(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
 def mean_or_none(values: Iterable[float | None]) -> float | None:
-    """Return the mean of what is not None; None where all is."""
-    known = [v for v in values if v is not None]
-    return fsum(known) / len(known) if known else None
+    """Return the mean of the values that are not None; None where there are none."""
+    numbers = [v for v in values if v is not None]
+    return fsum(numbers) / len(numbers) if numbers else None
 
 
 def median_or_none(values: Iterable[float | None]) -> float | None:
-    """Return the median of what is not None; None where all is."""
-    known = [v for v in values if v is not None]
-    return float(median(known)) if known else None
+    """Return the median of the values that are not None; None where there are none."""
+    numbers = [v for v in values if v is not None]
+    return float(median(numbers)) if numbers else None
 
 
 def sum_if_complete(values: Iterable[float | None]) -> float | None:
@@ -179,16 +193,16 @@ def sum_if_complete(values: Iterable[float | None]) -> float | None:
 
 
 def find_pareto_front(*columns: Sequence[float | None]) -> NDArray[Any]:
-    """Return a mask of the rows on the front: no other row is at most as large everywhere and
-    smaller somewhere.
+    """Return a mask of the rows on the Pareto front; smaller is better in every column.
 
-    Rows with a missing value are never on it. Smaller is better in every column.
+    A row is on it where no other row is at most as large in every column and smaller in one. Rows
+    with a missing value are never on it. O(n^2) for n rows.
     """
     values = np.array([[np.nan if v is None else float(v) for v in c] for c in columns], float)
-    known = ~np.isnan(values).any(axis=0)
-    best: NDArray[Any] = known.copy()
-    for i in np.flatnonzero(known):
-        no_worse = (values[:, known] <= values[:, [i]]).all(axis=0)
-        better = (values[:, known] < values[:, [i]]).any(axis=0)
-        best[i] = not (no_worse & better).any()
-    return best
+    is_complete = ~np.isnan(values).any(axis=0)
+    is_on_front: NDArray[Any] = is_complete.copy()
+    for i in np.flatnonzero(is_complete):
+        no_worse = (values[:, is_complete] <= values[:, [i]]).all(axis=0)
+        better = (values[:, is_complete] < values[:, [i]]).any(axis=0)
+        is_on_front[i] = not (no_worse & better).any()
+    return is_on_front

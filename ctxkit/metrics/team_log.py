@@ -1,8 +1,7 @@
-"""A recorded team of agents: one log for each agent, its turns, and how messages of peers are
-shown.
+"""Recorded teams of agents: the log of each agent, its turns, and peers' messages as it sees them.
 
-A record of several agents is a team's ledger with their sessions as children, a session with
-subagents, or one log in which several agents speak.
+A recorded team is a ledger with the sessions of its members as children, a session with subagents,
+or one log in which several agents speak.
 """
 
 from __future__ import annotations
@@ -59,40 +58,43 @@ class AgentLog:
 
     agent: str
     record: Session
-    """Its session as it was recorded, with what it heard then."""
+    """Its session as it was recorded, with the messages of peers that it was sent."""
     shared: Session
-    """The same calls, each with all that the others had said by then; no compactions."""
+    """The same calls, each with all messages of peers until then; without compactions."""
 
     known: MessageSizes
     """The sizes of the record's messages."""
 
     @cached_property
     def anchored(self) -> MessageSizes:
-        """The shared log's sizes: the record's, else counts on the record's scale."""
+        """Sizes of the shared log: those of the record, else counts scaled like the record."""
         if self.shared is self.record:
             return self.known
-        counter, known = default_counter(), self.known
-        scale = 1.0 if known.error is None else 1 / (1 + known.error)
-        sized = zip(known.tokens, known.source, strict=True)
-        placed = dict(zip(map(_message_key, self.record.messages), sized, strict=True))
+        counter, sizes = default_counter(), self.known
+        scale = 1.0 if sizes.error is None else 1 / (1 + sizes.error)
+        pairs_of_record = zip(sizes.tokens, sizes.source, strict=True)
+        size_of_key = dict(
+            zip(map(_message_key, self.record.messages), pairs_of_record, strict=True)
+        )
         pairs = [
-            placed.get(_message_key(m)) or (max(round(counter.message(m) * scale), 1), "estimated")
+            size_of_key.get(_message_key(m))
+            or (max(round(counter.message(m) * scale), 1), "estimated")
             for m in self.shared.messages
         ]
         tokens, source = zip(*pairs, strict=True) if pairs else ((), ())
-        before = [0, *accumulate(tokens)]
-        places = [i for i, m in enumerate(self.shared.messages) if m.role == "assistant"]
-        fixed = known.fixed_at
+        running_sums = [0, *accumulate(tokens)]
+        reply_positions = [i for i, m in enumerate(self.shared.messages) if m.role == "assistant"]
+        fixed = sizes.fixed_at
+        modelled = tuple(running_sums[i] + n for i, n in zip(reply_positions, fixed, strict=True))
         return MessageSizes(
-            session=self.shared, counter=known.counter, tokens=tokens, source=source,
-            fixed=known.fixed, fixed_at=fixed, unsent_at=known.unsent_at, error=known.error,
-            clamped=known.clamped, recorded=known.recorded,
-            modelled=tuple(before[i] + f for i, f in zip(places, fixed, strict=True)), inserted=(),
+            session=self.shared, counter=sizes.counter, tokens=tokens, source=source,
+            fixed=sizes.fixed, fixed_at=fixed, unsent_at=sizes.unsent_at, error=sizes.error,
+            clamped=sizes.clamped, recorded=sizes.recorded, modelled=modelled, inserted=(),
         )  # fmt: skip
 
 
 def get_agent_logs(session: Session) -> list[AgentLog]:
-    """Return the agents of a recorded team, each with all that it could have heard.
+    """Return the logs of the agents of a recorded team, each with all messages of its peers.
 
     Raises:
         BadArguments: only one agent speaks in it, or it holds no text.
@@ -100,30 +102,30 @@ def get_agent_logs(session: Session) -> list[AgentLog]:
     if not any(s.has_text for s in (session, *session.children)):
         raise BadArguments("The log holds no text, so what a view would hide cannot be said.")
     if is_team_ledger(session):
-        found = [
+        logs = [
             AgentLog(c.agent, c, _shared_log_of_ledger(session, c), measure_sizes(c))
             for c in session.children
         ]
     elif session.children:
-        found = _logs_of_children(session)
+        logs = _logs_of_children(session)
     else:
-        found = [_unshared_log(_log_of_speaker(session, a)) for a in _agent_names(session)]
-    found = [f for f in found if f.record.calls]
-    if len(found) < 2:
+        logs = [_unshared_log(_log_of_speaker(session, a)) for a in _agent_names(session)]
+    logs = [log for log in logs if log.record.calls]
+    if len(logs) < 2:
         raise BadArguments(
             "Views are of what agents hear of each other, and only one speaks here: give a team, "
             "what ck.write kept of its session, a session with subagents, or a log with several "
             "agents."
         )
-    return found
+    return logs
 
 
 def get_tool_agent_logs(session: Session) -> list[AgentLog]:
-    """Return the agents of a kept team that others ask as tools; each hears its questions alone."""
+    """Return the logs of agents that members of a team call as tools; they see only their input."""
     if not is_team_ledger(session):
         return []
-    below = [c for member in session.children for c in member.children if c.calls]
-    return [_unshared_log(c) for c in below]
+    tool_sessions = [c for member in session.children for c in member.children if c.calls]
+    return [_unshared_log(c) for c in tool_sessions]
 
 
 def _unshared_log(session: Session) -> AgentLog:
@@ -135,7 +137,7 @@ def _agent_names(session: Session) -> list[str]:
 
 
 def _message_key(message: Message) -> object:
-    """Return what a message is known by in the record and in the shared log."""
+    """Return a key that a message has in the record and in the shared log."""
     return message.details.get(SOURCE_KEY) or message.id or id(message)
 
 
@@ -143,47 +145,54 @@ def _message_key(message: Message) -> object:
 
 
 def _shared_log_of_ledger(session: Session, child: Session) -> Session:
-    """Return an agent's log with the ledger in it, each entry before the turn that hears it."""
-    ledger, told = session.messages, 0
-    known = _entries_by_turn(session, child.agent)
-    last = max(known)
-    out: list[Message] = []
+    """Return an agent's log with the ledger merged in, each entry before the turn that sees it."""
+    ledger, entries_n = session.messages, 0
+    entries_by_turn = _entries_by_turn(session, child.agent)
+    last = max(entries_by_turn)
+    log: list[Message] = []
     for m in child.messages:
         if SOURCE_KEY in m.details or m.kind == ARTIFACTS:
             continue
         if m.role != "system":
             turn = m.turn or 0
-            now = max(known.get(turn, told if turn < last else known[last]), told)
-            out += [_replace(x, turn=m.turn, details={SOURCE_KEY: x.id, **_handoff_details(x)})
-                    for x in ledger[told:now] if _is_visible_to(x, child.agent)]  # fmt: skip
-            told = now
-        out.append(m)
-    return _replace_log(child, out)
+            entries_now = max(
+                entries_by_turn.get(turn, entries_n if turn < last else entries_by_turn[last]),
+                entries_n,
+            )
+            log += [
+                _replace(x, turn=m.turn, details={SOURCE_KEY: x.id, **_handoff_details(x)})
+                for x in ledger[entries_n:entries_now]
+                if _is_visible_to(x, child.agent)
+            ]
+            entries_n = entries_now
+        log.append(m)
+    return _replace_log(child, log)
 
 
 def _entries_by_turn(session: Session, agent: str) -> dict[int, int]:
-    """Return for the first of an agent's own turns in each of its moves how many entries of the
-    ledger were there by then; under the last key all that are there now.
+    """Return the number of ledger entries before each move of an agent, by the move's first turn.
+
+    The last key has all entries of the ledger.
     """
-    known, before, last = dict[int, int](), 0, -1
+    entries_by_turn, entries_n, last = dict[int, int](), 0, -1
     fork = 0
     for i, m in enumerate(session.messages):
         if m.kind != LEDGER_MOVE:
             continue
         if m.agent == agent:
-            told = m.details["told"]
-            branch = told.get("kind") in BRANCH_END_MOVES
-            known[told.get("from_own", 0)] = fork if branch else before
-            last = max(last, told.get("own", 0))
-        before = i + 1
-        fork = before if m.details["told"].get("kind") == FORK_MOVE else fork
-    return {**known, last + 1: before}
+            move = m.details["told"]
+            is_branch = move.get("kind") in BRANCH_END_MOVES
+            entries_by_turn[move.get("from_own", 0)] = fork if is_branch else entries_n
+            last = max(last, move.get("own", 0))
+        entries_n = i + 1
+        fork = entries_n if m.details["told"].get("kind") == FORK_MOVE else fork
+    return {**entries_by_turn, last + 1: entries_n}
 
 
-def count_entries_before_fork(said: Sequence[Message]) -> int:
-    """Return how many entries of a ledger stand before what the last branches said."""
-    moves = (i for i in range(len(said) - 1, -1, -1) if said[i].kind == LEDGER_MOVE)
-    return next((i for i in moves if said[i].details["told"].get("kind") == FORK_MOVE), -1) + 1
+def count_entries_before_fork(entries: Sequence[Message]) -> int:
+    """Return the number of ledger entries before those of the last parallel branches."""
+    moves = (i for i in range(len(entries) - 1, -1, -1) if entries[i].kind == LEDGER_MOVE)
+    return next((i for i in moves if entries[i].details["told"].get("kind") == FORK_MOVE), -1) + 1
 
 
 def _handoff_details(message: Message) -> dict[str, str]:
@@ -201,34 +210,35 @@ def _is_visible_to(message: Message, agent: str) -> bool:
 
 def _logs_of_children(session: Session) -> list[AgentLog]:
     members = map_agents_to_sessions(session)
-    said = {
+    rendered = {
         name: [(m.time or 0.0, x) for m, x in _rendered_messages(name, member.messages)]
         for name, member in members.items()
     }
-    out = []
+    logs = []
     for name, member in members.items():
-        others = [row for other, rows in said.items() if other != name for row in rows]
-        made = _interleave(_messages_with_turns(member), sorted(others, key=lambda row: row[0]))
-        out.append(AgentLog(name, member, _replace_log(member, made), measure_sizes(member)))
-    return out
+        others = [row for other, rows in rendered.items() if other != name for row in rows]
+        merged = _interleave(_messages_with_turns(member), sorted(others, key=lambda row: row[0]))
+        logs.append(AgentLog(name, member, _replace_log(member, merged), measure_sizes(member)))
+    return logs
 
 
 def _log_of_speaker(session: Session, agent: str) -> Session:
-    """Return one agent's log out of a log of several: what the others said as it hears it."""
-    mine: list[Message] = []
-    frames = {m.id: list(rows) for m, rows in _group_by_reply(session)}
+    """Return one agent's log from a log of several, peers' messages rendered as it sees them."""
+    log: list[Message] = []
+    frames_by_reply = {m.id: list(rows) for m, rows in _group_by_reply(session)}
     for m in _messages_with_turns(session):
         if m.role in ("assistant", "tool") and (m.agent or session.agent) != agent:
-            others = frames.get(m.id, ())
-            mine += [_replace(x, id=f"{m.id}.{n}", turn=m.turn) for n, x in enumerate(others)]
+            others = frames_by_reply.get(m.id, ())
+            log += [_replace(x, id=f"{m.id}.{n}", turn=m.turn) for n, x in enumerate(others)]
         else:
-            mine.append(m)
-    return _replace_log(session, mine, agent)
+            log.append(m)
+    return _replace_log(session, log, agent)
 
 
 def _messages_with_turns(session: Session) -> list[Message]:
-    """Return a session's messages, each with the number of its turn; what stands for a whole turn
-    has a bill of many prompts, which says nothing of one.
+    """Return a session's messages with their turns, without usage of whole turns.
+
+    The usage of a whole turn sums many prompts and is the size of none.
     """
     pairs = [(e, t) for e, t in zip(session.path, session.turns, strict=True)
              if isinstance(e, Message)]  # fmt: skip
@@ -236,11 +246,11 @@ def _messages_with_turns(session: Session) -> list[Message]:
 
 
 def _group_by_reply(session: Session) -> Iterable[tuple[Message, Iterable[Message]]]:
-    found = map_results_by_call(session.messages)
+    result_of_call = map_results_by_call(session.messages)
     for m in session.messages:
         if m.role == "assistant":
-            own = [found[id(c)] for c in m.tool_calls if id(c) in found]
-            yield m, render_for_peers(m.agent or session.agent, [m, *own])
+            results = [result_of_call[id(c)] for c in m.tool_calls if id(c) in result_of_call]
+            yield m, render_for_peers(m.agent or session.agent, [m, *results])
 
 
 def _rendered_messages(name: str, messages: Sequence[Message]) -> Iterable[tuple[Message, Message]]:
@@ -250,24 +260,24 @@ def _rendered_messages(name: str, messages: Sequence[Message]) -> Iterable[tuple
         yield source, _replace(x, id=f"{name}.{source.id}.{n}")
 
 
-def _interleave(own: Sequence[Message], others: Sequence[tuple[float, Message]]) -> list[Message]:
-    """Return an agent's messages with what others said, each where it had been said by then and no
-    call stands apart from its result.
-    """
-    out: list[Message] = []
+def _interleave(
+    messages: Sequence[Message], others: Sequence[tuple[float, Message]]
+) -> list[Message]:
+    """Merge the messages of others into an agent's by time, never between a call and its result."""
+    log: list[Message] = []
     open_calls: set[str] = set()
-    at, now = 0, 0.0
-    for m in own:
-        now = m.time if m.role == "user" and m.time is not None else now
-        heard = m.role in ("user", "assistant") and not open_calls
-        while heard and at < len(others) and others[at][0] <= now:
-            out.append(_replace(others[at][1], turn=m.turn))
-            at += 1
+    next_other, time = 0, 0.0
+    for m in messages:
+        time = m.time if m.role == "user" and m.time is not None else time
+        can_insert = m.role in ("user", "assistant") and not open_calls
+        while can_insert and next_other < len(others) and others[next_other][0] <= time:
+            log.append(_replace(others[next_other][1], turn=m.turn))
+            next_other += 1
         open_calls |= {c.id for c in m.tool_calls}
         open_calls.discard(m.call_id or "")
-        now = m.time if m.time is not None else now
-        out.append(m)
-    return out
+        time = m.time if m.time is not None else time
+        log.append(m)
+    return log
 
 
 def _replace_log(session: Session, messages: Sequence[Message], agent: str = "") -> Session:
@@ -281,16 +291,16 @@ class TeamTurn(NamedTuple):
 
     agent: str
     calls: tuple[int, ...]
-    """Numbers of its calls among those of this agent."""
+    """Numbers of the turn's calls among all calls of this agent."""
 
 
 def is_team_ledger(session: Session) -> bool:
-    """Say whether a session is the ledger of a team, whose agents have sessions of their own."""
+    """Return True where a session is the ledger of a team whose members have own sessions."""
     return "team" in session.details and bool(session.children)
 
 
 def map_agents_to_sessions(session: Session) -> dict[str, Session]:
-    """Return the sessions of a team by the names of their agents; of namesakes each has its id."""
+    """Return the sessions of a team by agent name; equal names are made unique by session ids."""
     members = [*session.children] if is_team_ledger(session) else [session, *session.children]
     names = [m.agent for m in members]
     return {m.agent if names.count(m.agent) == 1 else f"{m.agent} {m.id[:8]}": m for m in members}
@@ -299,8 +309,8 @@ def map_agents_to_sessions(session: Session) -> dict[str, Session]:
 def get_team_turns(session: Session) -> list[TeamTurn]:
     """Return the turns of a recorded team, in order.
 
-    Of a ledger they are its moves. A subagent's session is one turn, which parts the turns of the
-    session that it works for. In one log each agent that speaks begins a turn.
+    The turns of a ledger are its moves. A subagent's session is one turn and splits the turn of
+    the session that started it. In a single log a turn begins where another agent speaks.
     """
     if is_team_ledger(session):
         return _turns_of_ledger(session)
@@ -310,7 +320,7 @@ def get_team_turns(session: Session) -> list[TeamTurn]:
 
 
 def tabulate_recorded_turns(of: object) -> pd.DataFrame | None:
-    """Return a row a turn of a recorded team (see `turn_table`); None without its ledger."""
+    """Return one row per turn of a recorded team (see `tabulate_turns`); None without a ledger."""
     session = getattr(of, "session", of)
     if not isinstance(session, Session) or not is_team_ledger(session):
         return None
@@ -321,8 +331,8 @@ def tabulate_recorded_turns(of: object) -> pd.DataFrame | None:
     }
     prompts = {name: prompts_of(s)[0] for name, s in members.items()}
     cuts = {name: find_compacted_calls(s) for name, s in members.items()}
-    told = {k: session.details.get(k, 0) for k in ("warn_at", "cutover_at")}
-    return tabulate_turns(get_team_turns(session), prompts, outputs, cuts).assign(**told)
+    thresholds = {k: session.details.get(k, 0) for k in ("warn_at", "cutover_at")}
+    return tabulate_turns(get_team_turns(session), prompts, outputs, cuts).assign(**thresholds)
 
 
 def find_compacted_calls(session: Session) -> list[int]:
@@ -342,25 +352,38 @@ def tabulate_turns(
     outputs: Mapping[str, Sequence[int | None]],
     cuts: Mapping[str, Iterable[int]],
 ) -> pd.DataFrame:
-    """Return a row a turn, in the columns of fuseraft's snapshots, with who is handed the work.
+    """Return one row per turn, in the columns of fuseraft's snapshots, and the next agent as `to`.
 
     Args:
-        turns: of the team.
-        prompts: of each agent the tokens of each call's prompt; None: not known.
-        outputs: of each agent the tokens of each reply.
-        cuts: of each agent the calls before which its session was compacted: its sum begins anew.
+        turns: the turns of the team.
+        prompts: for each agent the tokens of each call's prompt; None: unknown.
+        outputs: for each agent the tokens of each reply.
+        cuts: for each agent the calls before which its session was compacted, which restarts its
+            running sum.
     """
     import pandas as pd
 
     sums: dict[str, int] = {}
-    cut = {name: set(of) for name, of in cuts.items()}
+    compacted_calls = {name: set(of) for name, of in cuts.items()}
     rows = []
     for n, turn in enumerate(turns):
-        sent, given = (sum(of[turn.agent][c] or 0 for c in turn.calls) for of in (prompts, outputs))
-        fired = not cut.get(turn.agent, set()).isdisjoint(turn.calls)
-        sums[turn.agent] = sent + (0 if fired else sums.get(turn.agent, 0))
-        to = turns[n + 1].agent if n + 1 < len(turns) else ""
-        rows.append((turn.agent, n, sent, given, sums[turn.agent], fired, to * (to != turn.agent)))
+        sent, received = (
+            sum(of[turn.agent][c] or 0 for c in turn.calls) for of in (prompts, outputs)
+        )
+        was_compacted = not compacted_calls.get(turn.agent, set()).isdisjoint(turn.calls)
+        sums[turn.agent] = sent + (0 if was_compacted else sums.get(turn.agent, 0))
+        next_agent = turns[n + 1].agent if n + 1 < len(turns) else ""
+        rows.append(
+            (
+                turn.agent,
+                n,
+                sent,
+                received,
+                sums[turn.agent],
+                was_compacted,
+                next_agent * (next_agent != turn.agent),
+            )
+        )
     names = ["agent", "turn", "turn_input_tokens", "turn_output_tokens",
              "cumulative_input_tokens", "compaction_occurred", "to"]  # fmt: skip
     return pd.DataFrame(rows, columns=names)
@@ -368,31 +391,31 @@ def tabulate_turns(
 
 def _turns_of_ledger(session: Session) -> list[TeamTurn]:
     by_name = {child.agent: child for child in session.children}
-    out = []
+    turns = []
     for m in session.messages:
-        told = m.details.get("told", {}) if m.kind == LEDGER_MOVE else {}
-        if m.agent in by_name and "own" in told:
-            own = range(told.get("from_own", 0), told["own"] + 1)
-            calls = [c.index for c in by_name[m.agent].calls if c.turn in own]
-            out.append(TeamTurn(m.agent, tuple(calls)))
-    return out
+        move = m.details.get("told", {}) if m.kind == LEDGER_MOVE else {}
+        if m.agent in by_name and "own" in move:
+            turn_range = range(move.get("from_own", 0), move["own"] + 1)
+            calls = [c.index for c in by_name[m.agent].calls if c.turn in turn_range]
+            turns.append(TeamTurn(m.agent, tuple(calls)))
+    return turns
 
 
 def _turns_by_time(members: Mapping[str, Session]) -> list[TeamTurn]:
     (main, session), *others = members.items()
-    begun = [(_start_time(s), 1, n, name, tuple(range(len(s.calls))))
+    subagent_turns = [(_start_time(s), 1, n, name, tuple(range(len(s.calls))))
              for n, (name, s) in enumerate(others) if s.calls]  # fmt: skip
-    told = 0.0
-    spoke = []
+    time = 0.0
+    calls = []
     for call in session.calls:
-        told = call.message.time if call.message.time is not None else told
-        spoke.append((told, 0, call.index, main, (call.index,)))
-    rows = sorted([*begun, *spoke])
-    out = []
+        time = call.message.time if call.message.time is not None else time
+        calls.append((time, 0, call.index, main, (call.index,)))
+    rows = sorted([*subagent_turns, *calls])
+    turns = []
     for _, of in groupby(rows, key=lambda row: (row[3], row[1] and row[2])):
-        same = list(of)
-        out.append(TeamTurn(same[0][3], tuple(c for row in same for c in row[4])))
-    return out
+        group = list(of)
+        turns.append(TeamTurn(group[0][3], tuple(c for row in group for c in row[4])))
+    return turns
 
 
 def _start_time(session: Session) -> float:
@@ -402,44 +425,45 @@ def _start_time(session: Session) -> float:
 
 def _turns_of_log(session: Session) -> list[TeamTurn]:
     counts: dict[str, int] = {}
-    out = []
+    turns = []
     for (agent, _), of in groupby(session.calls, key=lambda c: (c.agent, c.turn)):
         n = len(list(of))
         first = counts.get(agent, 0)
         counts[agent] = first + n
-        out.append(TeamTurn(agent, tuple(range(first, first + n))))
-    return out
+        turns.append(TeamTurn(agent, tuple(range(first, first + n))))
+    return turns
 
 
 HANDOFF, ARTIFACTS, TASK = "handoff", "artifacts", "task"
-"""Kinds of the messages in the user's place, beside those of `messages`."""
+"""Kinds of messages with the role user, beside those of `session.messages`."""
 LEDGER_MOVE = "move"
-"""Kind of the entries of a team's ledger that say what followed from a turn."""
+"""Kind of the entries of a team's ledger that record the move after a turn."""
 FORK_MOVE, BRANCH_END_MOVES = "parallel_start", ("parallel_branch_end", "parallel_merge")
-"""Kinds of the moves after which branches begin, and of those that end one (fuseraft's events)."""
+"""Kinds of moves that start parallel branches, and of those that end one (fuseraft's events)."""
 ADDRESSEE_KEY, SOURCE_KEY, HANDOFF_KEY = "to", "from", "for"
-"""In the details of a message: the agent that alone hears it; the ledger's message that it is; the
-agent that a hand-off was put together for."""
+"""Keys in the details of a message: the only agent that sees it; the id of its ledger entry; the
+agent that a hand-off was composed for.
+"""
 
 
 def format_peer_tool_call(agent: str, tool: str, arguments: str, result: str) -> str:
-    """Return another agent's tool call and its result as others hear it."""
+    """Return the text of an agent's tool call and its result, as peers see it."""
     return f"[{agent} called {tool}({arguments})]\n{result}"
 
 
 def format_peer_text(agent: str, words: str) -> str:
-    """Return another agent's words as others hear them."""
+    """Return an agent's text as peers see it."""
     return f"[{agent}]\n{words}"
 
 
 def render_for_peers(agent: str, messages: Sequence[Message]) -> Iterator[Message]:
-    """Yield what an agent said as others hear it: no thinking, a call with its result.
+    """Yield an agent's replies as peers see them: without thinking, each call with its result.
 
     Args:
-        agent: who said it.
+        agent: name of the agent.
         messages: its replies and the results of its tools, in order.
     """
-    found = map_results_by_call(messages)
+    result_of_call = map_results_by_call(messages)
     for m in messages:
         if m.role != "assistant" or not m.visible:
             continue
@@ -447,7 +471,7 @@ def render_for_peers(agent: str, messages: Sequence[Message]) -> Iterator[Messag
         if words:
             yield _peer_message(OTHER_AGENT_KIND, format_peer_text(agent, words), agent, m)
         for call in m.tool_calls:
-            answer = found.get(id(call))
+            answer = result_of_call.get(id(call))
             arguments = call.raw or msgspec.json.encode(call.arguments).decode()
             text = format_peer_tool_call(
                 agent, call.name, arguments, get_plain_text(answer) if answer else ""

@@ -1,11 +1,25 @@
-"""How the compactions of a session held: refill, rebound, repeated tool calls, thrash."""
+"""Outcomes of a session's compactions: refill, rebound, repeated tool calls, and thrash."""
+
+# Outcome of a compaction
+#
+# For each compaction that a later call was shown, with B the prompt before and A the one after:
+#   savings        1 - A / B
+#   refill_n       (prompt n calls later - A) / (B - A): the share of the freed tokens in use again
+#   rebound        calls until the prompt is back at 0.75 B
+#   paid back      the dollars it saved until the next one exceed its cost (`metrics.breakeven`)
+#   reread rate    share of the next 24 tool calls that repeat one that it removed
+#   reorientation  tool calls until the next one that writes
+# A session thrashes if three compactions in a row save less than 10 %, or most are not paid back.
+#
+# Several compactions before one call count as one, as no call saw what lay between them. Recorded
+# prompts are the provider's; where no call was billed before or after, sizes are modelled.
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,7 +40,7 @@ from ctxkit.metrics.cost.call_prices import MODEL_FREE_METHODS, price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
 from ctxkit.metrics.item_index import MessageRows
 from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.metrics.recorded_compactions import group_edits as placed
+from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.metrics.stats import mean_or_none, median_or_none
 from ctxkit.metrics.visibility import get_session_visibility
 from ctxkit.session.messages import Message
@@ -56,65 +70,93 @@ __dir__ = public_dir(__all__)
 
 
 class CompactionOutcome(CompactionVerdict, frozen=True, kw_only=True):
-    """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: not known."""
+    """The outcome of one compaction. Sizes are tokens of the prompt; None: not known."""
 
     compaction: int
-    """Its number, as ``frame(per="compaction")`` counts; of several before a call the last."""
+    """Its number, as ``frame(per="compaction")`` counts; of several before one call the last."""
     call: int
-    """The first call that was shown its outcome."""
+    """The first call after it."""
     before: int
-    """The prompt without it; in a record the last one before."""
+    """Tokens of the prompt without it; in a record, of the last prompt before it."""
     after: int
-    """What that came down to."""
+    """Tokens of the prompt with it."""
     savings: float
     """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
     written: tuple[WrittenSummary, ...]
     """The summaries that a model wrote for it."""
     minutes: float | None
-    """Until the next one."""
+    """Minutes until the next one."""
     rebound_minutes: float | None
-    """Until the prompt was back at three quarters of its size before; None: it never was."""
+    """Minutes until the prompt was back at three quarters of its size before; None: it never was.
+    """
     reread_rate: float | None
-    """Of the next 24 tool calls, the share that repeats one that went; None: none followed."""
+    """Share of the next 24 tool calls that repeat one that it removed; None: none followed."""
     reorientation: int | None
     """Tool calls from it to the first that writes; None where none did."""
 
 
 class ThrashSummary(msgspec.Struct, frozen=True):
-    """The cuts of a session, summed up. Shares are 0..1; None: no cut can say."""
+    """The outcomes of all compactions of a session. Shares are 0..1; None: not known for any."""
 
     cuts: tuple[CompactionOutcome, ...]
     unpaid_cuts_n: int | None
+    """Compactions that were not paid back before the next one."""
     anti_thrash: float | None
-    """1 less the share of unpaid cuts, over those that can be said to be paid or not."""
+    """Share of compactions that were paid back, of those for which that is known."""
     refill: float | None
-    """Mean refill ratio ten calls after a cut."""
+    """Mean share of the freed tokens that was in use again ten calls later."""
     rebound_calls: float | None
-    """Median calls until three quarters full again."""
+    """Median calls until the prompt was back at three quarters of its size before."""
     no_progress_n: int
-    """Longest run of cuts that each saved less than a tenth (OpenHands' minimum progress)."""
+    """Longest run of compactions that each saved less than a tenth (OpenHands' minimum progress).
+    """
     reread_rate: float | None
+    """Mean share of the next 24 tool calls that repeat one that a compaction removed."""
     reorientation: float | None
-    """Median tool calls to the first write."""
+    """Median tool calls from a compaction to the first that writes."""
     thrash: bool
-    """As the column of a score: three cuts in a row without progress, or most did not pay."""
+    """True where three compactions in a row made no progress, or most were not paid back."""
 
 
 @accepts_session
 def thrash(session: Session, *, anchored: MessageSizes | None = None) -> ThrashSummary:
-    """Return how the compactions of a session or a replay held, per cut and summed up."""
-    every = get_compaction_outcomes(session, anchored=anchored)
+    """Judge how the compactions of a session or a replay held, one by one and as a whole.
+
+    Args:
+        session: a recorded session, a live one or a replay.
+        anchored: the sizes of its messages, where they are already measured.
+
+    Returns:
+        A summary with one outcome per compaction, and figures over all of them.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> summary = thrash(ck.samples.path("billing"))
+        >>> summary.thrash, summary.no_progress_n
+        (False, 0)
+    """
+    outcomes = get_compaction_outcomes(session, anchored=anchored)
     return ThrashSummary(
-        cuts=every,
-        **summarise_verdicts([c.savings for c in every], every),
-        reread_rate=mean_or_none([c.reread_rate for c in every]),
-        reorientation=median_or_none([c.reorientation for c in every]),
+        cuts=outcomes,
+        **summarise_verdicts([o.savings for o in outcomes], outcomes),
+        reread_rate=mean_or_none([o.reread_rate for o in outcomes]),
+        reorientation=median_or_none([o.reorientation for o in outcomes]),
     )
 
 
 @accepts_session
 def spiral(session: Session, limit: int) -> int:
-    """Return the longest run of calls above `limit` tokens: a trigger that changed nothing."""
+    """Count the longest run of calls whose prompts exceed a limit, as when a trigger does nothing.
+
+    Args:
+        session: a session with usage; calls without count as within the limit.
+        limit: tokens of a prompt.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> spiral(ck.samples.path("billing"), 10**9)
+        0
+    """
     usages = (c.message.usage for c in session.calls)
     return measure_longest_run([u is not None and (u.prompt_tokens or 0) > limit for u in usages])
 
@@ -123,43 +165,54 @@ def spiral(session: Session, limit: int) -> int:
 def get_compaction_outcomes(
     session: Session, *, anchored: MessageSizes | None = None
 ) -> tuple[CompactionOutcome, ...]:
-    """Return the compactions that a later call was shown; those that free nothing are cuts too.
+    """Return the outcome of each compaction that a later call was shown.
 
-    Several between two calls were felt as one. Of a replay they are those that its score counts.
+    Compactions that free nothing count too; several between two calls count as one. For a replay
+    they are the compactions that its score counts.
+
+    Args:
+        session: a session or a replay.
+        anchored: the sizes of the record's messages, where they are already measured.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> outcomes = get_compaction_outcomes(ck.samples.path("billing"))
+        >>> [(outcome.before, outcome.after) for outcome in outcomes]
+        [(39313, 11651), (38767, 11045)]
     """
     if not session.edits:
         return ()
-    origin, anchored = (
-        session.origin or session,
-        anchored or measure_sizes(session.origin or session),
-    )
-    every, prompts = get_compactions(session, anchored)
-    found = filter_observed(every, len(prompts))
-    sheet = ReplayCostModel.of(origin, anchored)
-    told = judge_compactions(found, prompts, sheet, [sheet.summaries_usd(c.written) for c in found])
+    origin = session.origin or session
+    anchored = anchored or measure_sizes(origin)
+    compactions, prompts = get_compactions(session, anchored)
+    observed = filter_observed(compactions, len(prompts))
+    cost_model = ReplayCostModel.of(origin, anchored)
+    summary_costs = [cost_model.summaries_usd(c.written) for c in observed]
+    verdicts = judge_compactions(observed, prompts, cost_model, summary_costs)
     rows = MessageRows(session)
-    shown, rereads = get_session_visibility(rows, session), ToolCallRepeats(rows)
-    out = []
-    for cut, verdict in zip(found, told, strict=True):
-        end = None if verdict.interval is None else cut.call + verdict.interval
-        full = None if verdict.rebound_calls is None else cut.call + verdict.rebound_calls
-        again, write = rereads.after(shown, cut.call) if cut.call else (None, None)
-        out.append(
+    visibility, repeats = get_session_visibility(rows, session), ToolCallRepeats(rows)
+    outcomes = []
+    for compaction, verdict in zip(observed, verdicts, strict=True):
+        call = compaction.call
+        next_call = None if verdict.interval is None else call + verdict.interval
+        rebound_call = None if verdict.rebound_calls is None else call + verdict.rebound_calls
+        activity = repeats.after(visibility, call) if call else ActivityAfter(None, None)
+        outcomes.append(
             CompactionOutcome(
                 **msgspec.structs.asdict(verdict),
-                compaction=cut.number,
-                call=cut.call,
-                before=cut.before,
-                after=cut.after,
-                savings=cut.savings,
-                written=cut.written,
-                minutes=_minutes_between(session, cut.call, end),
-                rebound_minutes=_minutes_between(session, cut.call, full),
-                reread_rate=again,
-                reorientation=write,
+                compaction=compaction.number,
+                call=call,
+                before=compaction.before,
+                after=compaction.after,
+                savings=compaction.savings,
+                written=compaction.written,
+                minutes=_minutes_between(session, call, next_call),
+                rebound_minutes=_minutes_between(session, call, rebound_call),
+                reread_rate=activity.reread_rate,
+                reorientation=activity.reorientation,
             )
         )
-    return tuple(out)
+    return tuple(outcomes)
 
 
 def get_compactions(
@@ -168,63 +221,89 @@ def get_compactions(
     """Return all compactions of a session or a replay, and its prompts."""
     if session.origin is not None:
         return get_replay_compactions(session), get_replay_prompts(session)
-    prompts = _recorded_prompts(session, anchored)
+    usages = (c.message.usage for c in session.calls)
+    recorded = (u.prompt_tokens if u else None for u in usages)
+    prompts = [n or modelled for n, modelled in zip(recorded, anchored.modelled, strict=True)]
     return _recorded_compactions(session, anchored, prompts), SentPrompts(prompts)
 
 
-def _recorded_prompts(session: Session, anchored: MessageSizes) -> list[int]:
-    """Return the size of each prompt: recorded, else modelled."""
-    usages = (c.message.usage for c in session.calls)
-    recorded = (u.prompt_tokens if u else None for u in usages)
-    return [size or n for size, n in zip(recorded, anchored.modelled, strict=True)]
+class _EditsBeforeCall(NamedTuple):
+    """All edits between two calls of a record, which count as one compaction."""
+
+    number: int
+    """The number of the last compaction among them."""
+    first: int
+    """Position of the first edit in the path."""
+    last: int
+    """Position of the last edit."""
+    edits: list[Edit]
+
+
+def _group_edits_by_call(session: Session) -> dict[int, _EditsBeforeCall]:
+    """Return the edits before each call; the number after the last call where none followed."""
+    reply_positions = [c.position for c in session.calls]
+    by_call: dict[int, _EditsBeforeCall] = {}
+    for group in group_edits(session):
+        call = bisect_left(reply_positions, group.position)
+        earlier = by_call.get(call)
+        first, edits = (earlier.first, earlier.edits) if earlier else (group.position, [])
+        last = group.position + len(group.edits) - 1
+        by_call[call] = _EditsBeforeCall(group.number, first, last, [*edits, *group.edits])
+    return by_call
 
 
 def _recorded_compactions(
     session: Session, anchored: MessageSizes, prompts: list[int]
 ) -> list[Compaction]:
-    """Return those of a record, also where no call came before or after."""
-    replies = [c.position for c in session.calls]
-    one: dict[int, tuple[int, int, int, list[Edit]]] = {}
-    for cut in placed(session):
-        call = bisect_left(replies, cut.position)
-        _, first, _, edits = one.get(call, (0, cut.position, 0, []))
-        last = cut.position + len(cut.edits) - 1
-        one[call] = cut.number, first, last, [*edits, *cut.edits]
-    out, shown, at = [], list[Message](), 0
-    for call, (number, first, position, edits) in one.items():
-        before = next((p for p in reversed(prompts[:call]) if p), None)
-        was, source = shown, dict[int, int]()  # an edit leaves `was` as it is: it makes a new list
-        for entry in session.path[at : position + 1]:
+    """Return the compactions of a record, also those that no call came before or after."""
+    compactions, visible, position = [], list[Message](), 0
+    for call, group in _group_edits_by_call(session).items():
+        # Follow the path: `visible_before` grows until the first edit, which makes a new list.
+        visible_before, source_tokens = visible, dict[int, int]()
+        for entry in session.path[position : group.last + 1]:
             if isinstance(entry, Message):
                 if entry.visible:
-                    shown.append(entry)
+                    visible.append(entry)
                 continue
             targets = set(entry.targets)
-            source[id(entry)] = sum(anchored.of(m) for m in shown if m.id in targets)
-            shown = apply_edit(shown, entry)
-        at = position + 1
-        had, left = (sum(map(anchored.of, messages)) for messages in (was, shown))
-        live = get_sizes_around_compaction(session, first, position)
+            source_tokens[id(entry)] = sum(anchored.of(m) for m in visible if m.id in targets)
+            visible = apply_edit(visible, entry)
+        position = group.last + 1
+        tokens_before, tokens_after = (
+            sum(map(anchored.of, messages)) for messages in (visible_before, visible)
+        )
+        # Sizes of the prompt: of a live session, else recorded, else the messages' own.
+        before = next((p for p in reversed(prompts[:call]) if p), None)
+        live = get_sizes_around_compaction(session, group.first, group.last)
         if live is not None:
             before, after, _ = live
-        elif before is None or call >= len(replies):
-            before = max(before or 0, had)
-            after = max(before - had + left, 0)
+        elif before is None or call >= len(session.calls):
+            before = max(before or 0, tokens_before)
+            after = max(before - tokens_before + tokens_after, 0)
         else:
-            after = _size_after(session, anchored, prompts, call, position)
-        size = {id(e): sum(anchored.of(m) for m in e.inserted) for e in edits}
-        written = [
-            _written_summary_of_edit(session, e, call, source[id(e)], before, size[id(e)])
-            for e in edits
+            after = _size_after(session, anchored, prompts, call, group.last)
+        inserted_tokens = [sum(anchored.of(m) for m in e.inserted) for e in group.edits]
+        summaries = [
+            _written_summary_of_edit(session, e, call, source_tokens[id(e)], before, tokens)
+            for e, tokens in zip(group.edits, inserted_tokens, strict=True)
         ]
-        told = tuple(w for w in written if w is not None)
-        counts, put = (len(was), len(shown)), sum(size.values())
-        alike = sum(
-            anchored.of(a) for a, _ in takewhile(_is_same_pair, zip(was, shown, strict=False))
+        # Longest common prefix: what no message holds (system prompt, tools), then equal messages.
+        common = takewhile(_is_same_pair, zip(visible_before, visible, strict=False))
+        common_tokens = sum(anchored.of(message) for message, _ in common)
+        compactions.append(
+            Compaction(
+                call=call,
+                before=before,
+                after=after,
+                messages_before=len(visible_before),
+                messages_after=len(visible),
+                summary=sum(inserted_tokens),
+                written=tuple(s for s in summaries if s is not None),
+                number=group.number,
+                front=min(max(before - tokens_before, 0) + common_tokens, after),
+            )
         )
-        front = min(max(before - had, 0) + alike, after)
-        out.append(Compaction(call, before, after, *counts, put, told, number, front))
-    return out
+    return compactions
 
 
 def _is_same_pair(pair: tuple[Message, Message]) -> bool:
@@ -234,22 +313,22 @@ def _is_same_pair(pair: tuple[Message, Message]) -> bool:
 def _size_after(
     session: Session, anchored: MessageSizes, prompts: list[int], call: int, position: int
 ) -> int:
-    """Return the first known prompt after a cut less what came since; failed calls are none."""
+    """Return the first known prompt after an edit, less the messages that came in between."""
+
+    def count_tokens_since(call: int) -> int:
+        entries = session.path[position + 1 : session.calls[call].position]
+        return sum(anchored.of(m) for m in entries if isinstance(m, Message) and m.visible)
+
     for k in range(call, len(prompts)):
-        if session.calls[k].message.usage is not None and prompts[k]:
-            return max(prompts[k] - _tokens_since(session, anchored, position, k), 0)
-    return anchored.modelled[call] - _tokens_since(session, anchored, position, call)
-
-
-def _tokens_since(session: Session, anchored: MessageSizes, position: int, call: int) -> int:
-    new = session.path[position + 1 : session.calls[call].position]
-    return sum(anchored.of(m) for m in new if isinstance(m, Message) and m.visible)
+        if session.calls[k].message.usage is not None and prompts[k]:  # failed calls have no usage
+            return max(prompts[k] - count_tokens_since(k), 0)
+    return anchored.modelled[call] - count_tokens_since(call)
 
 
 def _written_summary_of_edit(  # noqa: PLR0917  the fields of `WrittenSummary`
     session: Session, edit: Edit, call: int, source: int, prompt: int, size: int
 ) -> WrittenSummary | None:
-    """Return the summary of an edit as a replay has it: made from what went, by one more call."""
+    """Return the summary of an edit as if a call of its own had made it from what it replaced."""
     if edit.kind != "summarised" or not edit.inserted or edit.method in MODEL_FREE_METHODS:
         return None
     usd = None
@@ -259,80 +338,99 @@ def _written_summary_of_edit(  # noqa: PLR0917  the fields of `WrittenSummary`
     return WrittenSummary(call, source, prompt, size, usd)
 
 
-def _minutes_between(session: Session, call: int, following: int | None) -> float | None:
-    if following is None:
+def _minutes_between(session: Session, call: int, later_call: int | None) -> float | None:
+    """Return the minutes between two calls; None without times, or where the clock ran back."""
+    if later_call is None:
         return None
-    a, b = session.calls[call].message.time, session.calls[following].message.time
-    return None if a is None or b is None or b < a else (b - a) / 60
+    start, end = session.calls[call].message.time, session.calls[later_call].message.time
+    return None if start is None or end is None or end < start else (end - start) / 60
 
 
 REREAD_WINDOW = 24
-"""Tool calls after a cut that are looked at for repeats (the p75 of natural gaps between a call and
-its repeat).
+"""Tool calls after a compaction that are searched for repeats: 75 % of the natural gaps between a
+call and its repeat are shorter.
 """
 
 
+class ActivityAfter(NamedTuple):
+    """The tool calls after a compaction; None: there were none."""
+
+    reread_rate: float | None
+    """Share of the next `REREAD_WINDOW` tool calls that repeat one that the compaction removed."""
+    reorientation: int | None
+    """Tool calls until the first that writes."""
+
+
 class ToolCallRepeats:
-    """The tool calls of a session, numbered by what they ask for."""
+    """The tool calls of a session, numbered so that equal requests have equal numbers."""
 
     def __init__(self, rows: MessageRows) -> None:
-        keys: dict[Any, int] = {}
-        session = rows.session
-        told = [(at, call) for at, m in enumerate(session.messages) for call in m.tool_calls]
-        self._keys = np.array(
-            [keys.setdefault(_tool_call_key(call), len(keys)) for _, call in told], np.int64
+        messages = rows.session.messages
+        numbers: dict[Any, int] = {}
+        tool_calls = [(i, call) for i, m in enumerate(messages) for call in m.tool_calls]
+        self._requests = np.array(
+            [numbers.setdefault(_make_request_key(call), len(numbers)) for _, call in tool_calls],
+            np.int64,
         )
-        replies = [at for at, m in enumerate(session.messages) if m.role == "assistant"]
-        self._first = np.searchsorted([at for at, _ in told], replies)
-        """For each call the first tool call from its reply on."""
-        at = np.unique(self._keys, return_index=True)[1]
-        new = sorted(i for i in at.tolist() if not is_read_only_tool(told[i][1].name))
-        went_on = [*(np.searchsorted(self._first, new, "right") - 1).tolist(), None]
-        self._went_on = [went_on[i] for i in np.searchsorted(new, self._first).tolist()]
-        """For each call the first from it on that does what was not done before, and no look."""
-        asked: dict[str, int] = {}
-        """By the id of a call what it asks for; ids may be used again, then the last one counts."""
-        pairs, numbers, row = list[tuple[int, int]](), iter(self._keys.tolist()), 0
-        for message in session.messages:
-            own = {call.id: next(numbers) for call in message.tool_calls}
-            asked |= own
-            answers = [asked[message.call_id]] if message.call_id in asked else []
-            pairs += [(row, key) for key in (*own.values(), *answers) if message.visible]
+        """The number of each tool call's request."""
+        replies = [i for i, m in enumerate(messages) if m.role == "assistant"]
+        self._first_tool_call = np.searchsorted([i for i, _ in tool_calls], replies)
+        """For each call the first tool call in its reply or after it."""
+        # A call makes progress if it is the first of its request and does more than read.
+        first_of_request = np.unique(self._requests, return_index=True)[1]
+        new = sorted(
+            i for i in first_of_request.tolist() if not is_read_only_tool(tool_calls[i][1].name)
+        )
+        calls_with_progress = [
+            *(np.searchsorted(self._first_tool_call, new, "right") - 1).tolist(),
+            None,
+        ]
+        self._next_progress: list[int | None] = [
+            calls_with_progress[i] for i in np.searchsorted(new, self._first_tool_call).tolist()
+        ]
+        """For each call the first from it on that makes progress."""
+        # Ids of tool calls may be used again: a result answers the latest request of its id.
+        request_of_id: dict[str, int] = {}
+        pairs, next_numbers, row = list[tuple[int, int]](), iter(self._requests.tolist()), 0
+        for message in messages:
+            requests = {call.id: next(next_numbers) for call in message.tool_calls}
+            request_of_id |= requests
+            answered = [request_of_id[message.call_id]] if message.call_id in request_of_id else []
+            pairs += [(row, n) for n in (*requests.values(), *answered) if message.visible]
             row += message.visible
-        self._row, self._asked = np.array(pairs, np.int64).reshape(-1, 2).T
-        """Each row that asks or answers, and what is asked."""
-        writing = [i for i, (_, call) in enumerate(told) if is_write_tool(call.name)]
-        self._writes = np.array(writing, np.int64)
+        self._row, self._request_of_row = np.array(pairs, np.int64).reshape(-1, 2).T
+        """All pairs of a row and a request that it makes or answers."""
+        writes = [i for i, (_, call) in enumerate(tool_calls) if is_write_tool(call.name)]
+        self._writes = np.array(writes, np.int64)
 
-    def resumed(self, call: int) -> int | None:
-        """Return how many calls after a cut the agent went on; None where it never did.
+    def count_calls_to_resume(self, call: int) -> int | None:
+        """Return the calls from a compaction to the first that makes progress; None: none does.
 
-        That is when it did what it had not done before, and not only looked at something.
+        A call makes progress if it requests something for the first time and does not only read.
         """
-        at = self._went_on[call]
-        return None if at is None else at - call
+        resumed = self._next_progress[call]
+        return None if resumed is None else resumed - call
 
-    def after(self, shown: Visibility, call: int) -> tuple[float | None, int | None]:
-        """Return what followed a compaction before a call.
-
-        First the share of repeats among the next tool calls, of calls whose request or result went
-        with it (None where no tool call followed); then how many tool calls came before the first
-        that writes (None where none did).
-        """
-        start, time = int(self._first[call]), 2 * call + 1
-        near = self._keys[start : start + REREAD_WINDOW].tolist()
-        gone = shown.until[self._row] == time
-        back = shown.again[shown.again[:, 2] == time, 0]
-        if len(back):
-            gone |= np.isin(self._row, back)
-        asked = set(self._asked[gone].tolist())
-        again = sum(key in asked for key in near) / len(near) if near else None
+    def after(self, visibility: Visibility, call: int) -> ActivityAfter:
+        """Return the activity after a compaction before a call."""
+        start, tick = int(self._first_tool_call[call]), 2 * call + 1
+        is_removed = visibility.visible_until[self._row] == tick
+        restored = visibility.restored_spans
+        removed_again = restored[restored[:, 2] == tick, 0]
+        if len(removed_again):
+            is_removed |= np.isin(self._row, removed_again)
+        removed_requests = set(self._request_of_row[is_removed].tolist())
+        next_requests = self._requests[start : start + REREAD_WINDOW].tolist()
+        repeats = sum(request in removed_requests for request in next_requests)
         write = int(np.searchsorted(self._writes, start))
-        return again, int(self._writes[write]) - start if write < len(self._writes) else None
+        return ActivityAfter(
+            repeats / len(next_requests) if next_requests else None,
+            int(self._writes[write]) - start if write < len(self._writes) else None,
+        )
 
 
-def _tool_call_key(call: ToolCall) -> tuple[str, str]:
-    """Two calls are the same where tool and arguments are; a read is the same where the path is."""
+def _make_request_key(call: ToolCall) -> tuple[str, str]:
+    """Return a key that is equal for equal requests: tool and arguments, of reads tool and path."""
     path = get_call_path(call) if is_read_tool(call.name) else None
     if path is not None:
         return call.name.lower(), path

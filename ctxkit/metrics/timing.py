@@ -1,8 +1,21 @@
-"""When to compact: trigger size, floor and whether to wait for a pause, worked out from a log.
+"""The best trigger, floor and wait for compactions of a session, computed from its log."""
 
-Dollars alone would compact far too early: each token carried costs. So what must stay bounds the
-floor from below, and what compactions of a size would lose bounds the ceiling.
-"""
+# Cost model of a trigger
+#
+# A context that is compacted at h tokens and comes down to s grows by g tokens a call, so a cycle
+# lasts (h - s) / g calls. One call costs on average
+#
+#   c (s + h) / 2  +  (p_w - p_r) g  +  (A + p_in (h - s)) g / (h - s)
+#
+# with c the price of a carried token (mostly read, written again after a miss), p_r, p_w and p_in
+# the prices of a read, a write and fresh input, and A the part of a compaction's cost that does not
+# depend on h: the summary and writing the floor behind its unchanged front anew. The minimum over h
+# has a closed form (`breakeven.best_trigger`); the range of near-optimal triggers is found by
+# evaluating 200 sizes on either side.
+#
+# Dollars alone would compact far too early, as each carried token costs. So two bounds apply: what
+# must stay bounds the floor from below (`growth_profile.estimate_floor`), and what replays of the
+# record would lose bounds the trigger from below (`growth_profile.LossRisk`).
 
 from __future__ import annotations
 
@@ -30,13 +43,15 @@ __dir__ = public_dir(__all__)
 
 
 EXTRA_LOSS = 0.05
-"""Share of what is used again that a ceiling may put at stake above what the window itself does."""
+"""Share of reused items that a trigger may put at stake beyond what compacting at the window does.
+"""
 _HEADS = ("tokens", "calls between", "a call", "at stake")
 
 
 class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer and what it rests on. Sizes are tokens, prices dollars a token; None: the log
-    cannot say.
+    """The recommended trigger, floor and wait, and the figures that they follow from.
+
+    Sizes are tokens, prices dollars per token; None: the log cannot say.
     """
 
     session: str
@@ -44,89 +59,85 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     window: int
     window_source: str
     growth: float
-    """Mean growth of the prompt a call, compactions left out."""
+    """Mean growth of the prompt per call, compactions left out."""
     floor: int
-    """What a compaction leaves."""
+    """Tokens that a compaction leaves."""
     floor_source: str
     reset_usd: float
-    """A compaction at the best ceiling: the call for the summary, and writing the floor anew."""
+    """Dollars of a compaction at the best trigger: the summary call, and writing the floor anew."""
     read_price: float
     write_price: float
     carry_price: float
-    """What a token costs that is carried for one more call: mostly read, but written again after
-    a pause.
-    """
+    """Price of a token that one more call carries: mostly read, but written again after a miss."""
     missed: float | None
-    """Share of what is carried that the cache did not find again, compactions left out."""
+    """Share of the carried tokens that the cache missed, compactions left out."""
     cold_every: float | None
-    """Mean number of calls until the next one that finds the cache dead; infinite: none did."""
+    """Mean calls from any call to the next that finds the cache expired; infinite: none did."""
     wait_at_most: float
-    """For how many calls a due compaction may wait for a cold one before waiting costs more than it
+    """Calls that a due compaction may wait for a cold call before waiting costs more than it
     saves.
     """
     best: int
-    """The size at which a compaction is cheapest among those that put little more at stake than the
-    window does, at most the window.
+    """The cheapest trigger among those that put little more at stake than the window does, at most
+    the window.
     """
     low: int
-    """The smallest such size at which a call costs at most `NEAR` times as much as at
-    the best.
-    """
+    """The smallest such trigger whose calls cost at most `NEAR_OPTIMAL` times those of the best."""
     high: int
-    """The largest."""
+    """The largest such trigger."""
     cheapest: int
-    """The size that is best in dollars alone, whatever it loses."""
+    """The trigger that is cheapest in dollars alone, whatever it loses."""
     stays: ContextFloor
-    """What no compaction can take out."""
+    """The tokens that no compaction can remove."""
     most_loss: float | None
-    """The share of what is used again that may be at stake; None: that cannot be said."""
+    """Share of reused items that may be at stake; None: unknown."""
     pays_after: float
-    """Calls after which a compaction there has paid for itself."""
+    """Calls after which a compaction at the best trigger is paid back."""
     kept_usd: float
-    """What 1,000 more tokens in the floor cost, a call."""
+    """Dollars per call of 1,000 more tokens in the floor."""
     ceilings: tuple[TriggerCost, ...]
-    """The best one beside others, by size."""
+    """The best trigger beside others, by size."""
     notes: tuple[str, ...] = ()
-    """What the session's log cannot say or says wrongly."""
+    """Sentences on what the session's log lacks or states wrongly."""
 
     @property
     def wait(self) -> bool | None:
-        """Whether a due compaction should wait for a cold call; None without times."""
+        """True where a due compaction should wait for a cold call; None without times."""
         return None if self.cold_every is None else self.cold_every <= self.wait_at_most
 
     def sentences(self) -> tuple[str, ...]:
-        """Return the answer in plain words."""
+        """Return the recommendation as sentences."""
         return (
             (
                 f"A call adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,}"
                 f" ({self.floor_source})."
             ),
-            self._ceiling(),
+            self._describe_trigger(),
             (
                 f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after"
                 f" {_calls(self.pays_after)}."
             ),
             f"Floor: {self.stays.total:,} must stay ({self.stays}).",
             f"1,000 tokens more kept cost {_usd(self.kept_usd)} a call.",
-            self._waiting(),
+            self._describe_wait(),
         )
 
-    def _ceiling(self) -> str:
-        """Return the ceiling, its interval, and why it is not that of dollars alone."""
+    def _describe_trigger(self) -> str:
+        """Return the trigger, its interval, and why it is not the one of dollars alone."""
         window = " (the window)" if self.best == self.window else ""
-        told = f"Ceiling: compact at {self.best:,} tokens{window}"
+        sentence = f"Ceiling: compact at {self.best:,} tokens{window}"
         if self.low < self.high:
-            told += f"; {self.low:,} to {self.high:,} cost about the same"
-        at = {c.name: c.loss for c in self.ceilings}
-        alone, most = at.get("dollars alone"), self.most_loss
-        if alone is not None and most is not None:
-            told += (
-                f". In dollars alone {self.cheapest:,}, but there {alone:.0%} of what is used again"
-                f" would be taken before its use (at most {most:.0%} may be)"
+            sentence += f"; {self.low:,} to {self.high:,} cost about the same"
+        loss_by_name = {c.name: c.loss for c in self.ceilings}
+        loss, max_loss = loss_by_name.get("dollars alone"), self.most_loss
+        if loss is not None and max_loss is not None:
+            sentence += (
+                f". In dollars alone {self.cheapest:,}, but there {loss:.0%} of what is used again"
+                f" would be taken before its use (at most {max_loss:.0%} may be)"
             )
-        return told + "."
+        return sentence + "."
 
-    def _waiting(self) -> str:
+    def _describe_wait(self) -> str:
         if self.cold_every is None:
             return (
                 "Pauses: the log has no times that can be used, so whether to wait for one cannot "
@@ -144,12 +155,12 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def assumptions(self) -> str:
-        """Return what the figures rest on."""
+        """Return the assumptions behind the figures as one paragraph."""
         unknown = "nothing, as no cache split and no times are known"
-        lost = unknown if self.missed is None else f"{self.missed:.1%}"
+        miss_share = unknown if self.missed is None else f"{self.missed:.1%}"
         return (
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is"
-            f" carried the cache missed {lost}. Growth is taken as even and the trajectory as"
+            f" carried the cache missed {miss_share}. Growth is taken as even and the trajectory as"
             " recorded; the summary's call sends what it summarises. What is taken before its use"
             f" is at stake: a summary may still say it. One session carries this, {self.session}:"
             " ask others, or advise for many." + "".join(f" Note: {note}" for note in self.notes)
@@ -193,23 +204,12 @@ def when_to_compact(
     summary_tokens: int | None = None,
     memory: ItemIndex | None = None,
 ) -> CompactionTiming:
-    """Return at which size to compact, to which, and whether to wait for a pause.
+    """Compute at which prompt size to compact, to which size, and whether to wait for a pause.
 
-    In dollars, the cost of a call that is compacted at `h` and comes down to `s` is
-    ``c (s + h) / 2 + A g / (h - s)``: `g` is the growth a call, `A` the dollars of a compaction
-    whatever it is made from, `c` the price of a carried token. The cheapest `h` is
-    context-compaction-lab's (`breakeven.best_trigger`) with `c` in place of the read price: after a
-    pause what is carried is written again. Of the `s` tokens the front, system and tools, stays as
-    it was, so the cache still has its `f` tokens: `A` is the summary and ``(p_w - p_r) (s - f)``.
-
-    Two things bound it. The floor is at least what must stay (`unremovable.stays`: system and
-    tools, the last turn, the items needed later). And the ceiling puts at most `MORE_LOSS` more of
-    what is used again at stake than compacting at the window does, by replays of the record that
-    compact at that size to that floor (`unremovable.Risk`).
-
-    A due compaction may wait for a cold call for ``(p_w - p_r) (s - f) / (p_r (h - s) - p_w g)``
-    calls: so many extra reads cost what writing twice would what a compaction leaves behind the
-    front. It waits no longer than to the next compaction, nor past the window.
+    The trigger is the cheapest in dollars among those that put at most 5 % more of the reused items
+    at stake than compacting at the window does. A due compaction may wait for a cold call, where
+    the prompt is written anew in any case, for as many calls as their extra reads cost less than
+    that write; it waits no longer than to the next compaction, nor past the window.
 
     Args:
         session: a recorded session with usage, of a model that has a price.
@@ -217,87 +217,104 @@ def when_to_compact(
         floor: tokens that a compaction leaves; None: what the log's own left (median), else its
             smallest prompt and a summary; but at least what must stay.
         summary_tokens: tokens of a summary; None: those of the log's own (median), else 1,000.
-        memory: the items of the session, where they are known.
+        memory: the items of the session, where they are already indexed.
+
+    Returns:
+        The trigger and its near-optimal range, the floor, the wait, and the costs of other
+        triggers. It prints as sentences and a table.
 
     Raises:
         BadArguments: the log has no usage or no price, its prompts do not grow, the floor is no
             smaller than the window, or the summary is negative.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> timing = ck.metrics.when_to_compact(ck.samples.path("billing"))
+        >>> timing.low <= timing.best <= timing.high <= timing.window
+        True
     """
-    pace = GrowthProfile(session)
-    summary = pace.summary if summary_tokens is None else summary_tokens
+    profile = GrowthProfile(session)
+    summary = profile.summary if summary_tokens is None else summary_tokens
     if summary < 0:
         raise BadArguments(f"A summary has 0 tokens or more, not {summary:,}.")
     if memory is None and session.has_text:
-        memory = ItemIndex(session, MessageItemCache(pace.anchored))
-    must = estimate_floor(session, pace.anchored, memory)
-    kept, source = _floor_with_source(pace, must, summary) if floor is None else (floor, "given")
-    window, window_source = pace.window if context_window is None else (context_window, "given")
-    if not 0 <= kept < window:
+        memory = ItemIndex(session, MessageItemCache(profile.anchored))
+    context_floor = estimate_floor(session, profile.anchored, memory)
+    floor, floor_source = (
+        _floor_with_source(profile, context_floor, summary) if floor is None else (floor, "given")
+    )
+    window, window_source = profile.window if context_window is None else (context_window, "given")
+    if not 0 <= floor < window:
         raise BadArguments(
-            f"A floor of {kept:,} tokens does not lie in a window of {window:,}: give a lower one."
+            f"A floor of {floor:,} tokens does not lie in a window of {window:,}: give a lower one."
         )
-    front = min(must.fixed, kept)
-    costs = TriggerCostModel(pace, kept, front, summary)
-    cheapest = costs.cheapest(window)
-    risk = LossRisk(memory, pace.anchored, kept, front) if memory is not None else None
-    most, best = _bounded_trigger(risk, cheapest, window)
-    low, high = costs.near(best, window, least=best if best > cheapest else kept + 1)
-    others = {"best": best, "half": (best + kept) // 2, "double": 2 * best - kept}
-    others |= {"window": window, **pace.recorded}
-    others |= {"dollars alone": cheapest} if cheapest < best else {}
+    front = min(context_floor.fixed, floor)
+    costs = TriggerCostModel(profile, floor, front, summary)
+    cheapest = costs.find_cheapest(window)
+    risk = LossRisk(memory, profile.anchored, floor, front) if memory is not None else None
+    max_loss, best = _bounded_trigger(risk, cheapest, window)
+    low, high = costs.find_near_optimal(
+        best, window, smallest=best if best > cheapest else floor + 1
+    )
+    triggers = {"best": best, "half": (best + floor) // 2, "double": 2 * best - floor}
+    triggers |= {"window": window, **profile.recorded_trigger}
+    triggers |= {"dollars alone": cheapest} if cheapest < best else {}
     rows = [
-        costs.at(name, size)._replace(loss=None if risk is None else risk.at(size))
-        for name, size in others.items()
-        if kept < size <= window
+        costs.cost_trigger(name, size)._replace(loss=None if risk is None else risk.at(size))
+        for name, size in triggers.items()
+        if floor < size <= window
     ]
     return CompactionTiming(
         session=session.id,
         notes=session.notes,
-        model=pace.model,
+        model=profile.model,
         window=window,
         window_source=window_source,
-        growth=pace.growth,
-        floor=kept,
-        floor_source=source,
-        stays=must,
-        reset_usd=costs.reset(best),
+        growth=profile.growth,
+        floor=floor,
+        floor_source=floor_source,
+        stays=context_floor,
+        reset_usd=costs.cost_compaction(best),
         read_price=costs.read,
         write_price=costs.write,
         carry_price=costs.carry,
-        missed=pace.missed,
-        cold_every=None if _clock_runs_backwards(session) else pace.cold_every,
-        wait_at_most=costs.wait_at_most(best, window),
+        missed=profile.miss_share,
+        cold_every=None if _clock_runs_backwards(session) else profile.calls_to_cold,
+        wait_at_most=costs.count_wait_calls(best, window),
         best=best,
         low=low,
         high=high,
         cheapest=cheapest,
-        most_loss=most,
-        pays_after=costs.pays_after(best),
-        kept_usd=costs.kept_usd(best),
+        most_loss=max_loss,
+        pays_after=costs.count_calls_to_break_even(best),
+        kept_usd=costs.cost_floor(best),
         ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),
     )
 
 
 def _clock_runs_backwards(session: Session) -> bool:
-    """Say whether the clock of a log runs backwards, so that its pauses mean nothing."""
+    """Return True where most times of a log run backwards, so that its pauses mean nothing."""
     times = [c.message.time for c in session.calls if c.message.time is not None]
     return len(times) > 1 and sum(b < a for a, b in pairwise(times)) * 2 > len(times) - 1
 
 
 def _bounded_trigger(risk: LossRisk | None, cheapest: int, window: int) -> tuple[float | None, int]:
-    """Return the share that may be at stake, and the ceiling that keeps to it."""
-    lost = None if risk is None else risk.at(window)
-    if risk is None or lost is None:
+    """Return the share of reused items that may be at stake, and the cheapest trigger within it."""
+    loss_at_window = None if risk is None else risk.at(window)
+    if risk is None or loss_at_window is None:
         return None, cheapest
-    most = lost + EXTRA_LOSS
-    fits = (risk.at(cheapest) or 0.0) <= most
-    return most, cheapest if fits else risk.least(cheapest, window, most)
+    max_loss = loss_at_window + EXTRA_LOSS
+    fits = (risk.at(cheapest) or 0.0) <= max_loss
+    return max_loss, cheapest if fits else risk.find_smallest_size(cheapest, window, max_loss)
 
 
-def _floor_with_source(pace: GrowthProfile, must: ContextFloor, summary: int) -> tuple[int, str]:
-    """Return what a compaction leaves, and who says so: no less than what must stay."""
-    kept, source = pace.floor(summary)
-    return (kept, source) if kept >= must.total else (must.total, "what must stay")
+def _floor_with_source(
+    profile: GrowthProfile, context_floor: ContextFloor, summary: int
+) -> tuple[int, str]:
+    """Return what a compaction leaves, at least what must stay, and the source of the figure."""
+    floor, source = profile.estimate_floor_after(summary)
+    total = context_floor.total
+    return (floor, source) if floor >= total else (total, "what must stay")
 
 
 def _share(value: float | None) -> str:
@@ -315,92 +332,103 @@ def _calls(value: float) -> str:
 
 
 NEAR_OPTIMAL = 1.05
-"""Ceilings that cost at most so many times the best are about as good."""
+"""Triggers whose calls cost at most so many times those of the best are about as good."""
 SEARCH_STEPS = 200
-"""Sizes on either side of the best that are looked at for about the same cost."""
+"""Sizes evaluated on either side of the best trigger."""
 
 
 class TriggerCost(NamedTuple):
-    """What a call costs on average if the context is compacted at this size."""
+    """The average cost of a call if the context is compacted at a trigger."""
 
     name: str
     tokens: int
+    """The trigger."""
     calls: float
-    """From one compaction to the next."""
+    """Calls from one compaction to the next."""
     usd: float
     loss: float | None = None
-    """Share of what is used again that compactions at this size would take before its use: at most
-    so much is lost, by summaries that keep nothing. None: nothing is used again, or no text.
+    """Share of reused items that compactions at this trigger would remove before their use: an
+    upper bound of the loss. None: no item is used again, or the log has no text.
     """
 
 
 class TriggerCostModel:
-    """The prices of one session, and what a ceiling costs at them.
+    """The costs of compactions of one session as a function of the trigger.
 
     Args:
-        pace: what the session's log says.
+        profile: growth and prices of the session.
         floor: tokens that a compaction leaves.
-        front: those of them that stay as they were, so that the cache still has them.
+        front: tokens at the front of the floor that do not change, so the cache still has them.
         summary: tokens of a summary.
     """
 
-    def __init__(self, pace: GrowthProfile, floor: int, front: int, summary: int) -> None:
-        p = pace.price
-        self.growth, self.floor, self.front, self.input = pace.growth, floor, front, p.input
-        self.read, self.write = p.read, p.write(hour=pace.hour)
-        self.carry = self.read + (pace.missed or 0.0) * max(self.write - self.read, 0.0)
+    def __init__(self, profile: GrowthProfile, floor: int, front: int, summary: int) -> None:
+        p = profile.price
+        self.growth, self.floor, self.front, self.input = profile.growth, floor, front, p.input
+        self.read, self.write = p.read, p.write(hour=profile.hour)
+        self.carry = self.read + (profile.miss_share or 0.0) * max(self.write - self.read, 0.0)
         self.rewrite = (self.write - self.read) * (floor - front)
-        self.floor_usd = summary * (p.input + p.output) + self.rewrite
-        """What a compaction costs at any ceiling; to this comes what the summary is made from."""
+        self.fixed_usd = summary * (p.input + p.output) + self.rewrite
+        """The part of a compaction's cost that does not depend on the trigger."""
 
-    def reset(self, size: int) -> float:
-        """Return the dollars of a compaction: its summary is made from all that it stands for."""
-        return self.floor_usd + self.input * (size - self.floor)
+    def cost_compaction(self, size: int) -> float:
+        """Return the dollars of a compaction, its summary made from all that it replaces."""
+        return self.fixed_usd + self.input * (size - self.floor)
 
-    def cheapest(self, window: int) -> int:
-        """Return the size that is best in dollars alone, at most the window."""
+    def find_cheapest(self, window: int) -> int:
+        """Return the trigger that is cheapest in dollars alone, at most the window."""
         size = best_trigger(
             floor=self.floor,
             start=self.floor,
             growth=self.growth,
-            cost_usd=self.floor_usd,
+            cost_usd=self.fixed_usd,
             read_price=self.carry,
         )
         return min(max(round(size), self.floor + 1), window)
 
-    def pays_after(self, size: int) -> float:
-        """Return the calls after which a compaction at a size has paid for itself."""
+    def count_calls_to_break_even(self, size: int) -> float:
+        """Return the calls after which a compaction at a size is paid back."""
         return requests_until_reset_pays(
             size,
             self.floor,
-            cost_usd=self.reset(size) - self.rewrite,
+            cost_usd=self.cost_compaction(size) - self.rewrite,
             read_price=self.carry,
             write_price=self.write,
             front=self.front,
         )
 
-    def wait_at_most(self, size: int, window: int) -> float:
-        """Return for how many calls a compaction that is due at a size may wait for a cold one."""
-        slack = self.read * (size - self.floor) - self.write * self.growth
-        cost = self.rewrite / slack if slack > 0 else inf
-        return min(cost, (size - self.floor) / self.growth, (window - size) / self.growth)
+    def count_wait_calls(self, size: int, window: int) -> float:
+        """Return the calls that a compaction due at a size may wait for a cold call.
 
-    def kept_usd(self, size: int) -> float:
-        """Return what 1,000 more tokens in the floor cost, a call."""
-        grown = self.growth / max(size - self.floor, 1)
-        return 1_000 * (self.carry + (self.write - self.read) * grown)
+        Each call of waiting reads what would be gone, and saves writing its growth; at a cold call
+        the compaction saves writing twice what it leaves behind the front. Waiting ends at the next
+        compaction and at the window.
+        """
+        extra_usd = self.read * (size - self.floor) - self.write * self.growth
+        break_even_calls = self.rewrite / extra_usd if extra_usd > 0 else inf
+        return min(
+            break_even_calls, (size - self.floor) / self.growth, (window - size) / self.growth
+        )
 
-    def near(self, best: int, window: int, *, least: int) -> tuple[int, int]:
-        """Return the smallest and the largest size, from the least on, that cost about the same."""
-        most = NEAR_OPTIMAL * self.at("", best).usd
-        below = [least + (best - least) * k // SEARCH_STEPS for k in range(SEARCH_STEPS)]
+    def cost_floor(self, size: int) -> float:
+        """Return the dollars per call of 1,000 more tokens in the floor."""
+        compactions_per_call = self.growth / max(size - self.floor, 1)
+        return 1_000 * (self.carry + (self.write - self.read) * compactions_per_call)
+
+    def find_near_optimal(self, best: int, window: int, *, smallest: int) -> tuple[int, int]:
+        """Return the smallest and the largest trigger in ``smallest..window`` of about the best
+        cost.
+        """
+        max_usd = NEAR_OPTIMAL * self.cost_trigger("", best).usd
+        below = [smallest + (best - smallest) * k // SEARCH_STEPS for k in range(SEARCH_STEPS)]
         above = [best + (window - best) * k // SEARCH_STEPS for k in range(SEARCH_STEPS + 1)]
-        fits = [n for n in (*below, *above) if self.at("", n).usd <= most]
+        fits = [n for n in (*below, *above) if self.cost_trigger("", n).usd <= max_usd]
         return min(fits), max(fits)
 
-    def at(self, name: str, size: int) -> TriggerCost:
-        """Return what a call costs on average with compactions at a size."""
-        cycle = max((size - self.floor) / self.growth, 1.0)
-        grown = (self.write - self.read) * self.growth
-        usd = self.carry * (self.floor + size) / 2 + grown + self.reset(size) / cycle
-        return TriggerCost(name, size, cycle, usd)
+    def cost_trigger(self, name: str, size: int) -> TriggerCost:
+        """Return the average cost of a call with compactions at a size."""
+        calls = max((size - self.floor) / self.growth, 1.0)
+        growth_usd = (self.write - self.read) * self.growth
+        carried_usd = self.carry * (self.floor + size) / 2
+        usd = carried_usd + growth_usd + self.cost_compaction(size) / calls
+        return TriggerCost(name, size, calls, usd)

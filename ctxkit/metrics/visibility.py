@@ -1,9 +1,21 @@
-"""Which messages and inserted texts each call is shown, as spans of calls, for records, replays and
-runs.
+"""Visibility: the messages and inserted texts that each call is shown, as time spans."""
 
-The clock has two ticks a call: before call `c` all that was said since the last one is there
-(`2 c`), then compactions and prunings change it, and that is what the call is sent (`2 c + 1`).
-"""
+# Replay of what was shown
+#
+# The clock has two ticks a call. At tick 2c all messages before call c have arrived; compactions
+# and prunings then change the prompt, and tick 2c + 1 is what call c is sent.
+#
+# A *slot* is a place in the prompt: a row of the log (its number), or a place below 0 that an
+# inserted text takes. A recorder follows what fills each slot: the row itself, an inserted text, or
+# nothing. Most rows never change, so only differences are recorded: O(changes), not O(calls x
+# rows). Three sources feed it:
+#
+#   a session            its edits, in the order of the path
+#   a run's schedule     the changes of state that a pruning scheduled, call by call
+#   a run without one    the difference of each call's prompt to the one before
+#
+# Invariants: the spans of a slot do not overlap; a row that nothing changed has no span of its own:
+# it is visible from its arrival to the end.
 
 from __future__ import annotations
 
@@ -33,312 +45,347 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-_ADDED = -(1 << 63)
-"""The key of what a pruning puts at the end of each call."""
+_APPENDED_SLOT = -(1 << 63)
+"""The slot of the text that a pruning appends to each prompt."""
 
 
 # -- a session with its edits ----------------------------------------------------------------------
 
 
 def get_session_visibility(rows: MessageRows, session: Session) -> Visibility:
-    """Return what each call of a session is shown by its own edits."""
-    telling, keys, new = VisibilityRecorder(rows), dict[str, list[int]](), -1
-    replies = [c.position for c in session.calls]
-    row, at = 0, 0
-    for cut in group_edits(session):
-        for entry in session.path[at : cut.position]:
+    """Return what the edits of a session leave visible at each of its calls."""
+    recorder, slots, free_slot = VisibilityRecorder(rows), dict[str, list[int]](), -1
+    reply_positions = [c.position for c in session.calls]
+    row, position = 0, 0
+    for group in group_edits(session):
+        for entry in session.path[position : group.position]:
             if isinstance(entry, Message) and entry.visible:
-                keys.setdefault(entry.id, []).append(row)
+                slots.setdefault(entry.id, []).append(row)
                 row += 1
-        call, at = bisect_left(replies, cut.position), cut.position + len(cut.edits)
-        for edit in cut.edits:
-            new = _record_edit(telling, keys, edit, 2 * call + 1, new)
+        call = bisect_left(reply_positions, group.position)
+        position = group.position + len(group.edits)
+        for edit in group.edits:
+            free_slot = _record_edit(recorder, slots, edit, 2 * call + 1, free_slot)
             if is_stored_elsewhere(
                 edit.reason, edit.method, *(m.text[:200] for m in edit.inserted[:1])
             ):
-                telling.flagged.add(2 * call + 1)
-        telling.moments[call] = cut.number
-    return telling.told()
+                recorder.archived_ticks.add(2 * call + 1)
+        recorder.changes[call] = group.number
+    return recorder.told()
 
 
 def _record_edit(
-    telling: VisibilityRecorder, keys: dict[str, list[int]], edit: Edit, time: int, new: int
+    recorder: VisibilityRecorder,
+    slots: dict[str, list[int]],
+    edit: Edit,
+    tick: int,
+    free_slot: int,
 ) -> int:
-    """Take down an edit; return the next free key of a text."""
+    """Record an edit; return the next free slot of an inserted text.
+
+    `slots` holds the slots of each message id and is updated.
+    """
     if edit.kind in ("shortened", "replaced"):
         for target, message in dict(zip(edit.targets, edit.inserted, strict=False)).items():
-            places = keys.pop(target, [])
-            for key in places:
-                telling.show(key, telling.text(message), time)
-            keys.setdefault(message.id, []).extend(places)
-        return new
+            target_slots = slots.pop(target, [])
+            for slot in target_slots:
+                recorder.set_content(slot, recorder.number_text(message), tick)
+            slots.setdefault(message.id, []).extend(target_slots)
+        return free_slot
     for target in edit.targets:
-        for key in keys.pop(target, ()):
-            telling.show(key, None, time)
+        for slot in slots.pop(target, ()):
+            recorder.set_content(slot, None, tick)
     for message in edit.inserted:
-        telling.show(new, telling.text(message), time)
-        keys.setdefault(message.id, []).append(new)
-        new -= 1
-    return new
+        recorder.set_content(free_slot, recorder.number_text(message), tick)
+        slots.setdefault(message.id, []).append(free_slot)
+        free_slot -= 1
+    return free_slot
 
 
 # -- a run -----------------------------------------------------------------------------------------
 
 
 def get_run_visibility(rows: MessageRows, done: Run) -> Visibility:
-    """Return what each call of a run was shown, its compactions and its prunings done."""
-    telling, last = VisibilityRecorder(rows), _HistoryKeys((), {}, 0, set())
-    for number, stretch in enumerate(done.stretches()):
-        if stretch.cut is not None:
-            telling.moments[stretch.start] = number - 1
-            _flag_stored_elsewhere(telling, stretch.cut)
-        last = (_record_call_by_call if stretch.rest else _record_schedule)(telling, last, stretch)
+    """Return what the compactions and prunings of a run leave visible at each call."""
+    recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
+    for number, segment in enumerate(done.stretches()):
+        if segment.cut is not None:
+            recorder.changes[segment.start] = number - 1
+            _record_archive(recorder, segment.cut)
+        record = _record_call_by_call if segment.rest else _record_schedule
+        last = record(recorder, last, segment)
     if done.rules.pruning is not None:
-        telling.moments = {call: n for n, call in enumerate(sorted(telling.moments))}
-    return telling.told()
+        # Prunings change prompts at calls of their own: number all changes as they come.
+        recorder.changes = {call: n for n, call in enumerate(sorted(recorder.changes))}
+    return recorder.told()
 
 
-class _HistoryKeys(NamedTuple):
-    """What a history shows before any pruning."""
+class _HistorySlots(NamedTuple):
+    """The slots of a history before any pruning: a head in front of a tail of unchanged rows."""
 
-    keys: tuple[int, ...]
-    """Of its head, in order."""
-    head: dict[int, int]
-    """What stands for them."""
-    lo: int
-    """The first row of its tail."""
-    over: set[int]
-    """Keys that a pruning changed while it was in force."""
+    slots: tuple[int, ...]
+    """The slots of its head, in order."""
+    content_of: dict[int, int]
+    """What fills each of them."""
+    first_tail_row: int
+    pruned: set[int]
+    """Slots that a pruning changed while this history was in force."""
 
     @classmethod
-    def of(cls, telling: VisibilityRecorder, history: History) -> _HistoryKeys:
-        head: dict[int, int] = {}
-        log, of, made = history.log, history.head, telling.made
-        columns = (of.column(log, name).tolist() for name in ("rows", "keys"))
+    def from_history(cls, recorder: VisibilityRecorder, history: History) -> _HistorySlots:
+        content_of: dict[int, int] = {}
+        log, head, cache = history.log, history.head, recorder.head_texts
+        columns = (head.column(log, name).tolist() for name in ("rows", "keys"))
         for row, key in zip(*columns, strict=True):
-            what = row
+            content = row
             if key:
-                what = made.get((row, key))
-                if what is None:
-                    what = made[row, key] = telling.text(of.makers[key].message(log, row))
-            head[row if row >= 0 else -key - 1] = what
-        return cls(tuple(head), head, history.lo, set())
+                content = cache.get((row, key))
+                if content is None:
+                    message = head.makers[key].message(log, row)
+                    content = cache[row, key] = recorder.number_text(message)
+            content_of[row if row >= 0 else -key - 1] = content
+        return cls(tuple(content_of), content_of, history.lo, set())
 
-    def at(self, key: int) -> int | None:
-        return self.head.get(key, key if key >= self.lo else None)
+    def get_content(self, slot: int) -> int | None:
+        return self.content_of.get(slot, slot if slot >= self.first_tail_row else None)
 
 
-def _flag_stored_elsewhere(telling: VisibilityRecorder, cut: Compaction) -> None:
-    texts = [step.new[0].message(cut.new.log).text[:200] for step in cut.steps if step.new]
-    if is_stored_elsewhere(*(w for step in cut.steps for w in step.words[1:3]), *texts):
-        telling.flagged.add(2 * cut.call + 1)
+def _record_archive(recorder: VisibilityRecorder, compaction: Compaction) -> None:
+    """Record whether a compaction stores all that it removes elsewhere."""
+    log = compaction.new.log
+    texts = [s.new[0].message(log).text[:200] for s in compaction.steps if s.new]
+    if is_stored_elsewhere(*(w for s in compaction.steps for w in s.words[1:3]), *texts):
+        recorder.archived_ticks.add(2 * compaction.call + 1)
 
 
 def _switch_history(
-    telling: VisibilityRecorder,
-    last: _HistoryKeys,
-    base: _HistoryKeys,
-    own: dict[int, int | None],
+    recorder: VisibilityRecorder,
+    last: _HistorySlots,
+    base: _HistorySlots,
+    pruned: dict[int, int | None],
     call: int,
 ) -> None:
-    """Go over from one history to the next; `own` is what a pruning makes of some keys at once."""
-    telling.hide(last.lo, base.lo, base.head.keys() | own.keys(), 2 * call + 1)
-    changed = {key for key, _ in last.head.items() ^ base.head.items()}
-    for key in changed.union(last.over, range(base.lo, last.lo), own):
-        telling.show(key, own[key] if key in own else base.at(key), 2 * call + 1)
+    """Record the change from one history to the next, `pruned` slots with a pruning's content."""
+    tick = 2 * call + 1
+    recorder.hide_rows(
+        last.first_tail_row, base.first_tail_row, base.content_of.keys() | pruned.keys(), tick
+    )
+    changed = {slot for slot, _ in last.content_of.items() ^ base.content_of.items()}
+    back_in_tail = range(base.first_tail_row, last.first_tail_row)
+    for slot in changed.union(last.pruned, back_in_tail, pruned):
+        content = pruned[slot] if slot in pruned else base.get_content(slot)
+        recorder.set_content(slot, content, tick)
 
 
 def _record_schedule(
-    telling: VisibilityRecorder, last: _HistoryKeys, stretch: Segment
-) -> _HistoryKeys:
-    """Take down what a schedule changes at which call, and what stands at one call's end."""
-    base, schedule, start = (
-        _HistoryKeys.of(telling, stretch.history),
-        stretch.schedule,
-        stretch.start,
-    )
-    if schedule is None or stretch.stop == start:
-        _switch_history(telling, last, base, {}, start)
+    recorder: VisibilityRecorder, last: _HistorySlots, segment: Segment
+) -> _HistorySlots:
+    """Record the calls at which a schedule changes messages, and what it appends to each prompt."""
+    base = _HistorySlots.from_history(recorder, segment.history)
+    schedule, start = segment.schedule, segment.start
+    if schedule is None or segment.stop == start:
+        _switch_history(recorder, last, base, {}, start)
         return base
-    found = [(e.call, *_state_after(telling, base, schedule, e)) for e in stretch.changes()]
-    _switch_history(
-        telling, last, base, {key: what for call, key, what in found if call == start}, start
-    )
-    for call, key, what in found:
-        base.over.add(key)
-        telling.show(key, what, 2 * call + 1)
-        telling.moments.setdefault(call, 0)
-    for call in range(start, stretch.stop):
-        added, changes = schedule.top.added(call), telling.changes
-        telling.show(_ADDED, None if added is None else telling.text(added.message), 2 * call + 1)
-        if telling.changes > changes:
-            telling.moments.setdefault(call, 0)
+    changes = [(e.call, *_find_state_after(recorder, base, schedule, e)) for e in segment.changes()]
+    at_start = {slot: content for call, slot, content in changes if call == start}
+    _switch_history(recorder, last, base, at_start, start)
+    for call, slot, content in changes:
+        base.pruned.add(slot)
+        recorder.set_content(slot, content, 2 * call + 1)
+        recorder.changes.setdefault(call, 0)
+    for call in range(start, segment.stop):
+        appended, changes_n = schedule.top.added(call), recorder.changes_n
+        content = None if appended is None else recorder.number_text(appended.message)
+        recorder.set_content(_APPENDED_SLOT, content, 2 * call + 1)
+        if recorder.changes_n > changes_n:
+            recorder.changes.setdefault(call, 0)
     return base
 
 
-def _state_after(
-    telling: VisibilityRecorder, base: _HistoryKeys, schedule: Schedule, event: StateChange
+def _find_state_after(
+    recorder: VisibilityRecorder, base: _HistorySlots, schedule: Schedule, event: StateChange
 ) -> tuple[int, int | None]:
-    """Return a key and what stands for it after an event."""
+    """Return a slot and what fills it after an event of a schedule."""
     rows, p, message = schedule.rows, event.position, event.now.message
-    key = base.keys[p] if p < rows.head else rows.row(p)
+    slot = base.slots[p] if p < rows.head else rows.row(p)
     if message is None:
-        return key, None
+        return slot, None
     if event.now.content == rows.said(p).content:
-        return key, base.at(key)
-    if key >= 0 and is_stored_elsewhere(message.text[:200]):
-        telling.elsewhere.append((key, 2 * event.call + 1))
-    return key, telling.text(message)
+        return slot, base.get_content(slot)
+    if slot >= 0 and is_stored_elsewhere(message.text[:200]):
+        recorder.archived_rows.append((slot, 2 * event.call + 1))
+    return slot, recorder.number_text(message)
 
 
 def _record_call_by_call(
-    telling: VisibilityRecorder, last: _HistoryKeys, stretch: Segment
-) -> _HistoryKeys:
-    """Compare what each call was sent with the call before: the pruning says no schedule."""
-    for call in range(stretch.start, stretch.stop):
-        base, changes = _HistoryKeys.of(telling, stretch.left(call)), telling.changes
-        _switch_history(telling, last, base, {}, call)
-        if telling.changes > changes:
-            telling.moments.setdefault(call, 0)
+    recorder: VisibilityRecorder, last: _HistorySlots, segment: Segment
+) -> _HistorySlots:
+    """Record the difference of each prompt to the one before, for a pruning without schedule."""
+    for call in range(segment.start, segment.stop):
+        base = _HistorySlots.from_history(recorder, segment.left(call))
+        changes_n = recorder.changes_n
+        _switch_history(recorder, last, base, {}, call)
+        if recorder.changes_n > changes_n:
+            recorder.changes.setdefault(call, 0)
         last = base
     return last
 
 
 STORED_ELSEWHERE_WORDS = ("offload", "artifact", "archive")
-"""Words in an edit's reason or method, or in what stands for the text, that say that all of it is
-kept elsewhere.
+"""Words in an edit's reason or method, or in the text that it inserts, that say that the removed
+text is stored elsewhere.
 """
 
-_NOTHING: tuple[int | None, int] = None, 0
+_NO_CONTENT: tuple[int | None, int] = None, 0
 
 
 class Visibility(NamedTuple):
-    """What each call is shown. Times are ticks; a row is there from its arrival on."""
+    """The rows and inserted texts that each call is shown. Times are ticks, spans half-open."""
 
     end: int
     """One past the last tick."""
-    until: Ints
-    """For each row when it went, as it was said, for the first time; `end`: never."""
-    again: Ints
-    """Later stretches of rows that came back: columns row, start, end."""
-    texts: Ints
-    """Stretches of texts: columns text, start, end."""
-    said: list[Ints]
-    """The items that stand in each text."""
-    size: Ints
-    """The tokens of each text."""
-    words: list[str]
-    """What each text says."""
+    visible_until: Ints
+    """For each row the tick at which it left the prompt for the first time; `end`: never. It is
+    visible from its arrival on.
+    """
+    restored_spans: Ints
+    """Later spans of rows that came back: columns row, start, end."""
+    text_spans: Ints
+    """Spans of inserted texts: columns text, start, end."""
+    text_items: list[Ints]
+    """The items that each text states."""
+    text_tokens: Ints
+    text_contents: list[str]
     elsewhere: Ints
-    """Rows that went and are kept elsewhere: columns row, time."""
+    """Rows that were removed and are stored elsewhere: columns row, tick."""
     moments: Ints
     """The calls before which something changed, rising."""
-    numbers: tuple[int, ...]
-    """The compaction of each moment, as ``frame(per="compaction")`` counts; without compactions as
-    they come.
+    compaction_numbers: tuple[int, ...]
+    """The compaction of each change, as ``frame(per="compaction")`` counts; where prunings changed
+    something, changes are numbered as they come.
     """
 
 
 class VisibilityRecorder:
-    """Takes down what changes, in order.
+    """Builds a `Visibility` from changes given in order of time.
 
-    A *key* is a row, or below 0 a place of a text that stands for others; what stands for it is a
-    row, a text as a number below 0, or None for nothing.
+    The content of a slot is a row (0 or more), an inserted text (a number below 0), or None.
     """
 
     def __init__(self, rows: MessageRows) -> None:
         self._rows, self.end = rows, 2 * rows.calls + 2
-        self._begin = (2 * rows.arrival).tolist()
-        self._until = [self.end] * len(self._begin)
-        self._now: dict[int, tuple[int, int]] = {}
-        """What stands for a key and since when, where it is neither the row as said from its
-        arrival on nor nothing.
+        self._arrival = (2 * rows.arrival_call).tolist()
+        self._visible_until = [self.end] * len(self._arrival)
+        self._current: dict[int, tuple[int, int]] = {}
+        """Content of a slot and since when, for all slots but empty ones and rows that stand in
+        their own slot since their arrival.
         """
-        self._again: list[tuple[int, ...]] = []
-        self._spans: list[tuple[int, ...]] = []
-        self._texts: dict[Any, int] = {}
-        self._said: list[tuple[Ints, int, str]] = []
-        self.elsewhere: list[tuple[int, ...]] = []
-        self.flagged: set[int] = set()
-        """Times at which all that went is kept elsewhere."""
-        self.moments: dict[int, int] = {}
-        self.changes = 0
-        self.made: dict[tuple[int, int], int] = {}
-        """The texts of what stands in a head, by row and key."""
+        self._restored_spans: list[tuple[int, ...]] = []
+        self._text_spans: list[tuple[int, ...]] = []
+        self._text_numbers: dict[Any, int] = {}
+        self._texts: list[tuple[Ints, int, str]] = []
+        """Items, tokens and content of each text."""
+        self.archived_rows: list[tuple[int, ...]] = []
+        """Rows that are stored elsewhere, each with the tick of its removal."""
+        self.archived_ticks: set[int] = set()
+        """Ticks at which all removed rows are stored elsewhere."""
+        self.changes: dict[int, int] = {}
+        """The calls before which something changed, each with the number of the compaction."""
+        self.changes_n = 0
+        """Changes of content so far: grows where a call changes anything."""
+        self.head_texts: dict[tuple[int, int], int] = {}
+        """The texts in heads of histories, by row and key."""
 
-    def text(self, message: Message) -> int:
-        """Return the number below 0 of a text; equal texts have one."""
-        size = self._rows.tokens(message)
-        key = make_text_key(message), size
-        if key not in self._texts:
-            self._said.append((self._rows.stands_in(message), size, message.text))
-            self._texts[key] = -len(self._said)
-        return self._texts[key]
+    def number_text(self, message: Message) -> int:
+        """Return the number of an inserted text, below 0; equal texts have one number."""
+        tokens = self._rows.count_tokens(message)
+        key = make_text_key(message), tokens
+        if key not in self._text_numbers:
+            self._texts.append((self._rows.find_items(message), tokens, message.text))
+            self._text_numbers[key] = -len(self._texts)
+        return self._text_numbers[key]
 
-    def show(self, key: int, what: int | None, time: int) -> None:
-        """Let something stand for a key from a time on."""
-        was, since = self._now.get(key, _NOTHING)
-        if was is None and key >= 0 and self._until[key] == self.end:
-            was, since = key, self._begin[key]
-        if was == what:
+    def set_content(self, slot: int, content: int | None, tick: int) -> None:
+        """Fill a slot with a row, a text or nothing from a tick on."""
+        before, since = self._current.get(slot, _NO_CONTENT)
+        if before is None and slot >= 0 and self._visible_until[slot] == self.end:
+            before, since = slot, self._arrival[slot]
+        if before == content:
             return
-        self.changes += 1
-        if was is not None:
-            self._ended(was, since, time)
-        if what is None:
-            self._now.pop(key, None)
+        self.changes_n += 1
+        if before is not None:
+            self._close_span(before, since, tick)
+        if content is None:
+            self._current.pop(slot, None)
         else:
-            self._now[key] = what, time
+            self._current[slot] = content, tick
 
-    def hide(self, start: int, stop: int, kept: Iterable[int], time: int) -> None:
-        """Let nothing stand for the rows start..stop; those that are kept are passed over."""
-        odd = sorted({row for of in (kept, self._now) for row in of if start <= row < stop})
-        for row in odd:
-            if row in self._now and row not in kept:
-                self.show(row, None, time)
-        for first, end in pairwise([start - 1, *odd, stop]):
-            went = self._until[first + 1 : end]  # a pruning may have hidden some before
-            self._until[first + 1 : end] = [min(until, time) for until in went]
-        self.changes += stop > start
+    def hide_rows(self, start: int, stop: int, exceptions: Iterable[int], tick: int) -> None:
+        """Empty the slots of the rows ``start..stop`` but for the exceptions."""
+        # Slots with content of their own one by one, the ranges between them at once.
+        special = sorted(
+            {
+                slot
+                for slots in (exceptions, self._current)
+                for slot in slots
+                if start <= slot < stop
+            }
+        )
+        for slot in special:
+            if slot in self._current and slot not in exceptions:
+                self.set_content(slot, None, tick)
+        for before, end in pairwise([start - 1, *special, stop]):
+            until = self._visible_until[before + 1 : end]  # a pruning may have hidden some already
+            self._visible_until[before + 1 : end] = [min(n, tick) for n in until]
+        self.changes_n += stop > start
 
-    def _ended(self, was: int, since: int, time: int) -> None:
-        if was >= 0 and self._until[was] == self.end and since == self._begin[was]:
-            self._until[was] = time
-        elif since < time:
-            to, n = (self._again, was) if was >= 0 else (self._spans, -was - 1)
-            to.append((n, since, time))
+    def _close_span(self, content: int, since: int, tick: int) -> None:
+        is_first_span = (
+            content >= 0
+            and self._visible_until[content] == self.end
+            and since == self._arrival[content]
+        )
+        if is_first_span:
+            self._visible_until[content] = tick
+        elif since < tick:
+            is_row = content >= 0
+            spans, number = (
+                (self._restored_spans, content) if is_row else (self._text_spans, -content - 1)
+            )
+            spans.append((number, since, tick))
 
     def told(self) -> Visibility:
-        """Return all of it."""
-        for what, since in self._now.values():
-            self._ended(what, since, self.end)
-        until, again = np.array(self._until, np.int64), _int_table(self._again)
-        for time in self.flagged:
+        """Close all spans and return the visibility; the recorder is not used after."""
+        for content, since in self._current.values():
+            self._close_span(content, since, self.end)
+        visible_until = np.array(self._visible_until, np.int64)
+        restored_spans = _make_int_table(self._restored_spans)
+        for tick in self.archived_ticks:
             rows = [
-                *np.flatnonzero(until == time).tolist(),
-                *again[again[:, 2] == time, 0].tolist(),
+                *np.flatnonzero(visible_until == tick).tolist(),
+                *restored_spans[restored_spans[:, 2] == tick, 0].tolist(),
             ]
-            self.elsewhere += [(row, time) for row in rows]
-        calls = sorted(self.moments)
+            self.archived_rows += [(row, tick) for row in rows]
+        calls = sorted(self.changes)
         return Visibility(
             end=self.end,
-            until=until,
-            again=again,
-            texts=_int_table(self._spans),
-            said=[items for items, _, _ in self._said],
-            size=np.array([n for _, n, _ in self._said], np.int64),
-            words=[text for _, _, text in self._said],
-            elsewhere=_int_table(self.elsewhere, 2),
+            visible_until=visible_until,
+            restored_spans=restored_spans,
+            text_spans=_make_int_table(self._text_spans),
+            text_items=[items for items, _, _ in self._texts],
+            text_tokens=np.array([n for _, n, _ in self._texts], np.int64),
+            text_contents=[text for _, _, text in self._texts],
+            elsewhere=_make_int_table(self.archived_rows, 2),
             moments=np.array(calls, np.int64),
-            numbers=tuple(self.moments[call] for call in calls),
+            compaction_numbers=tuple(self.changes[call] for call in calls),
         )
 
 
-def _int_table(rows: list[tuple[int, ...]], width: int = 3) -> Ints:
+def _make_int_table(rows: list[tuple[int, ...]], width: int = 3) -> Ints:
     return np.array(rows, np.int64).reshape(-1, width)
 
 
-def is_stored_elsewhere(*words: str | None) -> bool:
-    """Say whether words of an edit, or of what stands for a text, say where all of it is kept."""
-    told = " ".join(filter(None, words)).lower()
-    return any(word in told for word in STORED_ELSEWHERE_WORDS)
+def is_stored_elsewhere(*texts: str | None) -> bool:
+    """Return True where texts of an edit, or the text that it inserts, name an archive."""
+    text = " ".join(filter(None, texts)).lower()
+    return any(word in text for word in STORED_ELSEWHERE_WORDS)

@@ -38,11 +38,11 @@ def plainly(text: str) -> set[Item]:
     out |= {Item("path", h) for h in items._PATH.findall(bare) if items._EXTENSION.search(h)}
     for hit in _ID.findall(bare):
         if not hit.isalpha() and (
-            hit.isdigit() or hit[0] == "#" or "-" in hit or items._mixed(hit)
+            hit.isdigit() or hit[0] == "#" or "-" in hit or items._has_digits_and_letters(hit)
         ):
             out.add(Item("id", hit.casefold()))
-    for hit in items._CODE.findall(bare):
-        if re.search(r"\d", hit) and hit.casefold() not in items._EVERYWHERE:
+    for hit in items._HYPHENATED_CODE.findall(bare):
+        if re.search(r"\d", hit) and hit.casefold() not in items._COMMON_CODES:
             out.add(Item("id", hit.casefold()))
     for hit in _NAME.findall(bare):
         if "_" in hit or not re.search(r"\d", hit):
@@ -67,7 +67,7 @@ def test_words_hold_what_the_text_holds(text: str) -> None:
 
 @given(_TEXTS)
 def test_sentences_end_at_marks_and_lines(text: str) -> None:
-    assert items._END.split(text) == re.split(r"(?<=[.!?])\s+|\n+", text)
+    assert items._SENTENCE_END.split(text) == re.split(r"(?<=[.!?])\s+|\n+", text)
 
 
 @given(_TEXTS)

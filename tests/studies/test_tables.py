@@ -58,4 +58,4 @@ def test_they_are_made_again_byte_by_byte(published, tmp_path):
     *made, turns = make(published, tmp_path, tmp_path / "elongation.csv")
     for path in made:
         assert path.read_bytes() == (TABLES_FOLDER / path.name).read_bytes(), path.name
-    assert turns.read_bytes() == elongation._TABLE.read_bytes()
+    assert turns.read_bytes() == elongation._STUDIES_FILE.read_bytes()

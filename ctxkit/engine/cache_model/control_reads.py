@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
-    select_billed_calls,
     get_call_features,
     get_written_cache_lifetime,
+    select_billed_calls,
 )
 from ctxkit.engine.cache_model.miss_rates import get_recorded_reads
 

@@ -1,4 +1,4 @@
-"""Where the money of a session went: bills by call, by message and by cause."""
+"""Costs of a session: bills by call, by message and by cause."""
 
 from ctxkit._internal.lazy import lazy_exports
 

@@ -1,5 +1,6 @@
-"""A bill split by turn, tool, file, server, cache, model, agent and section; repeated and unused
-requests.
+"""Splits of a bill by turn, tool, file, server, cache, model, agent and section; waste in it.
+
+Every split adds up to the bill: what a part does not claim stands in a part of its own.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 NOT_IN_LOG = "system prompt and tools (not in the log)"
 SUMMARIES = "summaries"
-_OUT = "output"
-_SERVER = re.compile(r"mcp__(.+?)__(.+)")
-_AGAIN = {
+_OUTPUT = "output"
+_MCP_TOOL = re.compile(r"mcp__(.+?)__(.+)")
+_RESENT_PARTS = {
     **dict.fromkeys(PAUSE_CAUSES, "sent again after a pause"),
     "resumed": "sent again after the session was resumed",
     "compaction": "sent again after a compaction",
@@ -45,162 +46,178 @@ class BillPart(NamedTuple):
     name: str
     usd: float
     n: int
-    """How many calls, results or times it was."""
+    """Number of calls or results."""
     hover: str = ""
 
 
 class ResentTokens(NamedTuple):
-    """What a call had to send again because the cache did not hold it."""
+    """The tokens that a call sent again because the cache did not hold them."""
 
     miss: CacheMiss
     sent_usd: float
-    """Dollars that sending it cost."""
+    """Dollars of sending them."""
     usd: float
-    """What of them is above what reading it would have cost."""
+    """The part of them above the dollars of reading them from the cache."""
 
 
-def split_by_turn(session: Session, found: SessionBill, asked: dict[int, str]) -> list[BillPart]:
-    """Return dollars by turn; summaries stand by themselves."""
+def split_by_turn(session: Session, bill: SessionBill, prompts: dict[int, str]) -> list[BillPart]:
+    """Return dollars by turn; summaries are a part of their own.
+
+    Args:
+        session: the session of the bill.
+        bill: its charges.
+        prompts: the user's prompt of each turn.
+    """
     turns = [c.turn for c in session.calls]
-    names = {t: f"{t}: {sanitize_line(asked.get(t, 'no words'), 90)}" for t in turns}
-    hover = {name: asked.get(t, "") for t, name in names.items()}
-    return _split_by(found, lambda c: names[turns[c.call]], hover)
+    names = {t: f"{t}: {sanitize_line(prompts.get(t, 'no words'), 90)}" for t in turns}
+    hover = {name: prompts.get(t, "") for t, name in names.items()}
+    return _split_by(bill, lambda c: names[turns[c.call]], hover)
 
 
-def split_by_model(session: Session, found: SessionBill) -> list[BillPart]:
+def split_by_model(session: Session, bill: SessionBill) -> list[BillPart]:
     """Return dollars by the model that answered."""
     return _split_by(
-        found,
+        bill,
         lambda c: sanitize_line(
             session.calls[c.call].message.model or session.model or "unknown", 60
         ),
     )
 
 
-def split_by_agent(session: Session, found: SessionBill) -> list[BillPart]:
+def split_by_agent(session: Session, bill: SessionBill) -> list[BillPart]:
     """Return dollars by the agent that asked."""
-    return _split_by(found, lambda c: sanitize_line(session.calls[c.call].agent, 60))
+    return _split_by(bill, lambda c: sanitize_line(session.calls[c.call].agent, 60))
 
 
-def split_by_tool(session: Session, found: SessionBill, parts: PromptCosts) -> list[BillPart]:
-    """Return dollars by what they were for: results of each tool, what was said, what is in no log.
+def split_by_tool(session: Session, bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
+    """Return dollars by purpose: results of each tool, messages by role, what is in no log.
 
-    A reply's output is for the tools that it asks for, where it asks for some.
+    The output of a reply is shared among the tools that it calls.
     """
     rows = _PartSums()
-    for held in parts.held:
-        rows.add(_tool_of(held.message), held.usd, bool(held.message.call_id))
-    for charge in _priced(found):
+    for cost in prompt_costs.held:
+        rows.add(_tool_of(cost.message), cost.usd, bool(cost.message.call_id))
+    for charge in _priced(bill):
         message = session.calls[charge.call].message
         for name, share in _output_shares(message):
             rows.add(name, share * (charge.output_usd or 0.0), 0)
-    rows.add(NOT_IN_LOG, parts.fixed_usd, 0)
-    return _largest_first([*rows.portions(), *_summaries(found)])
+    rows.add(NOT_IN_LOG, prompt_costs.fixed_usd, 0)
+    return _largest_first([*rows.portions(), *_summaries(bill)])
 
 
 def split_by_server(rows: Iterable[BillPart]) -> list[BillPart]:
-    """Return dollars by MCP server, from those by tool; what no server answered stands together."""
+    """Return dollars by MCP server, from dollars by tool; all others are one part."""
     sums = _PartSums()
     for row in rows:
-        server = _SERVER.fullmatch(row.name)
+        server = _MCP_TOOL.fullmatch(row.name)
         sums.add(server[1] if server else "no MCP server", row.usd, row.n)
     return _largest_first(sums.portions())
 
 
-def split_by_file(session: Session, found: SessionBill, parts: PromptCosts) -> list[BillPart]:
-    """Return dollars by the file that a tool was asked about; what is about none stands
-    together.
-    """
+def split_by_file(session: Session, bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
+    """Return dollars by the file that a tool call names; all others are one part."""
     rows, root = _PartSums(), (session.cwd or "").rstrip("/")
-    for held in parts.held:
-        path = get_call_path(held.answers) if held.answers else _only_path(held.message)
-        rows.add(_relative_path(path, root), held.usd, bool(path))
-    for charge in _priced(found):
+    for cost in prompt_costs.held:
+        path = get_call_path(cost.answers) if cost.answers else _only_path(cost.message)
+        rows.add(_relative_path(path, root), cost.usd, bool(path))
+    for charge in _priced(bill):
         path = _only_path(session.calls[charge.call].message)
         rows.add(_relative_path(path, root), charge.output_usd or 0.0, 0)
-    rows.add("no file", parts.fixed_usd + found.summaries_usd, 0)
+    rows.add("no file", prompt_costs.fixed_usd + bill.summaries_usd, 0)
     return _largest_first(rows.portions())
 
 
-def split_by_section(found: SessionBill, parts: PromptCosts) -> list[BillPart]:
-    """Return dollars by section of the system message; all else stands together."""
-    rows, rest = _PartSums(), found.calls_usd + found.summaries_usd - parts.fixed_usd
-    for held in parts.held:
-        if held.message.role == "system":
-            pieces = share_message_tokens(held.message, max(held.tokens, 1))
-            whole = sum(n for _, n in pieces) or 1
+def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
+    """Return dollars by section of the system message; all else is one part."""
+    rows, rest = _PartSums(), bill.calls_usd + bill.summaries_usd - prompt_costs.fixed_usd
+    for cost in prompt_costs.held:
+        if cost.message.role == "system":
+            pieces = share_message_tokens(cost.message, max(cost.tokens, 1))
+            section_tokens = sum(n for _, n in pieces) or 1
             for piece, n in pieces:
                 rows.add(
-                    sanitize_line(piece.name or piece.group, 80), held.usd * n / whole, held.sent_n
+                    sanitize_line(piece.name or piece.group, 80),
+                    cost.usd * n / section_tokens,
+                    cost.sent_n,
                 )
-            rest -= held.usd if pieces else 0.0
-    rows.add(NOT_IN_LOG, parts.fixed_usd, 0)
+            rest -= cost.usd if pieces else 0.0
+    rows.add(NOT_IN_LOG, prompt_costs.fixed_usd, 0)
     rows.add("all else", rest, 0)
     return _largest_first(rows.portions())
 
 
 def split_by_cache(
-    session: Session, found: SessionBill, resent: list[ResentTokens]
+    session: Session, bill: SessionBill, resent: list[ResentTokens]
 ) -> list[BillPart]:
-    """Return dollars by what the cache made of them: read, new, sent again and why, put out."""
-    rows, again = _PartSums(), {r.miss.call: r for r in resent}
-    for charge in _priced(found):
-        rows.add(_OUT, charge.output_usd or 0.0, 1)
-        sent = (charge.write_usd or 0.0) + (charge.fresh_usd or 0.0)
-        read = charge.read_usd or 0.0
-        if charge.call in again:
-            miss, part, _ = again[charge.call]
-            rows.add(_AGAIN.get(miss.kind, f"sent again: {miss.kind.replace('_', ' ')}"), part, 1)
-            sent -= part
-        rows.add("read from the cache" if session.has_cache else "prompts", read, 1)
-        rows.add("new in the prompt" if session.has_cache else "prompts", sent, 1)
-    return _largest_first([*(p for p in rows.portions() if p.usd), *_summaries(found)])
+    """Return dollars by cache outcome: read, new, sent again by cause, output."""
+    rows, resent_by_call = _PartSums(), {r.miss.call: r for r in resent}
+    for charge in _priced(bill):
+        rows.add(_OUTPUT, charge.output_usd or 0.0, 1)
+        new_usd = (charge.write_usd or 0.0) + (charge.fresh_usd or 0.0)
+        read_usd = charge.read_usd or 0.0
+        if charge.call in resent_by_call:
+            miss, resent_usd, _ = resent_by_call[charge.call]
+            rows.add(
+                _RESENT_PARTS.get(miss.kind, f"sent again: {miss.kind.replace('_', ' ')}"),
+                resent_usd,
+                1,
+            )
+            new_usd -= resent_usd
+        rows.add("read from the cache" if session.has_cache else "prompts", read_usd, 1)
+        rows.add("new in the prompt" if session.has_cache else "prompts", new_usd, 1)
+    return _largest_first([*(p for p in rows.portions() if p.usd), *_summaries(bill)])
 
 
-def find_resent(session: Session, found: SessionBill) -> list[ResentTokens]:
-    """Return what had to be sent again, call by call, and what that cost above reading it."""
-    known = {c.call: c for c in _priced(found)}
+def find_resent(session: Session, bill: SessionBill) -> list[ResentTokens]:
+    """Return the tokens sent again at each miss, with their cost above reading them."""
+    charges = {c.call: c for c in _priced(bill)}
     out = []
     for miss in find_cache_misses(session.origin or session):
-        charge = known.get(miss.call) if miss is not None else None
+        charge = charges.get(miss.call) if miss is not None else None
         if miss is None or charge is None or not miss.lost:
             continue
         tokens = charge.write + charge.fresh
         if not tokens:
             continue
-        price = ((charge.write_usd or 0.0) + (charge.fresh_usd or 0.0)) / tokens
-        read = (charge.read_usd or 0.0) / charge.read if charge.read else 0.1 * price
-        lost = min(miss.lost, tokens)
-        out.append(ResentTokens(miss, lost * price, lost * max(price - read, 0.0)))
+        new_price = ((charge.write_usd or 0.0) + (charge.fresh_usd or 0.0)) / tokens
+        read_price = (charge.read_usd or 0.0) / charge.read if charge.read else 0.1 * new_price
+        missed = min(miss.lost, tokens)
+        out.append(
+            ResentTokens(miss, missed * new_price, missed * max(new_price - read_price, 0.0))
+        )
     return out
 
 
 def split_by_subagent(
-    session: Session, found: SessionBill, children: list[tuple[Session, float]]
+    session: Session, bill: SessionBill, children: list[tuple[Session, float]]
 ) -> list[BillPart]:
-    """Return dollars of the session itself and of each subagent's own session."""
-    own = BillPart(
-        f"{get_title(session)} itself", found.calls_usd + found.summaries_usd, len(found.charges)
+    """Return dollars of the session itself and of the session of each subagent."""
+    parent = BillPart(
+        f"{get_title(session)} itself", bill.calls_usd + bill.summaries_usd, len(bill.charges)
     )
     rows = [
         BillPart(get_title(c), usd, len(c.calls), f"id {sanitize_line(c.id, 80)}")
         for c, usd in children
     ]
-    return _largest_first([own, *rows])
+    return _largest_first([parent, *rows])
 
 
 def describe_pauses(resent: Iterable[ResentTokens]) -> str:
-    """Return how long the pauses were, in words."""
+    """Return the range of the pauses in parentheses; an empty string without times."""
     gaps = [r.miss.gap for r in resent if r.miss.gap is not None]
-    ends = dict.fromkeys((format_duration(min(gaps)), format_duration(max(gaps)))) if gaps else ()
-    return f" ({' to '.join(ends)})" if ends else ""
+    range_ends = (
+        dict.fromkeys((format_duration(min(gaps)), format_duration(max(gaps)))) if gaps else ()
+    )
+    return f" ({' to '.join(range_ends)})" if range_ends else ""
 
 
 class _PartSums:
+    """Sums of dollars and counts by the name of a part."""
+
     def __init__(self) -> None:
         self._usd, self._n = defaultdict[str, float](float), defaultdict[str, int](int)
 
-    def add(self, name: str, usd: float, n: int) -> None:
+    def add(self, name: str, usd: float, n: int) -> None:  # a name may come many times
         self._usd[name] += usd
         self._n[name] += n
 
@@ -209,22 +226,22 @@ class _PartSums:
 
 
 def _split_by(
-    found: SessionBill, key: Callable[[CallCharge], str], hover: Mapping[str, str] | None = None
+    bill: SessionBill, key: Callable[[CallCharge], str], hover: Mapping[str, str] | None = None
 ) -> list[BillPart]:
     rows = _PartSums()
-    for charge in _priced(found):
+    for charge in _priced(bill):
         rows.add(key(charge), charge.usd or 0.0, 1)
     parts = (p._replace(hover=(hover or {}).get(p.name, "")) for p in rows.portions())
-    return _largest_first([*parts, *_summaries(found)])
+    return _largest_first([*parts, *_summaries(bill)])
 
 
-def _priced(found: SessionBill) -> Iterator[CallCharge]:
-    return (c for c in found.charges if c.usd is not None)
+def _priced(bill: SessionBill) -> Iterator[CallCharge]:
+    return (c for c in bill.charges if c.usd is not None)
 
 
-def _summaries(found: SessionBill) -> list[BillPart]:
-    n = len(found.summaries)
-    return [BillPart(SUMMARIES, found.summaries_usd, n, "calls that wrote summaries")] if n else []
+def _summaries(bill: SessionBill) -> list[BillPart]:
+    n = len(bill.summaries)
+    return [BillPart(SUMMARIES, bill.summaries_usd, n, "calls that wrote summaries")] if n else []
 
 
 def _largest_first(rows: Iterable[BillPart]) -> list[BillPart]:
@@ -245,7 +262,7 @@ def _tool_of(message: Message) -> str:
 
 
 def _output_shares(message: Message) -> list[tuple[str, float]]:
-    """Return for whom a reply's output was, with shares that add up to one."""
+    """Return the tools that a reply's output calls, with shares by characters that sum to 1."""
     weights: dict[str, float] = defaultdict(float)
     for part in message.parts:
         if isinstance(part, ToolCall):
@@ -254,8 +271,8 @@ def _output_shares(message: Message) -> list[tuple[str, float]]:
             )
         elif isinstance(part, (Text, Thinking)):
             weights["replies"] += len(part.text)
-    whole = sum(weights.values())
-    return [(name, w / whole) for name, w in weights.items()] if whole else [("replies", 1.0)]
+    total = sum(weights.values())
+    return [(name, w / total) for name, w in weights.items()] if total else [("replies", 1.0)]
 
 
 def _only_path(message: Message) -> str | None:
@@ -274,14 +291,14 @@ def _relative_path(path: str | None, root: str) -> str:
 
 
 class RepeatedResult(NamedTuple):
-    """A result that was asked for again with the same words."""
+    """The results of one tool call that was made several times with the same arguments."""
 
     name: str
     times: int
     tokens: int
-    """Of all but the first."""
+    """Tokens of all results but the first."""
     usd: float
-    """What sending all but the first cost."""
+    """Dollars of sending all results but the first."""
 
 
 class UnusedTool(NamedTuple):
@@ -292,44 +309,49 @@ class UnusedTool(NamedTuple):
     usd: float
 
 
-def find_repeated_results(session: Session, parts: PromptCosts) -> list[RepeatedResult]:
-    """Return what the same call fetched more than once, the dearest first.
+def find_repeated_results(session: Session, prompt_costs: PromptCosts) -> list[RepeatedResult]:
+    """Return the results that were fetched more than once, the most expensive first.
 
-    A repeat is no waste by itself: the first may be out of sight, or another command may have
-    changed the answer. Results of writing tools have no content and are left out by their size.
+    A repeat is not always waste: the first result may have left the prompt, or another command may
+    have changed the answer. Results without content, as of writes, are left out.
     """
-    groups: dict[str, list[tuple[ToolCall, int, float]]] = defaultdict(list)
-    for held in parts.held:
-        if held.answers is not None and held.tokens:
-            groups[_request_key(held.answers)].append((held.answers, held.tokens, held.usd))
+    results_by_request: dict[str, list[tuple[ToolCall, int, float]]] = defaultdict(list)
+    for cost in prompt_costs.held:
+        if cost.answers is not None and cost.tokens:
+            results_by_request[_request_key(cost.answers)].append(
+                (cost.answers, cost.tokens, cost.usd)
+            )
     out = [
         RepeatedResult(
-            describe_call(found[0][0], session.cwd, 100),
-            len(found),
-            sum(n for _, n, _ in found[1:]),
-            sum(usd for *_, usd in found[1:]),
+            describe_call(results[0][0], session.cwd, 100),
+            len(results),
+            sum(n for _, n, _ in results[1:]),
+            sum(usd for *_, usd in results[1:]),
         )
-        for found in groups.values()
-        if len(found) > 1
+        for results in results_by_request.values()
+        if len(results) > 1
     ]
     return sorted(out, key=lambda f: -f.usd)
 
 
-def find_unused_tools(session: Session, parts: PromptCosts, found: SessionBill) -> list[UnusedTool]:
-    """Return tools that were offered and never called, and what sending their schemas cost, about.
+def find_unused_tools(
+    session: Session, prompt_costs: PromptCosts, bill: SessionBill
+) -> list[UnusedTool]:
+    """Return tools that were offered and never called, with the estimated cost of their schemas.
 
-    Missing where the log does not list the tools. A schema is counted at a quarter of its
-    characters.
+    Empty where the log does not list the tools. A schema is counted at a quarter of its characters.
     """
     used = {call.name for m in session.messages for call in m.tool_calls}
     sizes = {t.name: -(-count_schema_chars(t) // 4) for t in session.tools}
-    whole = max(sum(sizes.values()), parts.fixed_tokens, 1)
+    fixed_tokens = max(sum(sizes.values()), prompt_costs.fixed_tokens, 1)
     idle = [t for t in session.tools if t.name not in used]
-    if not found.charges or not used:
+    if not bill.charges or not used:
         return []
     rows = [
         UnusedTool(
-            sanitize_line(t.name, 60), sizes[t.name], parts.fixed_usd * sizes[t.name] / whole
+            sanitize_line(t.name, 60),
+            sizes[t.name],
+            prompt_costs.fixed_usd * sizes[t.name] / fixed_tokens,
         )
         for t in idle
     ]
@@ -337,9 +359,9 @@ def find_unused_tools(session: Session, parts: PromptCosts, found: SessionBill) 
 
 
 def _request_key(call: ToolCall) -> str:
-    told = (
+    arguments = (
         call.raw
         if call.raw is not None
         else json.dumps(call.arguments, sort_keys=True, default=str)
     )
-    return f"{call.name}\0{told}"
+    return f"{call.name}\0{arguments}"

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 def price_calls(
     messages: Sequence[Message], models: Sequence[str | None]
 ) -> tuple[list[tuple[float | None, str | None]], list[float | None]]:
-    """Return what `cost` and `by_table` say of each call; the table is asked once for both."""
-    spent = [price_call(m, model) for m, model in zip(messages, models, strict=True)]
-    by = zip(messages, models, spent, strict=True)
-    return spent, [
-        price_by_table(m, model) if w == "recorded" else usd for m, model, (usd, w) in by
+    """Return `price_call` and `price_by_table` of each call; the table is read once for both."""
+    priced = [price_call(m, model) for m, model in zip(messages, models, strict=True)]
+    return priced, [
+        price_by_table(m, model) if source == "recorded" else usd
+        for m, model, (usd, source) in zip(messages, models, priced, strict=True)
     ]
 
 
 def price_call(message: Message, model: str | None) -> tuple[float | None, str | None]:
-    """Return one call's dollars and their source; missing where neither log nor table can say."""
+    """Return one call's dollars and their source; None where neither log nor table has a price."""
     usage = message.usage
     if usage is None:
         return None, None
@@ -44,7 +44,10 @@ def price_by_table(message: Message, model: str | None) -> float | None:
 
 
 def get_output_source(message: Message) -> str | None:
-    """Where output tokens come from: an estimate if the log has only a stream's first piece."""
+    """Return the source of a call's output tokens; None where the log has none.
+
+    They are estimated where the log has only the first piece of a stream.
+    """
     usage = message.usage
     if usage is None or usage.output_tokens is None:
         return None
@@ -52,7 +55,7 @@ def get_output_source(message: Message) -> str | None:
 
 
 def pick_weakest_source(sources: list[str | None]) -> str | None:
-    """Return the least sure of some sources; missing where one is."""
+    """Return the least certain of some sources: recorded, derived, estimated; None where one is."""
     if not sources or None in sources:
         return None
     return max(
@@ -61,16 +64,16 @@ def pick_weakest_source(sources: list[str | None]) -> str | None:
 
 
 MODEL_FREE_METHODS = frozenset({"intents", "evidence", "digest", "tombstones", "superseded"})
-"""Methods whose text is worked out from the record; every other summary is billed as a model's."""
+"""Methods that compute a text from the record; any other summary is billed as a model's."""
 
 
 class CompactionSizes(NamedTuple):
-    """Tokens of a compaction; None: unknown."""
+    """Tokens before and after a compaction, and of its summary; None: unknown."""
 
     before: int | None
     after: int | None
     summary: int | None
-    """What the model wrote; 0 or None where it wrote nothing."""
+    """0 or None where no model wrote a summary."""
 
 
 def price_summary(
@@ -81,31 +84,34 @@ def price_summary(
     *,
     reuse: bool = False,
 ) -> tuple[float | None, str | None]:
-    """Return the dollars of a compaction's summary calls and where the figure comes from.
+    """Return the dollars of a compaction's summary calls and the source of the figure.
 
-    A log that does not price them leaves an estimate: what was summarised is sent as fresh input
-    (`reuse`: the whole prompt is read from the cache) and the summary is the output, by the prices
-    of `model`, the last that answered before. Missing where no model wrote anything, or it has no
-    price.
+    Where the log does not price them it is an estimate: the source of the summary is sent as fresh
+    input and the summary is the output. None where no model wrote anything, or it has no price.
+
+    Args:
+        session: the session of the compaction.
+        cut: its edits.
+        sizes: its tokens.
+        model: the last model that answered before it, whose price is used.
+        reuse: estimate with the whole prompt read from the cache, not with fresh input.
     """
-    told = [e for e in cut.edits if e.usage is not None]
-    if told:
-        replies = [
-            (Message(role="assistant", usage=e.usage), e.model or session.model) for e in told
+    billed_edits = [e for e in cut.edits if e.usage is not None]
+    if billed_edits:
+        priced = [
+            price_call(Message(role="assistant", usage=e.usage), e.model or session.model)
+            for e in billed_edits
         ]
-        spent = [price_call(reply, model) for reply, model in replies]
-        known = [usd for usd, _ in spent if usd is not None]
-        return (
-            (sum(known), pick_weakest_source([s for _, s in spent]))
-            if len(known) == len(spent)
-            else (None, None)
-        )
+        dollars = [usd for usd, _ in priced if usd is not None]
+        if len(dollars) < len(priced):
+            return None, None
+        return sum(dollars), pick_weakest_source([source for _, source in priced])
     usd = _estimate_summary_cost(cut, sizes, model, reuse=reuse)
     return usd, None if usd is None else "estimated"
 
 
 def has_summary_calls(cut: EditGroup) -> bool:
-    """Say whether a compaction had calls of a model: the log bills them, or a summary stands."""
+    """Return True where a model was called: the log bills the call, or it holds a summary."""
     return any(e.usage is not None for e in cut.edits) or _has_model_summary(cut)
 
 
@@ -133,6 +139,6 @@ def _estimate_summary_cost(
     p = price(model)
     if p is None:
         return None
-    told = sum(e.details.get("source_tokens", 0) for e in cut.edits)
-    went = told or max(sizes.before - sizes.after + sizes.summary, 0)
-    return p.asked_usd(sizes.before if reuse else went, sizes.summary, cached=reuse)
+    source_tokens = sum(e.details.get("source_tokens", 0) for e in cut.edits)
+    removed = source_tokens or max(sizes.before - sizes.after + sizes.summary, 0)
+    return p.asked_usd(sizes.before if reuse else removed, sizes.summary, cached=reuse)

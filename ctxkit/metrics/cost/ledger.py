@@ -1,6 +1,10 @@
-"""Ledger of a session by token class, as recorded and as the cache model gives it; their closure
-error.
-"""
+"""Ledgers of a session by token class, as recorded and as the cache model gives them."""
+
+# The cache model of a record, in one sentence: every call reads the prefix that it shares with the
+# call before it, less a constant lag, except where the log shows a miss. Only the lag is fitted (a
+# mean over hits), so the closure error, modelled / recorded input dollars - 1, is measured in
+# sample: it shows that classes of misses and prices account for the bill, not that reads can be
+# predicted (`engine.cache_model.prediction` is the figure that can fail).
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ MIN_CACHEABLE = MIN_CACHEABLE_TOKENS
 
 
 class CallInvoice(msgspec.Struct, frozen=True, gc=False):
-    """One call's invoice: tokens by disjoint class, and dollars (None where no price is known)."""
+    """One call's tokens by disjoint class, and its dollars (None where no price is known)."""
 
     call: int
     fresh: int
@@ -54,47 +58,55 @@ class CallInvoice(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionLedger(msgspec.Struct, frozen=True):
-    """The invoice of a session."""
+    """The invoices of all billed calls of a session, and their sums."""
 
     lines: tuple[CallInvoice, ...]
     input_usd: float | None
     """Dollars of the prompts; None where a call has no price."""
     output_usd: float | None
     summaries_usd: float | None
-    """Dollars of the calls that wrote summaries: as the log says, else estimated as a replay's are
-    billed; 0.0 where there were none, None where one has no price."""
+    """Dollars of the calls that wrote summaries: recorded, else estimated as for a replay; 0.0
+    where there were none, None where one has no price.
+    """
     unpriced: int
     """Calls whose model has no price."""
     calls_usd: float | None = None
-    """What the calls cost by the log's own prices, as far as it has them, else by the table; None:
-    one has neither.
-    """
+    """Dollars of the calls, each as the log prices it, else by the table; None: one has neither."""
     own_source: str | None = None
-    """Where `own_usd` comes from, the weakest of its parts: recorded, derived or estimated."""
+    """Source of `own_usd`, the weakest of its parts: recorded, derived or estimated."""
 
     @property
     def total_usd(self) -> float | None:
-        """All dollars by the table of prices, or None where a part is not known."""
+        """All dollars by the price table; None where a part is not known."""
         return sum_if_complete((self.input_usd, self.output_usd, self.summaries_usd))
 
     @property
     def own_usd(self) -> float | None:
-        """All dollars, as the log prices its calls itself where it does; None where a part is not
-        known.
-        """
+        """All dollars, each call as the log prices it; None where a part is not known."""
         return sum_if_complete((self.calls_usd, self.summaries_usd))
 
     def sum(self, name: str) -> int:
-        """Return the tokens of a class over all calls: fresh, read, write, write_1h, output."""
+        """Return the tokens of a class over all calls.
+
+        Args:
+            name: fresh, read, write, write_1h or output.
+        """
         return sum(getattr(line, name) for line in self.lines)
 
 
 @accepts_session
 def build_recorded_ledger(session: Session, *, reuse: bool = False) -> SessionLedger:
-    """Return the ledger as the provider counted it; calls without usage are left out.
+    """Return the ledger of a session as the provider counted it.
 
-    `reuse`: a summary that the log does not price is billed as if its call had read the cached
-    prompt.
+    Args:
+        session: any session; calls without usage are left out.
+        reuse: bill a summary that the log does not price as if its call had read the cached prompt.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ledger = build_recorded_ledger(ck.samples.path("billing"))
+        >>> ledger.unpriced, round(ledger.total_usd, 2)
+        (0, 3.29)
     """
     lines = [(call.index, usage) for call, usage, _ in _billed_calls(session)]
     usd, source = per_compaction.sum_summary_bills(
@@ -104,7 +116,7 @@ def build_recorded_ledger(session: Session, *, reuse: bool = False) -> SessionLe
 
 
 def _billed_calls(session: Session) -> Iterator[tuple[ModelCall, Usage, int]]:
-    """Yield the calls with a recorded prompt: usage, and tokens of the prompt."""
+    """Yield each call with a recorded prompt, with its usage and the tokens of the prompt."""
     for call in session.calls:
         usage = call.message.usage
         if usage is not None and usage.prompt_tokens:
@@ -115,33 +127,35 @@ def _with_log_prices(
     session: Session, ledger: SessionLedger, summaries: str | None
 ) -> SessionLedger:
     replies = [c.message for c in session.calls if c.message.usage is not None]
-    spent = [price_call(m, m.model or session.model) for m in replies]
-    if not spent and isinstance(told := session.details.get("cost_usd"), float):
-        return msgspec.structs.replace(ledger, calls_usd=told, own_source="recorded")
-    usd = sum_if_complete(usd for usd, _ in spent) if spent else None
-    sources = [*(s for _, s in spent), *([summaries] if summaries else ())]
+    priced = [price_call(m, m.model or session.model) for m in replies]
+    if not priced and isinstance(total := session.details.get("cost_usd"), float):
+        return msgspec.structs.replace(ledger, calls_usd=total, own_source="recorded")
+    usd = sum_if_complete(usd for usd, _ in priced) if priced else None
+    sources = [*(s for _, s in priced), *([summaries] if summaries else ())]
     source = None if usd is None else pick_weakest_source(sources)
     return msgspec.structs.replace(ledger, calls_usd=usd, own_source=source)
 
 
 @accepts_session
 def build_modelled_ledger(
-    session: Session, found: Sequence[CacheMiss | None] | None = None
+    session: Session, misses: Sequence[CacheMiss | None] | None = None
 ) -> SessionLedger:
-    """Return the ledger that the cache model gives for the same prompts.
+    """Return the ledger that the cache model gives for the recorded prompts.
 
-    Of each call the prefix that it shares with the call before is read, the rest is written (or
-    sent fresh where the provider bills no writes, or the prompt is too short to be cached). A
-    classified miss keeps what it kept; after a compaction the part before the first changed message
-    is read, as far as the log's compactions kept it. One number is fitted on the log's hits: by how
-    many tokens a read falls short on average (providers cache whole blocks).
+    A call reads the prefix that it shares with the call before; the rest is written, or sent fresh
+    where the provider bills no writes or the prompt is too short to be cached. A classified miss
+    reads what it read in the log; after a compaction the median of such reads.
+
+    Args:
+        session: a recorded session with usage.
+        misses: its cache misses, where they are already known.
     """
-    found = find_cache_misses(session) if found is None else found
-    fit = CacheFit.of(session, found)
+    misses = find_cache_misses(session) if misses is None else misses
+    fit = CacheFit.of(session, misses)
     lines: list[tuple[int, Usage]] = []
     last: dict[tuple[str, str | None], int] = {}
     for call, u, prompt in _billed_calls(session):
-        miss, key = found[call.index], (call.agent, call.message.model)
+        miss, key = misses[call.index], (call.agent, call.message.model)
         if miss is None:
             shared = max(last.get(key, 0) - fit.lag, 0)
         else:
@@ -158,43 +172,52 @@ def build_modelled_ledger(
 
 @accepts_session
 def closure_error(
-    session: Session, found: Sequence[CacheMiss | None] | None = None
+    session: Session, misses: Sequence[CacheMiss | None] | None = None
 ) -> float | None:
-    """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split
-    or prices.
+    """Return how far modelled input dollars are off: modelled / recorded - 1.
 
-    In sample: near zero for any reads at all; `engine.cache_model.prediction.predict_input_cost` is
-    the figure that can fail. `found` are the session's misses, where they are known already.
+    The model is fitted on the same session, so this is near zero even if its reads could not be
+    predicted.
+
+    Args:
+        session: a recorded session.
+        misses: its cache misses, where they are already known.
+
+    Returns:
+        A fraction; None without a cache split or prices.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> abs(closure_error(ck.samples.path("billing"))) < 0.05
+        True
     """
     if not session.has_cache:
         return None
-    real, model = (
-        build_recorded_ledger(session).input_usd,
-        build_modelled_ledger(session, found).input_usd,
-    )
-    return None if not real or model is None else model / real - 1
+    recorded = build_recorded_ledger(session).input_usd
+    modelled = build_modelled_ledger(session, misses).input_usd
+    return None if not recorded or modelled is None else modelled / recorded - 1
 
 
 class CacheFit(msgspec.Struct, frozen=True):
-    """What the cache model takes from the log beside the misses."""
+    """The parameters of the cache model that are fitted on a log."""
 
     lag: int
-    """Tokens by which the read of a hit falls short of the prompt before, a mean; negative: the
-    reply is read too.
+    """Mean tokens by which the read of a hit falls short of the prompt before it (providers cache
+    whole blocks); negative: the reply is read too.
     """
     floor: int | None
-    """Tokens read after a compaction, the median; None where the log has none."""
+    """Median tokens read after a compaction; None where the log has none."""
     smallest: int
     """The smallest prompt that the log shows to have been read from the cache."""
     writes: bool
-    """True where the provider bills cache writes apart."""
+    """True where the provider bills cache writes separately."""
     hour: bool
     """True where most writes live an hour."""
 
     @classmethod
-    def of(cls, session: Session, found: Sequence[CacheMiss | None]) -> CacheFit:
+    def of(cls, session: Session, misses: Sequence[CacheMiss | None]) -> CacheFit:
         """Fit the cache model to a session's calls and their misses."""
-        short: list[int] = []
+        shortfalls: list[int] = []
         smallest, writes = MIN_CACHEABLE, False
         last: dict[tuple[str, str | None], int] = {}
         for call, u, prompt in _billed_calls(session):
@@ -202,17 +225,16 @@ class CacheFit(msgspec.Struct, frozen=True):
             writes = writes or bool(u.cache_write_tokens or u.cache_write_1h_tokens)
             if u.cache_read_tokens:
                 smallest = min(smallest, prompt)
-            if found[call.index] is None and key in last:
-                short.append(last[key] - (u.cache_read_tokens or 0))
+            if misses[call.index] is None and key in last:
+                shortfalls.append(last[key] - (u.cache_read_tokens or 0))
             last[key] = prompt
-        kept = [m.kept for m in found if m is not None and m.kind == "compaction"]
-        lag = round(sum(short) / len(short)) if short else 0
+        after_compaction = [m.kept for m in misses if m is not None and m.kind == "compaction"]
         return cls(
-            lag,
-            int(median(kept)) if kept else None,
-            smallest,
-            writes,
-            get_cache_lifetime(session) == HOUR,
+            lag=round(sum(shortfalls) / len(shortfalls)) if shortfalls else 0,
+            floor=int(median(after_compaction)) if after_compaction else None,
+            smallest=smallest,
+            writes=writes,
+            hour=get_cache_lifetime(session) == HOUR,
         )
 
 
@@ -234,29 +256,32 @@ def _make_ledger(
     session: Session, usages: list[tuple[int, Usage]], summaries: float | None
 ) -> SessionLedger:
     lines: list[CallInvoice] = []
-    into, out, unpriced = 0.0, 0.0, 0
+    input_usd, output_usd, unpriced = 0.0, 0.0, 0
     for index, u in usages:
         p = price(session.calls[index].message.model or session.model)
         usd: float | None = None
         if p is None:
             unpriced += 1
         else:
-            side, answer = p.prompt_usd(u), p.output_usd(u)
-            into, out, usd = into + side, out + answer, side + answer
-        lines.append(_make_invoice(index, u, usd))
-    known = not unpriced and bool(lines)
+            prompt_usd, reply_usd = p.prompt_usd(u), p.output_usd(u)
+            input_usd, output_usd = input_usd + prompt_usd, output_usd + reply_usd
+            usd = prompt_usd + reply_usd
+        lines.append(
+            CallInvoice(
+                call=index,
+                fresh=u.input_tokens or 0,
+                read=u.cache_read_tokens or 0,
+                write=u.cache_write_tokens or 0,
+                write_1h=u.cache_write_1h_tokens or 0,
+                output=u.output_tokens or 0,
+                usd=usd,
+            )
+        )
+    is_priced = not unpriced and bool(lines)
     return SessionLedger(
-        tuple(lines), into if known else None, out if known else None, summaries, unpriced
-    )
-
-
-def _make_invoice(index: int, u: Usage, usd: float | None) -> CallInvoice:
-    return CallInvoice(
-        call=index,
-        fresh=u.input_tokens or 0,
-        read=u.cache_read_tokens or 0,
-        write=u.cache_write_tokens or 0,
-        write_1h=u.cache_write_1h_tokens or 0,
-        output=u.output_tokens or 0,
-        usd=usd,
+        lines=tuple(lines),
+        input_usd=input_usd if is_priced else None,
+        output_usd=output_usd if is_priced else None,
+        summaries_usd=summaries,
+        unpriced=unpriced,
     )

@@ -1,21 +1,25 @@
-"""What a replay would have cost: the record's cache behaviour carried over to other prompts.
+"""The bill of a replay: the cache behaviour of the record carried over to other prompts."""
 
-The cache model is fitted on the record (`money.Fit`) and gets from a replay only the sizes of its
-prompts and what each shares with prompts before it. A replay is not foretold by
-`engine.cache_model.prediction`: it carries over what the record itself missed, cause or none, as
-other prompts at the same times would most likely have missed it, too; how far such dollars can be
-off is what a prediction without the record's reads says (`prediction_low`, `prediction_high`), and
-the columns
-`cost_low_usd` and `cost_high_usd` put that to each row. Assumptions, which every report states:
-
-* the longest prefix that a prompt shares with a living one before it is read, the rest is written
-  (or sent fresh where the provider bills no writes), whatever made the prompt: a compaction, a mask
-  or a clearing; two rules that send the same prompts at the same times cost the same;
-* where the record missed for another reason than a compaction, the replay keeps at most what the
-  record kept;
-* the call that writes a summary sends what it summarises as fresh input (`reuse=True`: reads the
-  cached prompt instead) and its output is the summary.
-"""
+# Cache model of a replay
+#
+# The model is fitted on the record (`ledger.CacheFit`) and takes from a replay only the size of
+# each prompt and the length of the prefix that it shares with prompts before it. Assumptions, which
+# every report states:
+#
+# * A call reads the longest prefix that it shares with a prompt still in the cache; the rest is
+#   written (or sent fresh where the provider bills no writes). It does not matter whether a
+#   compaction, a mask or a clearing made the prompt: two rules that send the same prompts at the
+#   same times cost the same.
+# * Where the record missed for another reason than a compaction, the replay reads at most what the
+#   record read at that call: other prompts at the same time would most likely have missed too.
+# * The call that writes a summary sends its source as fresh input (`reuse=True`: it reads the
+#   cached prompt instead), and its output is the summary.
+#
+# Misses are carried over and not predicted; a prediction without the record's reads
+# (`engine.cache_model.prediction`) gives the range in `cost_low_usd` and `cost_high_usd`.
+#
+# Cost: O(calls) once for the record (prefix sums over its calls), then O(compactions) a run, as
+# between two compactions every prompt differs from the record's by a constant.
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.sizes import MessageSizes
 
     FourTokens = tuple[int, int, int, int]
-    """Tokens read, written, fresh and put out."""
+    """Tokens read from the cache, written to it, sent fresh, and output."""
 
 
 class ReplayBill(NamedTuple):
@@ -54,189 +58,216 @@ class ReplayBill(NamedTuple):
 
     prompts: int
     peak: int | None
-    """The largest prompt; None where no call is billed."""
+    """Tokens of the largest prompt; None where no call is billed."""
     read: int
     write: int
     fresh: int
     input_usd: float | None
     output_usd: float | None
     summaries_usd: float | None
+    """Dollars of the calls that wrote summaries."""
 
     @property
     def total_usd(self) -> float | None:
-        """All dollars, or None where a part is not known."""
+        """All dollars; None where a part is not known."""
         return sum_if_complete((self.input_usd, self.output_usd, self.summaries_usd))
 
 
 def bill_replay(
-    sheet: ReplayCostModel, sent: SentPrompts, summaries: float | None = 0.0
+    cost_model: ReplayCostModel, sent: SentPrompts, summaries: float | None = 0.0
 ) -> ReplayBill:
     """Return the invoice of a replay.
 
     Args:
-        sheet: what the record tells of the cache and the prices.
+        cost_model: the cost model of the record.
         sent: the prompts of the replay's calls.
         summaries: dollars of the calls that wrote summaries; None: one has no price.
     """
-    tally = TokenTally(sheet)
-    if isinstance(sent, RunPrompts) and (plain := LogPrefixSums.of(sheet, sent.log)):
-        plain.take(tally, sent)
+    tally = TokenTally(cost_model)
+    if isinstance(sent, RunPrompts) and (sums := LogPrefixSums.of(cost_model, sent.log)):
+        sums.add_run(tally, sent)
     else:
         tally.each(sent, range(len(sent)))
-    priced = sheet.has_usage and None not in [sheet.prices[m] for m in sheet.models]
+    priced = cost_model.has_usage and None not in [cost_model.prices[m] for m in cost_model.models]
     return tally.bill(summaries if priced else None, priced=priced)
 
 
 class TokenTally:
-    """Tokens by price and by the step of its tiers, as they are summed up."""
+    """Running sums of tokens, by price and price tier."""
 
-    def __init__(self, sheet: ReplayCostModel) -> None:
-        self.sheet = sheet
+    def __init__(self, cost_model: ReplayCostModel) -> None:
+        self.cost_model = cost_model
         self.prompts, self.peak = 0, -1
         self._sums: dict[tuple[int, int], FourTokens] = {}
+        """By price and lower edge of the tier."""
 
     def each(self, sent: SentPrompts, calls: range) -> None:
         """Add calls one by one."""
-        sheet = self.sheet
+        cost_model = self.cost_model
         for call in calls:
-            if sheet.billed[call]:
+            if cost_model.billed[call]:
                 prompt = sent.prompt(call)
-                read = sheet.read(call, sent)
-                rest = prompt - read
-                written = rest if sheet.write(call, prompt) else 0
+                read = cost_model.read(call, sent)
+                unread = prompt - read
+                written = unread if cost_model.write(call, prompt) else 0
                 self.prompts += prompt
                 self.peak = max(self.peak, prompt)
-                tokens = read, written, rest - written, sheet.output[call]
-                self.add(sheet.model[call], prompt, tokens)
+                tokens = read, written, unread - written, cost_model.output[call]
+                self.add_tokens(cost_model.model[call], prompt, tokens)
 
-    def add(self, model: int, prompt: int, tokens: FourTokens) -> None:
-        """Add tokens at the step of a prompt's size."""
-        edges = self.sheet.edges[model]
-        step = max((e for e in edges if prompt > e), default=0) if edges else 0
-        self._sums[model, step] = _add_tokens(self._sums.get((model, step)), tokens)
+    def add_tokens(self, model: int, prompt: int, tokens: FourTokens) -> None:
+        """Add tokens in the price tier of a prompt's size."""
+        edges = self.cost_model.edges[model]
+        tier = max((e for e in edges if prompt > e), default=0) if edges else 0
+        self._sums[model, tier] = _sum_tokens(self._sums.get((model, tier)), tokens)
 
     def bill(self, summaries: float | None, *, priced: bool) -> ReplayBill:
         """Return the invoice."""
-        sheet, into, out = self.sheet, 0.0, 0.0
-        every = None
-        for (model, step), tokens in self._sums.items():
-            (read, written, fresh, output), every = tokens, _add_tokens(every, tokens)
-            known = sheet.prices[model]
-            if known is None:
+        cost_model, input_usd, output_usd = self.cost_model, 0.0, 0.0
+        total = None
+        for (model, tier), tokens in self._sums.items():
+            (read, written, fresh, output), total = tokens, _sum_tokens(total, tokens)
+            model_price = cost_model.prices[model]
+            if model_price is None:
                 continue
-            p = known.at(step + 1 if step else 0)
-            into += fresh * p.input + read * p.read + written * p.write(hour=sheet.fit.hour)
-            out += output * p.output
-        read, written, fresh, _ = every or (0, 0, 0, 0)
+            p = model_price.at(tier + 1 if tier else 0)
+            input_usd += (
+                fresh * p.input + read * p.read + written * p.write(hour=cost_model.fit.hour)
+            )
+            output_usd += output * p.output
+        read, written, fresh, _ = total or (0, 0, 0, 0)
         return ReplayBill(
             self.prompts,
             self.peak if self.peak >= 0 else None,
             read,
             written,
             fresh,
-            into if priced else None,
-            out if priced and sheet.has_output else None,
+            input_usd if priced else None,
+            output_usd if priced and cost_model.has_output else None,
             summaries,
         )
 
 
-def _add_tokens(known: FourTokens | None, tokens: FourTokens) -> FourTokens:
-    if known is None:
+def _sum_tokens(total: FourTokens | None, tokens: FourTokens) -> FourTokens:
+    if total is None:
         return tokens
-    (a, b, c, d), (e, f, g, h) = known, tokens
+    (a, b, c, d), (e, f, g, h) = total, tokens
     return a + e, b + f, c + g, d + h
 
 
+class _CallSums(NamedTuple):
+    """Sums over the billed calls of a log before a call."""
+
+    calls_n: int
+    prompts: int
+    outputs: int
+    plain_n: int
+    """Plain calls: the cache was last used by the call before, and the record hit."""
+    plain_reads: int
+
+
 class LogPrefixSums:
-    """Running sums over the calls of a log that follow the one before, whatever is taken
-    off all.
+    """Prefix sums over the calls of a log, for runs whose prompts differ from it by constants.
+
+    Where every prompt of some consecutive calls is the log's plus one offset, so is every read of a
+    plain call: sums over them follow from two prefix sums and the offset.
     """
 
-    def __init__(self, sheet: ReplayCostModel, sizes: list[int], model: int) -> None:
-        self.sheet, self._model, self._sizes = sheet, model, sizes
-        self._least = sheet.least[model] + max(sheet.fit.lag, 0) if sheet.has_cache else -inf
-        self._most = min(sheet.edges[model], default=inf)
-        """Sizes within which a prompt is cached, and has the same price."""
-        billed = sheet.billed
-        self._last = [sheet.last.get(c, c - 1) for c in range(len(billed))]
-        self._own = own = [self._found(c, last) for c, last in enumerate(self._last)]
-        odd = {c for c, n in enumerate(sheet.kept) if n < UNLIMITED_TOKENS} | set(sheet.last)
-        self._odd = sorted(c for c in odd if billed[c] and sheet.has_cache)
-        plain = [b and sheet.has_cache and c not in odd for c, b in enumerate(billed)]
+    def __init__(self, cost_model: ReplayCostModel, sizes: list[int], model: int) -> None:
+        self.cost_model, self._model, self._sizes = cost_model, model, sizes
+        # Sizes between which a prompt is cached and has the same price.
+        self._min_size = (
+            cost_model.least[model] + max(cost_model.fit.lag, 0) if cost_model.has_cache else -inf
+        )
+        self._max_size = min(cost_model.edges[model], default=inf)
+        billed = cost_model.billed
+        self._last = [cost_model.last.get(c, c - 1) for c in range(len(billed))]
+        self._reads = reads = [self._find_cached(c, last) for c, last in enumerate(self._last)]
+        """For each call what it reads of the log's prompts if nothing is missed."""
+        special = {c for c, n in enumerate(cost_model.kept) if n < UNLIMITED_TOKENS} | set(
+            cost_model.last
+        )
+        self._special = sorted(c for c in special if billed[c] and cost_model.has_cache)
+        """Billed calls that are not plain."""
+        plain = [b and cost_model.has_cache and c not in special for c, b in enumerate(billed)]
         columns = (
             billed,
             [n if b else 0 for n, b in zip(sizes, billed, strict=True)],
-            [n if b else 0 for n, b in zip(sheet.output, billed, strict=True)],
+            [n if b else 0 for n, b in zip(cost_model.output, billed, strict=True)],
             plain,
-            [n if p else 0 for n, p in zip(own, plain, strict=True)],
+            [n if p else 0 for n, p in zip(reads, plain, strict=True)],
         )
         sums = [[0, *accumulate(column)] for column in columns]
-        self._sums = list(zip(*sums, strict=True))
-        """Over the calls before each: those billed, tokens of their prompts and replies, plain ones
-        among them, and what these read."""
-        self._newest = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
+        self._sums = list(map(_CallSums._make, zip(*sums, strict=True)))
+        """For each call the sums over the calls before it."""
+        self._last_billed = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
+        """For each call the last billed call before it, or -1."""
 
-    def _found(self, call: int, last: int) -> int:
+    def _find_cached(self, call: int, last: int) -> int:
         """Return what a call finds of the one that used its cache last, if nothing is missed."""
-        now = self._sizes[call]
-        before = now if last < 0 else self._sizes[last]
-        return self.sheet.found(call, min(before, now), before, now)
+        size = self._sizes[call]
+        before = size if last < 0 else self._sizes[last]
+        return self.cost_model.found(call, min(before, size), before, size)
 
     @classmethod
-    def of(cls, sheet: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
-        """Return the sums of a log; None where a bill needs each call: several models, a fall."""
-        if len(sheet.models) != 1 or not log.tokens.rising:
-            return None
-        if len(log.tokens.C) != len(sheet.billed):
-            return None
-        known = log.memo.get("plain calls")
-        if known is None or known.sheet is not sheet:
-            known = log.memo["plain calls"] = cls(sheet, log.tokens.C, *sheet.models)
-        found: LogPrefixSums = known
-        return found
+    def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
+        """Return the sums of a log, made once; None where they do not apply.
 
-    def take(self, tally: TokenTally, sent: RunPrompts) -> None:
-        """Add the calls of a run; one by one where a prompt is too short, or in another tier."""
-        sheet, sizes, own = self.sheet, self._sizes, self._own
-        odd, lasts = self._odd, self._last
+        That is for several models, or prompts of the log that shrink.
+        """
+        if len(cost_model.models) != 1 or not log.tokens.rising:
+            return None
+        if len(log.tokens.C) != len(cost_model.billed):
+            return None
+        sums: LogPrefixSums | None = log.memo.get("plain calls")
+        if sums is None or sums.cost_model is not cost_model:
+            sums = log.memo["plain calls"] = cls(cost_model, log.tokens.C, *cost_model.models)
+        return sums
+
+    def add_run(self, tally: TokenTally, sent: RunPrompts) -> None:
+        """Add the calls of a run; one by one where prompts are too short or in another tier."""
+        cost_model, sizes, special = self.cost_model, self._sizes, self._special
         prompts = read = output = 0
-        for a, b, off, seam in sent.stretches():
-            top = self._newest[b]
-            peak = sizes[top] + off if off is not None and top >= a else -1
-            if off is None or sizes[a] + off < self._least or peak > self._most:
-                tally.each(sent, range(a, b))
+        for start, stop, offset, has_seam in sent.stretches():
+            last_billed = self._last_billed[stop]
+            peak = (
+                sizes[last_billed] + offset if offset is not None and last_billed >= start else -1
+            )
+            if offset is None or sizes[start] + offset < self._min_size or peak > self._max_size:
+                tally.each(sent, range(start, stop))
                 continue
-            first = a + seam
-            calls, prompt, replies, plain, reads = self._sums[b]
-            calls_a, prompt_a, replies_a, plain_a, reads_a = self._sums[a]
-            if seam:
-                _, _, _, plain_a, reads_a = self._sums[first]
-                read += sheet.read(a, sent) if sheet.billed[a] else 0
-            for call in odd[bisect_left(odd, first) : bisect_left(odd, b)]:
-                if 0 <= lasts[call] < a:
-                    read += sheet.read(call, sent)
-                else:  # it moves with the prompts
-                    read += sheet.left(call, own[call] + off)
-            prompts += prompt - prompt_a + off * (calls - calls_a)
-            read += reads - reads_a + off * (plain - plain_a)
-            output += replies - replies_a
+            after, before = self._sums[stop], self._sums[start]
+            prompts += after.prompts - before.prompts + offset * (after.calls_n - before.calls_n)
+            output += after.outputs - before.outputs
+            # At a seam the first call shares less with the one before: it is no plain call.
+            first = start + has_seam
+            if has_seam:
+                before = self._sums[first]
+                read += cost_model.read(start, sent) if cost_model.billed[start] else 0
+            read += after.plain_reads - before.plain_reads
+            read += offset * (after.plain_n - before.plain_n)
+            for call in special[bisect_left(special, first) : bisect_left(special, stop)]:
+                if 0 <= self._last[call] < start:
+                    read += cost_model.read(call, sent)
+                else:  # both prompts have the same offset
+                    read += cost_model.left(call, self._reads[call] + offset)
             tally.peak = max(tally.peak, peak)
         rest = prompts - read
-        written = rest if sheet.has_cache and sheet.fit.writes else 0
+        written = rest if cost_model.has_cache and cost_model.fit.writes else 0
         tally.prompts += prompts
-        tally.add(self._model, 0, (read, written, rest - written, output))
+        tally.add_tokens(self._model, 0, (read, written, rest - written, output))
 
 
 UNLIMITED_TOKENS = 2**62
-"""Larger than any prompt: what a recorded hit may have found in the cache."""
+"""Above any prompt: a recorded hit does not limit what a replay's call can read."""
 
 
 class WrittenSummary(msgspec.Struct, frozen=True, gc=False):
-    """A summary that a replay would have had written."""
+    """A summary that a model wrote, or would have written in a replay."""
 
     call: int
     source: int
-    """Tokens that it was made from."""
+    """Tokens of the text that it summarises."""
     prompt: int
     """Tokens of the prompt that was compacted."""
     summary: int
@@ -246,124 +277,129 @@ class WrittenSummary(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplayCostModel(msgspec.Struct, frozen=True):
-    """What a recorded session tells about the cost of replays of it; made once, used for every
-    replay.
-    """
+    """Prices and cache behaviour of a recorded session, fitted once for all its replays."""
 
     billed: tuple[bool, ...]
-    """For each call whether the record bills it; all of them where it has no usage."""
+    """For each call True where the record bills it; True for all where it has no usage."""
     has_usage: bool
     has_cache: bool
     last: dict[int, int]
-    """Calls whose cache was last used by another call than the one before: that call
-    (-1: by none).
+    """The last call that used the cache of a call, where that is not the call before it; -1: none.
     """
     kept: tuple[int, ...]
-    """Most tokens that a call can have found in the cache; the largest number where the record had
-    a hit.
-    """
+    """For each call the most tokens that it can read; `UNLIMITED_TOKENS` where the record hit."""
     cold: tuple[bool, ...]
-    """True at the first call of each agent and model: what it reads was put there by another
-    session.
-    """
+    """True at the first call of each agent and model: what it reads another session wrote."""
     output: tuple[int, ...]
+    """Tokens of each reply."""
     has_output: bool
-    """True where the record tells the size of a reply."""
+    """True where the record states the size of a reply."""
     prices: tuple[Price | None, ...]
     model: tuple[int, ...]
     """For each call the index of its price."""
     models: frozenset[int]
-    """Those of the billed calls."""
+    """Indices of the prices of billed calls."""
     least: tuple[int, ...]
     """For each price the smallest prompt that is cached."""
     edges: tuple[tuple[int, ...], ...]
-    """For each price the sizes above which a prompt has another one, rising."""
+    """For each price the lower edges of its tiers, in tokens of the prompt, rising."""
     fit: CacheFit
     closure: float | None
     """The closure error of the recorded policy."""
     unexplained: float | None
-    """Share of the calls with a cache split whose miss has no explanation."""
+    """Share of the calls with a cache split whose miss has no known cause."""
     explained: float | None
-    """Share of the lost tokens whose miss has a cause."""
+    """Share of the missed tokens whose miss has a known cause."""
     priced: float | None
     """Share of the billed calls that have a price."""
 
     @classmethod
     def of(cls, session: Session, anchored: MessageSizes | None = None) -> ReplayCostModel:
-        """Return the sheet of a recorded session."""
-        found = find_cache_misses(session, anchored=anchored)
+        """Fit the model to a recorded session."""
+        misses = find_cache_misses(session, anchored=anchored)
         calls, usages = session.calls, [c.message.usage for c in session.calls]
         billed = [u is not None and bool(u.prompt_tokens) for u in usages]
         has_usage = any(billed)
         names = [c.message.model or session.model for c in calls]
-        known = list(dict.fromkeys(names))
-        prices = tuple(price(n) for n in known)
-        model = tuple(map(known.index, names))
-        have = [prices[m] is not None for m, b in zip(model, billed, strict=True) if b]
-        split = [
+        distinct_names = list(dict.fromkeys(names))
+        prices = tuple(price(n) for n in distinct_names)
+        model = tuple(map(distinct_names.index, names))
+        has_price = [prices[m] is not None for m, b in zip(model, billed, strict=True) if b]
+        has_split = [
             u is not None and u.cache_read_tokens is not None and bool(u.prompt_tokens)
             for u in usages
         ]
-        riddles = sum(m is not None and m.kind == "unexplained" for m in found)
-        last, cold = _last_cache_users(session, billed)
-        fit = CacheFit.of(session, found)
-        least = (p.min_cacheable if p else None for p in prices)
+        unexplained_n = sum(m is not None and m.kind == "unexplained" for m in misses)
+        last, cold = _find_last_cache_users(session, billed)
+        fit = CacheFit.of(session, misses)
+        min_cacheable = (p.min_cacheable if p else None for p in prices)
         return cls(
             billed=tuple(billed) if has_usage else (True,) * len(calls),
             has_usage=has_usage,
             has_cache=session.has_cache,
             last=last,
-            kept=_cached_at_misses(session, found),
+            kept=_limit_reads_by_misses(session, misses),
             cold=cold,
             output=tuple((u.output_tokens or 0) if u else 0 for u in usages),
             has_output=any(u is not None and u.output_tokens is not None for u in usages),
             prices=prices,
             model=model,
             models=frozenset(m for m, b in zip(model, billed, strict=True) if b or not has_usage),
-            least=tuple(min(n or MIN_CACHEABLE, fit.smallest) for n in least),
+            least=tuple(min(n or MIN_CACHEABLE, fit.smallest) for n in min_cacheable),
             edges=tuple(tuple(sorted(t.above for t in p.tiers)) if p else () for p in prices),
             fit=fit,
-            closure=closure_error(session, found),
-            unexplained=riddles / sum(split) if any(split) else None,
-            explained=measure_explained_share(found),
-            priced=mean_or_none(have),
+            closure=closure_error(session, misses),
+            unexplained=unexplained_n / sum(has_split) if any(has_split) else None,
+            explained=measure_explained_share(misses),
+            priced=mean_or_none(has_price),
         )
 
     @property
     def output_tokens(self) -> int | None:
-        """Tokens of the replies that are billed; None where the record does not tell them."""
-        told = zip(self.output, self.billed, strict=True)
-        return sum(n for n, b in told if b) if self.has_output else None
+        """Tokens of all billed replies; None where the record does not state them."""
+        if not self.has_output:
+            return None
+        return sum(n for n, b in zip(self.output, self.billed, strict=True) if b)
 
     def read(self, call: int, sent: SentPrompts) -> int:
-        """Return the tokens that one call reads: the one definition of it."""
+        """Return the tokens that a call reads from the cache: the one definition of it."""
         prompt = sent.prompt(call)
         if not self.has_cache or prompt < self.least[self.model[call]]:
             return 0
         last = self.last.get(call, call - 1)
         if last < 0:
-            base = before = prompt
+            shared = before = prompt
         else:
-            before, base = sent.prompt(last), min(sent.shared(call), prompt)
-            if last < call - 1:
-                base = min(before, *(sent.shared(k) for k in range(last + 1, call + 1)))
-        return self.left(call, self.found(call, base, before, prompt))
+            before, shared = sent.prompt(last), min(sent.shared(call), prompt)
+            if last < call - 1:  # the shortest prefix common to all calls in between
+                shared = min(before, *(sent.shared(k) for k in range(last + 1, call + 1)))
+        return self.left(call, self.found(call, shared, before, prompt))
 
-    def found(self, call: int, base: int, before: int, prompt: int) -> int:
-        """Return what a call finds of a shared prefix, if nothing is missed."""
-        return base if self.cold[call] else self.hit(base, before, prompt)
+    def found(self, call: int, shared: int, before: int, prompt: int) -> int:
+        """Return the tokens of a shared prefix that a call finds in the cache if it does not miss.
 
-    def left(self, call: int, found: int) -> int:
-        """Return what is read of what a call would find: no more than the record's own call."""
-        return max(min(found, self.kept[call]), 0)
+        Args:
+            call: the number of the call.
+            shared: tokens of the prefix.
+            before: tokens of the prompt that it shares the prefix with.
+            prompt: tokens of its own prompt.
+        """
+        return shared if self.cold[call] else self.hit(shared, before, prompt)
 
-    def hit(self, base: int, before: int, prompt: int) -> int:
-        """Return what is read of a shared prefix: whole blocks, or (negative lag) the reply too."""
+    def left(self, call: int, cached: int) -> int:
+        """Return cached tokens limited to what the record's own call could read."""
+        return max(min(cached, self.kept[call]), 0)
+
+    def hit(self, shared: int, before: int, prompt: int) -> int:
+        """Return the tokens that a hit reads of a shared prefix: the prefix less the fitted lag.
+
+        A negative lag adds the reply, where the whole prompt before it is shared.
+        """
         lag = self.fit.lag
-        return min(base - (lag if base >= min(before, prompt) else max(lag, 0)), prompt)
+        return min(shared - (lag if shared >= min(before, prompt) else max(lag, 0)), prompt)
 
     def write(self, call: int, prompt: int) -> bool:
-        """Return True where what a call does not read is written to the cache, and billed so."""
+        """Return True where a call writes to the cache what it does not read, and is billed so."""
         return self.has_cache and self.fit.writes and prompt >= self.least[self.model[call]]
 
     def summaries_usd(
@@ -373,13 +409,11 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         return sum_if_complete([self.summary_usd(s, reuse=reuse) for s in summaries])
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
-        """Return the dollars of one of them: as known, else by the price of the call that it stands
-        before.
-        """
-        known = self.at(s.call)
-        if known is None or s.usd is not None:
+        """Return the dollars of a summary: as recorded, else by the price of the call after it."""
+        call_price = self.at(s.call)
+        if call_price is None or s.usd is not None:
             return s.usd
-        return known.asked_usd(s.prompt if reuse else s.source, s.summary, cached=reuse)
+        return call_price.asked_usd(s.prompt if reuse else s.source, s.summary, cached=reuse)
 
     def at(self, call: int) -> Price | None:
         """Return the price of a call."""
@@ -388,35 +422,34 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         return self.prices[self.model[min(call, len(self.model) - 1)]]
 
 
-def _last_cache_users(
+def _find_last_cache_users(
     session: Session, billed: Sequence[bool]
 ) -> tuple[dict[int, int], tuple[bool, ...]]:
-    """Return the calls whose cache was not last used by the call before, and where an agent and
-    model begin.
-    """
-    last: dict[tuple[str, str | None], int] = {}
-    cold = [False] * len(billed)
-    other = {}
+    """Return `ReplayCostModel.last` and `ReplayCostModel.cold` of a session."""
+    newest: dict[tuple[str, str | None], int] = {}
+    is_first = [False] * len(billed)
+    last = {}
     for call in session.calls:
         if not billed[call.index]:
             continue
-        key = (call.agent, call.message.model)
-        before = last.get(key, -1)
-        cold[call.index] = before < 0
+        cache = (call.agent, call.message.model)
+        before = newest.get(cache, -1)
+        is_first[call.index] = before < 0
         if before != call.index - 1 or before < 0:
-            other[call.index] = before
-        last[key] = call.index
-    return other, tuple(cold)
+            last[call.index] = before
+        newest[cache] = call.index
+    return last, tuple(is_first)
 
 
-def _cached_at_misses(session: Session, found: Sequence[CacheMiss | None]) -> tuple[int, ...]:
-    """Return what the recorded misses allow; one behind a compaction counts only if the pause
-    explains it too.
+def _limit_reads_by_misses(session: Session, misses: Sequence[CacheMiss | None]) -> tuple[int, ...]:
+    """Return for each call the most tokens that it can read, from the recorded misses.
+
+    A miss at a compaction limits a replay only where a pause explains it too.
     """
     life = get_cache_lifetime(session)
-    kept = [UNLIMITED_TOKENS] * len(found)
-    for miss in found:
+    limits = [UNLIMITED_TOKENS] * len(misses)
+    for miss in misses:
         if miss is None or (miss.kind == "compaction" and (miss.gap is None or miss.gap < life)):
             continue
-        kept[miss.call] = miss.kept
-    return tuple(kept)
+        limits[miss.call] = miss.kept
+    return tuple(limits)

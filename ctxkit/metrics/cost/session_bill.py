@@ -1,5 +1,14 @@
 """The bill of a session call by call, and its prompt dollars attributed to messages."""
 
+# Attribution of prompt dollars to messages
+#
+# A prompt is laid out as the fixed part (system prompt and tools that are not in the log), then the
+# messages in order. Its tokens are billed from the front: first those read from the cache, then
+# those written, then those sent fresh. Each message pays for the tokens of its own interval, at the
+# price of the class that they fall into; message sizes are scaled to the billed size of the prompt.
+# So the dollars of all messages and the fixed part add up to the dollars of all prompts. One call
+# costs O(messages shown), as array operations.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,14 +41,15 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-_WEIGHTS = (1.0, 0.1, 1.25, 5.0)
-"""Of fresh, read, written and put out tokens, where the log has dollars and the table no price of
-the model: Anthropic's prices beside each other."""
+_CLASS_WEIGHTS = (1.0, 0.1, 1.25, 5.0)
+"""Relative prices of fresh, read, written and output tokens (Anthropic's), for a log that states
+dollars of a model without a price in the table.
+"""
 
 
 class CallCharge(msgspec.Struct, frozen=True, gc=False):
-    """One call's invoice. Dollars of the classes add up to `usd`; all are None where it has no
-    price.
+    """The tokens and dollars of one call. Dollars of the classes add up to `usd`; all are None
+    where the call has no price.
     """
 
     call: int
@@ -62,12 +72,12 @@ class CallCharge(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionBill(msgspec.Struct, frozen=True):
-    """All that a session was billed for."""
+    """The charges of all calls and summaries of a session."""
 
     charges: tuple[CallCharge, ...]
     """One for each call that has usage."""
     summaries: tuple[SummaryBill, ...]
-    """Those of the calls that wrote summaries; each has a price."""
+    """Bills of the calls that wrote summaries; each has a price."""
     unpriced_n: int
     """Calls with usage and without a price."""
     unpriced_summaries_n: int
@@ -91,17 +101,21 @@ class SessionBill(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str | None:
-        """Where the total comes from: the weakest of its parts."""
-        told = [c.source for c in self.charges if c.usd is not None]
-        return pick_weakest_source([*told, *(s.source for s in self.summaries)]) if told else None
+        """Source of the total: the weakest of its parts; None where nothing has a price."""
+        sources = [c.source for c in self.charges if c.usd is not None]
+        return (
+            pick_weakest_source([*sources, *(s.source for s in self.summaries)])
+            if sources
+            else None
+        )
 
 
 @accepts_session
 def bill_session(session: Session) -> SessionBill:
-    """Return what a session was billed for, call by call.
+    """Return the bill of a session, call by call.
 
-    A record, and a live session, by the usage that was recorded: dollars as the log says them, else
-    by the table of prices. A replay is billed as `compare` bills it (`metrics.cost.replay_bill`).
+    A recorded or live session is billed by its usage, with the dollars of the log or else of the
+    price table; a replay as `compare` bills it (`metrics.cost.replay_bill`).
     """
     if session.origin is not None and session.format == "replay":
         return _bill_replay_session(session)
@@ -120,23 +134,25 @@ def bill_session(session: Session) -> SessionBill:
 def _bill_replay_session(session: Session) -> SessionBill:
     base = session.origin
     assert base is not None  # noqa: S101  for the type checker: asked before
-    sheet, went, out = ReplayCostModel.of(base), get_replay_prompts(session), []
-    calls = (c.index for c in session.calls if sheet.has_usage and sheet.billed[c.index])
+    cost_model, prompts, out = ReplayCostModel.of(base), get_replay_prompts(session), []
+    calls = (c.index for c in session.calls if cost_model.has_usage and cost_model.billed[c.index])
     for call in calls:
-        known, prompt = sheet.prices[sheet.model[call]], went.prompt(call)
-        read = sheet.read(call, went)
-        writes = prompt - read if sheet.write(call, prompt) else 0
-        split = Usage(
+        call_price, prompt = cost_model.prices[cost_model.model[call]], prompts.prompt(call)
+        read = cost_model.read(call, prompts)
+        writes = prompt - read if cost_model.write(call, prompt) else 0
+        usage = Usage(
             input_tokens=prompt - read - writes,
             cache_read_tokens=read,
-            cache_write_tokens=None if sheet.fit.hour else writes,
-            cache_write_1h_tokens=writes if sheet.fit.hour else None,
-            output_tokens=sheet.output[call],
+            cache_write_tokens=None if cost_model.fit.hour else writes,
+            cache_write_1h_tokens=writes if cost_model.fit.hour else None,
+            output_tokens=cost_model.output[call],
         )
-        usd = None if known is None else known.cost_usd(split)
-        out.append(_make_charge(call, split, known, usd, None if usd is None else "derived"))
-    wrote = [w for s in get_replay_compactions(session) for w in s.written]
-    return _make_bill(out, [SummaryBill(w.call, sheet.summary_usd(w), "derived") for w in wrote])
+        usd = None if call_price is None else call_price.cost_usd(usage)
+        out.append(_make_charge(call, usage, call_price, usd, None if usd is None else "derived"))
+    summaries = [w for s in get_replay_compactions(session) for w in s.written]
+    return _make_bill(
+        out, [SummaryBill(w.call, cost_model.summary_usd(w), "derived") for w in summaries]
+    )
 
 
 def _make_bill(charges: list[CallCharge], bills: list[SummaryBill]) -> SessionBill:
@@ -146,29 +162,27 @@ def _make_bill(charges: list[CallCharge], bills: list[SummaryBill]) -> SessionBi
 
 
 def _make_charge(
-    call: int, u: Usage, known: Price | None, usd: float | None, source: str | None
+    call: int, u: Usage, model_price: Price | None, usd: float | None, source: str | None
 ) -> CallCharge:
     writes = count_cache_writes(u) or 0
     counts = (u.input_tokens or 0, u.cache_read_tokens or 0, writes, u.output_tokens or 0)
     if usd is None:
         return CallCharge(call, *counts, None)
-    parts = _class_dollars(counts, u, known)
-    whole = sum(parts)
-    if not whole:  # a price for nothing
-        parts, whole = (1.0, 0.0, 0.0, 0.0), 1.0
-    fresh, read, write, output = (usd * p / whole for p in parts)
+    parts = _class_dollars(counts, u, model_price)
+    total = sum(parts)
+    if not total:  # a price for nothing
+        parts, total = (1.0, 0.0, 0.0, 0.0), 1.0
+    fresh, read, write, output = (usd * p / total for p in parts)
     return CallCharge(call, *counts, usd, fresh, read, write, output, source)
 
 
 def _class_dollars(
-    counts: tuple[int, int, int, int], u: Usage, known: Price | None
+    counts: tuple[int, int, int, int], u: Usage, model_price: Price | None
 ) -> tuple[float, ...]:
-    """Return the dollars of each class by the table, or what stands for them where it
-    has no price.
-    """
-    if known is None:
-        return tuple(n * w for n, w in zip(counts, _WEIGHTS, strict=True))
-    p = known.at(u.prompt_tokens or 0)
+    """Return the dollars of each class by the price table, or weights where it has no price."""
+    if model_price is None:
+        return tuple(n * w for n, w in zip(counts, _CLASS_WEIGHTS, strict=True))
+    p = model_price.at(u.prompt_tokens or 0)
     hour = u.cache_write_1h_tokens or 0
     return (
         counts[0] * p.input,
@@ -179,11 +193,11 @@ def _class_dollars(
 
 
 class MessageCost(NamedTuple):
-    """A message, and what it cost to send it again and again."""
+    """A message, and the cost of sending it in all prompts that held it."""
 
     message: Message
     answers: ToolCall | None
-    """The call that it is the result of."""
+    """The tool call that it answers."""
     tokens: int
     sent_n: int
     """Calls whose prompt held it."""
@@ -191,91 +205,77 @@ class MessageCost(NamedTuple):
 
 
 class PromptCosts(NamedTuple):
-    """All dollars of the prompts of a session, by what they were paid for."""
+    """All dollars of a session's prompts, by message and for the fixed part."""
 
     held: tuple[MessageCost, ...]
     fixed_usd: float
-    """For what no message holds: system prompt and tool schemas that are not in the log."""
+    """For system prompt and tool schemas that are not in the log."""
     fixed_tokens: int
     """Their size at the first call."""
 
 
 def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> PromptCosts:
-    """Return what each message cost in prompts; all together is what the prompts cost.
-
-    The prompt is taken as the fixed part and the messages in order. Its first tokens were read from
-    the cache, the next written, the last sent fresh, as many as were billed; each message pays for
-    its own. Sizes are scaled so that they fill the prompt that was billed.
-    """
-    sized, by_call = measure_sizes(session), {c.call: c for c in charges}
-    items: list[Message] = []
-    row: dict[int, int] = {}
-
-    def of(message: Message) -> int:
-        if id(message) not in row:
-            row[id(message)] = len(items)
-            items.append(message)
-            tokens.append(max(sized.of(message), 0))
-        return row[id(message)]
-
+    """Return the cost of each message in prompts; together they are the cost of all prompts."""
+    sizes, charge_of_call = measure_sizes(session), {c.call: c for c in charges}
+    messages: list[Message] = []
     tokens: list[int] = []
-    shown: list[Message] = []
-    rows: list[int] = []
-    usd, times, fixed = np.zeros(256), np.zeros(256, np.int64), 0.0
+    number_of: dict[int, int] = {}
+
+    def number_message(message: Message) -> int:
+        if id(message) not in number_of:
+            number_of[id(message)] = len(messages)
+            messages.append(message)
+            tokens.append(max(sizes.of(message), 0))
+        return number_of[id(message)]
+
+    visible: list[Message] = []
+    visible_numbers: list[int] = []
+    usd, sent_n, fixed_usd = np.zeros(256), np.zeros(256, np.int64), 0.0
     call = 0
     for entry in session.path:
         if isinstance(entry, Edit):
-            shown = apply_edit(shown, entry)
-            rows = [of(m) for m in shown]
+            visible = apply_edit(visible, entry)
+            visible_numbers = [number_message(m) for m in visible]
             continue
         if entry.role == "assistant":
-            charge = by_call.get(call)
+            charge = charge_of_call.get(call)
             if charge is not None and charge.usd is not None:
-                while len(usd) < len(items):
-                    usd, times = (
-                        np.concatenate([usd, np.zeros_like(usd)]),
-                        np.concatenate([times, times * 0]),
-                    )
-                at = np.array(rows, np.int64)
-                first = max(sized.fixed_at[call], 0) if call < len(sized.fixed_at) else 0
-                each = _dollars_by_part(
-                    charge, np.array([first, *(tokens[i] for i in rows)], float)
-                )
-                fixed += float(each[0])
-                np.add.at(usd, at, each[1:])
-                np.add.at(times, at, 1)
+                while len(usd) < len(messages):  # double the arrays
+                    usd = np.concatenate([usd, np.zeros_like(usd)])
+                    sent_n = np.concatenate([sent_n, np.zeros_like(sent_n)])
+                numbers = np.array(visible_numbers, np.int64)
+                fixed = max(sizes.fixed_at[call], 0) if call < len(sizes.fixed_at) else 0
+                parts = np.array([fixed, *(tokens[i] for i in visible_numbers)], float)
+                part_usd = _dollars_by_part(charge, parts)
+                fixed_usd += float(part_usd[0])
+                np.add.at(usd, numbers, part_usd[1:])
+                np.add.at(sent_n, numbers, 1)
             call += 1
         if entry.visible:
-            shown.append(entry)
-            rows.append(of(entry))
-    calls = {id(m): c for m, c in pair_with_calls(session.messages)}
-    paid = zip(
-        items,
-        tokens,
-        [*times.tolist(), *[0] * len(items)],
-        [*usd.tolist(), *[0.0] * len(items)],
-        strict=False,
+            visible.append(entry)
+            visible_numbers.append(number_message(entry))
+    tool_call_of = {id(m): c for m, c in pair_with_calls(session.messages)}
+    unsent = len(messages)  # the arrays can be shorter than the messages
+    times, dollars = [*sent_n.tolist(), *[0] * unsent], [*usd.tolist(), *[0.0] * unsent]
+    costs = tuple(
+        MessageCost(message, tool_call_of.get(id(message)), size, n, cost)
+        for message, size, n, cost in zip(messages, tokens, times, dollars, strict=False)
     )
-    held = tuple(MessageCost(m, calls.get(id(m)), size, n, cost) for m, size, n, cost in paid)
-    return PromptCosts(held, fixed, max(sized.fixed or 0, 0))
+    return PromptCosts(costs, fixed_usd, max(sizes.fixed or 0, 0))
 
 
 def _dollars_by_part(charge: CallCharge, parts: Floats) -> Floats:
-    """Return the dollars of each part of a prompt; they add up to what the prompt cost."""
+    """Return the dollars of each part of a prompt, whose sizes are given; they sum to its cost."""
     classes = np.array([charge.read, charge.write, charge.fresh], float)
     dollars = np.array([charge.read_usd or 0.0, charge.write_usd or 0.0, charge.fresh_usd or 0.0])
-    whole = parts.sum()
-    if not whole or not classes.sum():
-        out = np.zeros(len(parts))
-        out[0] = dollars.sum()
-        return out
-    ends = np.concatenate([[0.0], np.cumsum(parts)]) * (classes.sum() / whole)
-    edges = np.concatenate([[0.0], np.cumsum(classes)])
-    out = np.zeros(len(parts))
-    for k in range(3):
-        if classes[k]:
-            inside = np.clip(ends, edges[k], edges[k + 1])
-            out += np.diff(inside) * (dollars[k] / classes[k])
-    rest = dollars.sum() - out.sum()  # rounding, and dollars of a class without tokens
-    out[0] += rest
-    return out
+    total, part_usd = parts.sum(), np.zeros(len(parts))
+    if total and classes.sum():
+        part_edges = np.concatenate([[0.0], np.cumsum(parts)]) * (classes.sum() / total)
+        class_edges = np.concatenate([[0.0], np.cumsum(classes)])
+        for k in range(3):
+            if classes[k]:  # the overlap of each part with the interval of the class
+                overlap = np.diff(np.clip(part_edges, class_edges[k], class_edges[k + 1]))
+                part_usd += overlap * (dollars[k] / classes[k])
+    # The fixed part takes rounding errors, and dollars of a class without tokens.
+    part_usd[0] += dollars.sum() - part_usd.sum()
+    return part_usd

@@ -61,23 +61,24 @@ SPLITS = {
     "model": "by model",
     "section": "by section of the system message",
 }
-"""How a bill can be split, and the head of each table."""
-_ROWS, _FEW = 60, 6
-_SHOWN = ("cache", "tool", "turn", "file")
-"""Tables of the plain display."""
-_CENT = 0.005
-_CAUSES = {
+"""The ways to split a bill, with the title of each table."""
+_MAX_HTML_ROWS, _MAX_TEXT_ROWS = 60, 6
+_TEXT_SPLITS = ("cache", "tool", "turn", "file")
+"""Tables of the plain-text display."""
+_MIN_USD = 0.005
+"""Dollars below which a sentence is left out."""
+_CAUSE_NAMES = {
     PAUSE_CAUSES: ("pause", "pauses"),
     ("compaction",): ("compaction", "compactions"),
     ("resumed",): ("break of the session", "breaks of the session"),
     ("tools_loaded",): ("search for further tools", "searches for further tools"),
     ("unexplained",): ("miss without a cause", "misses without a cause"),
 }
-_BAR = "display:inline-block;height:9px;background:#3a93cc"
+_BAR_CSS = "display:inline-block;height:9px;background:#3a93cc"
 
 
 class Spend:
-    """What a session cost and what for. Every split adds up to `total_usd`."""
+    """The cost of a session and its splits. Every split adds up to `total_usd`."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -85,29 +86,33 @@ class Spend:
 
     @cached_property
     def children(self) -> list[tuple[Session, float]]:
-        """Each subagent's own session with its dollars, those below them included."""
+        """The session of each subagent with its dollars, its own subagents included."""
         return [(c, Spend(c).total_usd or 0.0) for c in self.session.children]
 
     @cached_property
     def total_usd(self) -> float | None:
         """All dollars, subagents and summaries included; None where nothing has a price."""
-        own = self.accounts.total_usd
-        below = sum(usd for _, usd in self.children)
-        return None if own is None and not below else (own or 0.0) + below
+        session_usd = self.accounts.total_usd
+        children_usd = sum(usd for _, usd in self.children)
+        return (
+            None
+            if session_usd is None and not children_usd
+            else (session_usd or 0.0) + children_usd
+        )
 
     @cached_property
     def portions(self) -> PromptCosts:
-        """What each message cost in prompts."""
+        """The cost of each message in prompts."""
         return attribute_prompt_costs(self.session, self.accounts.charges)
 
     @cached_property
     def resent(self) -> list[bill_splits.ResentTokens]:
-        """What had to be sent again because the cache did not hold it."""
+        """The tokens that were sent again because the cache did not hold them."""
         return bill_splits.find_resent(self.session, self.accounts)
 
     @cached_property
     def fetched(self) -> list[RepeatedResult]:
-        """What the same tool call fetched more than once, the dearest first."""
+        """Results that the same tool call fetched more than once, the most expensive first."""
         return find_repeated_results(self.session, self.portions)
 
     @cached_property
@@ -117,67 +122,87 @@ class Spend:
 
     @cached_property
     def what_ifs(self) -> list[WhatIf]:
-        """What the bill would have been if, the most saved first; what needs no replay."""
+        """Changes that need no replay, with the bill they would have made, most saved first."""
         return estimate_what_ifs(self.session, self.accounts, self.portions, self.resent)
 
     def in_window(self, tokens: int) -> WhatIf:
-        """Return what it would have cost in a window of so many tokens, by a replay."""
+        """Return the cost in a window of so many tokens, by a replay."""
         return what_if_smaller_window(self.session, self.accounts, tokens)
 
     def by(self, way: str) -> list[BillPart]:
-        """Return the bill split one way, the largest part first.
+        """Split the bill one way.
 
         Args:
             way: turn, tool, file, server, cache, agent, subagent, model or section.
 
+        Returns:
+            The parts with name, dollars and number of calls or results, the largest first.
+
         Raises:
             BadArguments: there is no such way.
+
+        Example:
+            >>> import ctxkit as ck
+            >>> parts = ck.spend(ck.samples.path("billing")).by("cache")
+            >>> [part.name for part in parts[:2]]
+            ['read from the cache', 'sent again after a pause']
         """
         if way not in SPLITS:
             raise BadArguments(
                 f"by() takes one of {', '.join(SPLITS)}, not "
                 f"{way!r}.{did_you_mean(str(way), SPLITS)}"
             )
-        rows = self._own(way)
-        below = sum(usd for _, usd in self.children)
-        if below and way != "subagent":
+        rows = self._split_session_bill(way)
+        children_usd = sum(usd for _, usd in self.children)
+        if children_usd and way != "subagent":
             rows = [
                 *rows,
                 bill_splits.BillPart(
-                    "subagents", below, len(self.children), "in sessions of their own"
+                    "subagents", children_usd, len(self.children), "in sessions of their own"
                 ),
             ]
         return sorted(rows, key=lambda r: -r.usd)
 
-    def _own(self, way: str) -> list[BillPart]:
-        s, found = self.session, self.accounts
+    def _split_session_bill(self, way: str) -> list[BillPart]:
+        session, bill = self.session, self.accounts
         if way == "turn":
-            return bill_splits.split_by_turn(s, found, get_first_prompts_by_turn(s))
+            return bill_splits.split_by_turn(session, bill, get_first_prompts_by_turn(session))
         if way in ("tool", "server"):
-            rows = bill_splits.split_by_tool(s, found, self.portions)
+            rows = bill_splits.split_by_tool(session, bill, self.portions)
             return rows if way == "tool" else bill_splits.split_by_server(rows)
         if way == "file":
-            return bill_splits.split_by_file(s, found, self.portions)
+            return bill_splits.split_by_file(session, bill, self.portions)
         if way == "cache":
-            return bill_splits.split_by_cache(s, found, self.resent)
+            return bill_splits.split_by_cache(session, bill, self.resent)
         if way == "section":
-            return bill_splits.split_by_section(found, self.portions)
+            return bill_splits.split_by_section(bill, self.portions)
         if way == "subagent":
-            return bill_splits.split_by_subagent(s, found, self.children)
+            return bill_splits.split_by_subagent(session, bill, self.children)
         return (
-            bill_splits.split_by_agent(s, found)
+            bill_splits.split_by_agent(session, bill)
             if way == "agent"
-            else bill_splits.split_by_model(s, found)
+            else bill_splits.split_by_model(session, bill)
         )
 
     def frame(self, way: str = "turn") -> pd.DataFrame:
-        """Return a split as a DataFrame: name, dollars, share of the bill, how many calls or
-        results.
+        """Return a split as a DataFrame.
+
+        Args:
+            way: see `by`.
+
+        Returns:
+            One row per part, the largest first, with the columns name (under the name of the way),
+            `usd`, `share` of the bill and `n`, the number of calls or results.
+
+        Example:
+            >>> import ctxkit as ck
+            >>> list(ck.spend(ck.samples.path("billing")).frame("tool").columns)
+            ['tool', 'usd', 'share', 'n']
         """
         import pandas as pd
 
-        rows, whole = self.by(way), self.total_usd
-        shares = [r.usd / whole if whole else None for r in rows]
+        rows, total = self.by(way), self.total_usd
+        shares = [r.usd / total if total else None for r in rows]
         columns = {
             way: [r.name for r in rows],
             "usd": [r.usd for r in rows],
@@ -190,25 +215,26 @@ class Spend:
 
     @property
     def sentences(self) -> list[str]:
-        """Where it went, the largest first, in sentences."""
-        whole = self.total_usd
-        if whole is None:
-            return [f"No dollars are known: {self._why()}"]
-        out = [self._first(whole), *self._again(whole)]
-        repeats = sum(f.usd for f in self.fetched)
-        if repeats >= _CENT:
+        """The causes of the cost in sentences, the largest first."""
+        total = self.total_usd
+        if total is None:
+            return [f"No dollars are known: {self._explain_missing_cost()}"]
+        out = [self._describe_total(total), *self._describe_resent(total)]
+        repeats_usd = sum(f.usd for f in self.fetched)
+        if repeats_usd >= _MIN_USD:
             top, n = self.fetched[0], len(self.fetched)
-            was = pluralize(n, "file or result was", "files and results were")
+            results_were = pluralize(n, "file or result was", "files and results were")
             out.append(
-                f"{was} fetched more than once: the repeats cost {_share_of_bill(repeats, whole)}; "
+                f"{results_were} fetched more than once: the repeats cost"
+                f" {_share_of_bill(repeats_usd, total)}; "
                 f"most of all {top.name} ({top.times} times, {format_usd(top.usd)})."
             )
         if self.unused:
             names = ", ".join(u.name for u in self.unused[:3])
-            was = pluralize(len(self.unused), "tool was", "tools were")
+            results_were = pluralize(len(self.unused), "tool was", "tools were")
             out.append(
-                f"{was} never called ({names}): about"
-                f" {_share_of_bill(sum(u.usd for u in self.unused), whole)}."
+                f"{results_were} never called ({names}): about"
+                f" {_share_of_bill(sum(u.usd for u in self.unused), total)}."
             )
         for n, *words in (
             (self.accounts.unpriced_n, "call"),
@@ -219,74 +245,81 @@ class Spend:
                 out.append(f"{pluralize(n, *words)} without a price {are} in no sum.")
         return out
 
-    def _why(self) -> str:
+    def _explain_missing_cost(self) -> str:
         if not self.session.calls:
             return "the session has no calls."
         return "the log has no usage." if not self.accounts.charges else "its model has no price."
 
-    def _first(self, whole: float) -> str:
+    def _describe_total(self, total: float) -> str:
         tools, cache = self.by("tool"), {p.name: p.usd for p in self.by("cache")}
-        top = " and ".join(f"{p.name} ({format_percent(p.usd / whole)})" for p in tools[:2])
+        top_tools = " and ".join(f"{p.name} ({format_percent(p.usd / total)})" for p in tools[:2])
         output = cache.get("output", 0.0)
-        said = f"{format_usd(whole)} in {pluralize(len(self.accounts.charges), 'call')}"
-        said += f" and {pluralize(len(self.children), 'subagent')}" if self.children else ""
+        summary = f"{format_usd(total)} in {pluralize(len(self.accounts.charges), 'call')}"
+        summary += f" and {pluralize(len(self.children), 'subagent')}" if self.children else ""
         source = f" ({self.accounts.source})" if self.accounts.source else ""
-        return f"{said}{source}: {format_percent(output / whole)} for output; most for {top}."
+        return (
+            f"{summary}{source}: {format_percent(output / total)} for output; most for {top_tools}."
+        )
 
-    def _again(self, whole: float) -> list[str]:
+    def _describe_resent(self, total: float) -> list[str]:
         out = []
-        for kinds, (one, more) in _CAUSES.items():
-            found = [r for r in self.resent if r.miss.kind in kinds]
-            usd, above = sum(r.sent_usd for r in found), sum(r.usd for r in found)
-            if usd >= _CENT:
-                long = bill_splits.describe_pauses(found) if kinds is PAUSE_CAUSES else ""
-                told = (
-                    f"{_share_of_bill(usd, whole)} went to sending again what the cache had "
+        for kinds, (one, more) in _CAUSE_NAMES.items():
+            resent = [r for r in self.resent if r.miss.kind in kinds]
+            usd, extra_usd = sum(r.sent_usd for r in resent), sum(r.usd for r in resent)
+            if usd >= _MIN_USD:
+                pauses = bill_splits.describe_pauses(resent) if kinds is PAUSE_CAUSES else ""
+                sentence = (
+                    f"{_share_of_bill(usd, total)} went to sending again what the cache had "
                     "held, after "
-                    f"{pluralize(len(found), one, more)}{long}: {format_usd(above)} above "
+                    f"{pluralize(len(resent), one, more)}{pauses}: {format_usd(extra_usd)} above "
                     "reading it."
                 )
-                out.append((usd, told))
-        return [told for _, told in sorted(out, key=lambda o: -o[0])]
+                out.append((usd, sentence))
+        return [sentence for _, sentence in sorted(out, key=lambda o: -o[0])]
 
-    def table(self, way: str, rows: int = _ROWS) -> Table:
-        """Return a split as a table of its largest parts, the rest in one row."""
-        parts, whole = self.by(way), self.total_usd
+    def table(self, way: str, rows: int = _MAX_HTML_ROWS) -> Table:
+        """Return a split as a table.
+
+        Args:
+            way: see `by`.
+            rows: parts with a row of their own; the rest is one row.
+        """
+        parts, total = self.by(way), self.total_usd
         rest = parts[rows:]
         if rest:
-            more = bill_splits.BillPart(
+            rest_part = bill_splits.BillPart(
                 f"{len(rest):,} more", sum(r.usd for r in rest), sum(r.n for r in rest)
             )
-            parts = [*parts[:rows], more]
-        heads = (
+            parts = [*parts[:rows], rest_part]
+        columns = (
             Column(SPLITS[way], "what it was paid for", number=False),
             Column("share", "of the whole bill"),
             Column("dollars"),
             Column("", "the share as a bar", number=False, spare=True),
             Column("times", "calls, or results that were sent", spare=True),
         )
-        made = tuple(_split_row(p, whole) for p in parts)
-        return Table(heads, made)
+        cells = tuple(_split_row(p, total) for p in parts)
+        return Table(columns, cells)
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
-        out = [sanitize_line(get_title(self.session), TERMINAL_COLUMNS)]
-        for told in self.sentences:
-            out += wrap(sanitize_line(told, 400), TERMINAL_COLUMNS)
+        lines = [sanitize_line(get_title(self.session), TERMINAL_COLUMNS)]
+        for sentence in self.sentences:
+            lines += wrap(sanitize_line(sentence, 400), TERMINAL_COLUMNS)
         if self.total_usd is not None:
-            for way in _SHOWN:
-                out += ["", self.table(way, _FEW).to_text()]
-            out += ["", "if:"] + [
+            for way in _TEXT_SPLITS:
+                lines += ["", self.table(way, _MAX_TEXT_ROWS).to_text()]
+            lines += ["", "if:"] + [
                 row
-                for w in self.what_ifs[:_FEW]
+                for w in self.what_ifs[:_MAX_TEXT_ROWS]
                 for row in wrap(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
             ]
-        return "\n".join(out)
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        told = "".join(f"<li>{escape_html(s, 600)}</li>" for s in self.sentences)
+        items = "".join(f"<li>{escape_html(s, 600)}</li>" for s in self.sentences)
         title = escape_html(get_title(self.session, 160))
-        head = f'<strong style="font-size:120%">{title}</strong><ul>{told}</ul>'
+        head = f'<strong style="font-size:120%">{title}</strong><ul>{items}</ul>'
         if self.total_usd is None:
             return f'<div class="ctxkit-spend {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
         tables = "".join(
@@ -298,10 +331,10 @@ class Spend:
         )
         ifs = "".join(f"<li>{escape_html(w.sentence, 600)}</li>" for w in self.what_ifs)
         ifs = f"<details open><summary>if</summary><ul>{ifs}</ul></details>" if ifs else ""
-        drawn = _treemap_svg(self.by("tool"), self.total_usd)
+        treemap = _treemap_svg(self.by("tool"), self.total_usd)
         return (
             f'<div class="ctxkit-spend {NO_MATHJAX}" '
-            f'style="{TEXT_COLOR_CSS}">{head}{drawn}{tables}{ifs}</div>'
+            f'style="{TEXT_COLOR_CSS}">{head}{treemap}{tables}{ifs}</div>'
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
@@ -313,72 +346,86 @@ class Spend:
 
 @accepts_session
 def spend(session: Session) -> Spend:
-    """Return what a session cost and where it went.
+    """Break down the cost of a session by turn, tool, file, cache and more.
 
-    A call's dollars are shared out among what its prompt held, the read part at the price of a read
-    and the new at that of a write, so each split adds up to the bill: what the log prices, else
-    usage times the table of prices; a replay is billed as `compare` bills it.
+    The dollars of a call are attributed to the messages of its prompt, cached tokens at the price
+    of a read and new ones at that of a write, so every split adds up to the bill. Dollars are those
+    of the log, else usage times the price table; a replay is billed as `compare` bills it.
 
     Args:
         session: any session, the path of a log, or a list of messages.
 
+    Returns:
+        The breakdown. It displays as sentences and tables; `by` and `frame` return one split.
+
     Raises:
         BadArguments: it is no session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> bill = ck.spend(ck.samples.path("billing"))
+        >>> round(bill.total_usd, 2)
+        3.29
+        >>> abs(sum(part.usd for part in bill.by("tool")) - bill.total_usd) < 1e-6
+        True
     """
     return Spend(session)
 
 
-def _split_row(p: BillPart, whole: float | None) -> tuple[Cell, ...]:
-    share = p.usd / whole if whole else 0.0
-    bar = f'<span aria-hidden="true" style="{_BAR};width:{140 * max(share, 0):.0f}px"></span>'
+def _split_row(part: BillPart, total: float | None) -> tuple[Cell, ...]:
+    share = part.usd / total if total else 0.0
+    bar = f'<span aria-hidden="true" style="{_BAR_CSS};width:{140 * max(share, 0):.0f}px"></span>'
     return (
-        Cell(p.name, None, p.hover or p.name),
-        Cell(format_percent(share) if whole else MISSING, share),
-        Cell(format_usd(p.usd), p.usd),
+        Cell(part.name, None, part.hover or part.name),
+        Cell(format_percent(share) if total else MISSING, share),
+        Cell(format_usd(part.usd), part.usd),
         Cell("", None, "", "", bar),
-        Cell(f"{p.n:,}" if p.n else "", float(p.n)),
+        Cell(f"{part.n:,}" if part.n else "", float(part.n)),
     )
 
 
-def _share_of_bill(usd: float, whole: float) -> str:
-    return f"{format_percent(usd / whole)} of the money ({format_usd(usd)})"
+def _share_of_bill(usd: float, total: float) -> str:
+    return f"{format_percent(usd / total)} of the money ({format_usd(usd)})"
 
 
-def _treemap_svg(parts: list[BillPart], whole: float) -> str:
-    """Return a map of the bill: an area for each part, as large as its share."""
-    cells = [p for p in parts if p.usd > 0.004 * whole][:24]
+def _treemap_svg(parts: list[BillPart], total: float) -> str:
+    """Return a treemap of the bill as SVG: the area of each part is its share."""
+    cells = [p for p in parts if p.usd > 0.004 * total][:24]
     boxes = _tile_rectangles([p.usd for p in cells], 0.0, 0.0, 720.0, 150.0)
-    drawn = []
+    cells_svg = []
     for i, (p, (x, y, w, h)) in enumerate(zip(cells, boxes, strict=True)):
-        ink = COLOURS[i % len(COLOURS)]
-        told = escape_html(f"{p.name}: {format_usd(p.usd)}, {format_percent(p.usd / whole)}", 200)
-        room = int((w - 8) / 7)
-        name = sanitize_line(p.name, room) if room >= 4 and h >= 16 else ""
-        drawn.append(
-            f'<g><title>{told}</title><rect x="{x:.1f}" y="{y:.1f}" width="{max(w - 1, 0):.1f}" '
-            f'height="{max(h - 1, 0):.1f}" fill="{ink}"/><text x="{x + 4:.1f}" y="{y + 13:.1f}" '
+        colour = COLOURS[i % len(COLOURS)]
+        tooltip = escape_html(
+            f"{p.name}: {format_usd(p.usd)}, {format_percent(p.usd / total)}", 200
+        )
+        max_chars = int((w - 8) / 7)
+        name = sanitize_line(p.name, max_chars) if max_chars >= 4 and h >= 16 else ""
+        cells_svg.append(
+            f'<g><title>{tooltip}</title><rect x="{x:.1f}" y="{y:.1f}" width="{max(w - 1, 0):.1f}" '
+            f'height="{max(h - 1, 0):.1f}" fill="{colour}"/><text x="{x + 4:.1f}" y="{y + 13:.1f}" '
             f'style="fill:#ffffff;font:11px system-ui,sans-serif">{escape_html(name)}</text></g>'
         )
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 150" role="img" aria-label="The'
-        f' bill by tool" style="width:100%;max-width:720px;height:auto">{"".join(drawn)}</svg>'
+        f' bill by tool" style="width:100%;max-width:720px;height:auto">{"".join(cells_svg)}</svg>'
     )
 
 
 def _tile_rectangles(
     sizes: list[float], x: float, y: float, w: float, h: float
 ) -> list[tuple[float, float, float, float]]:
-    """Return a rectangle for each size, largest first: half of what is left at a time, along the
-    longer side.
+    """Return a rectangle for each size, largest first, within one at x, y of width w and height h.
+
+    The sizes are halved by sum again and again, each time along the longer side.
     """
     if not sizes:
         return []
     if len(sizes) == 1:
         return [(x, y, w, h)]
-    whole, first, n = sum(sizes), sizes[0], 1
-    while n < len(sizes) - 1 and first + sizes[n] / 2 < whole / 2:
+    total, first, n = sum(sizes), sizes[0], 1
+    while n < len(sizes) - 1 and first + sizes[n] / 2 < total / 2:
         first, n = first + sizes[n], n + 1
-    share = first / whole if whole else 0.5
+    share = first / total if total else 0.5
     if w >= h:
         cut = w * share
         return [
@@ -393,79 +440,87 @@ def _tile_rectangles(
 
 
 CHEAPER_MODELS = ("claude-sonnet-4-5", "claude-haiku-4-5", "gpt-5-mini", "gemini-2.5-flash")
-"""Models that a session is priced for beside its own, where the table has them."""
-_SMALL = 0.005
-"""Dollars below which a sentence says nothing."""
+"""Models whose prices are compared with those of the session's own, where the table has them."""
 
 
 class WhatIf(NamedTuple):
-    """One change, and the bill that it would have made."""
+    """A change of settings, and the bill that it would have made."""
 
     name: str
     usd: float
-    """Dollars more (or, negative, less)."""
+    """Dollars more; negative: dollars saved."""
     sentence: str
 
 
 def estimate_what_ifs(
-    session: Session, found: SessionBill, parts: PromptCosts, resent: Sequence[ResentTokens]
+    session: Session, bill: SessionBill, prompt_costs: PromptCosts, resent: Sequence[ResentTokens]
 ) -> list[WhatIf]:
-    """Return what can be said without a replay; the same calls are taken for granted."""
-    made = (
-        _what_if_hour_cache(session, found, resent),
-        _what_if_other_models(session, found),
-        _what_if_stable_prefix(resent, parts),
+    """Return the changes that can be estimated without a replay, assuming the same calls."""
+    what_ifs = (
+        _what_if_hour_cache(session, bill, resent),
+        _what_if_other_models(session, bill),
+        _what_if_stable_prefix(resent, prompt_costs),
         _what_if_append_only(session),
-        _what_if_cheaper_summaries(session, found),
+        _what_if_cheaper_summaries(session, bill),
     )
-    return sorted((w for w in made if w is not None and abs(w.usd) >= _SMALL), key=lambda w: w.usd)
+    return sorted(
+        (w for w in what_ifs if w is not None and abs(w.usd) >= _MIN_USD), key=lambda w: w.usd
+    )
 
 
 def _what_if_hour_cache(
-    session: Session, found: SessionBill, resent: Sequence[ResentTokens]
+    session: Session, bill: SessionBill, resent: Sequence[ResentTokens]
 ) -> WhatIf | None:
-    """A cache that lives an hour: pauses shorter than that are hits, every write is dearer."""
-    known = price(session.model or _first_model(session))
-    if known is None or known.cache_write is None or known.cache_write_1h is None:
+    """Estimate a cache that lives an hour: shorter pauses become hits, every write costs more."""
+    model_price = price(session.model or _first_model(session))
+    if model_price is None or model_price.cache_write is None or model_price.cache_write_1h is None:
         return None
-    paused = [r for r in resent if r.miss.paused]
-    short = [r for r in paused if r.miss.gap is not None and r.miss.gap < HOUR]
+    after_pauses = [r for r in resent if r.miss.paused]
+    after_short_pauses = [r for r in after_pauses if r.miss.gap is not None and r.miss.gap < HOUR]
     usages = {c.index: c.message.usage for c in session.calls}
-    if not short or any(u is not None and u.cache_write_1h_tokens for u in usages.values()):
+    if not after_short_pauses or any(
+        u is not None and u.cache_write_1h_tokens for u in usages.values()
+    ):
         return None
-    saved, again = sum(r.usd for r in short), {r.miss.call: r.miss.lost for r in short}
-    writes = sum(max(c.write - again.get(c.call, 0), 0) for c in found.charges)
-    dearer = writes * (known.cache_write_1h - known.cache_write)
-    told = (
-        f"With a cache that lives an hour, {len(short)} of {pluralize(len(paused), 'pause')} would"
-        f" have cost {format_usd(saved)} less and all writing {format_usd(dearer)} more:"
-        f" {_more_or_less(dearer - saved)} in all."
+    saved_usd, missed_by_call = (
+        sum(r.usd for r in after_short_pauses),
+        {r.miss.call: r.miss.lost for r in after_short_pauses},
     )
-    return WhatIf("cache for an hour", dearer - saved, told)
+    writes = sum(max(c.write - missed_by_call.get(c.call, 0), 0) for c in bill.charges)
+    extra_usd = writes * (model_price.cache_write_1h - model_price.cache_write)
+    sentence = (
+        f"With a cache that lives an hour, {len(after_short_pauses)} of"
+        f" {pluralize(len(after_pauses), 'pause')} would"
+        f" have cost {format_usd(saved_usd)} less and all writing {format_usd(extra_usd)} more:"
+        f" {_more_or_less(extra_usd - saved_usd)} in all."
+    )
+    return WhatIf("cache for an hour", extra_usd - saved_usd, sentence)
 
 
-def _what_if_other_models(session: Session, found: SessionBill) -> WhatIf | None:
-    """The same tokens at other models' prices; their own counts would differ, and so
-    would the run.
-    """
-    own, told = _first_model(session), []
+def _what_if_other_models(session: Session, bill: SessionBill) -> WhatIf | None:
+    """Price the same tokens by other models' prices, though their counts and runs would differ."""
+    session_model, totals = _first_model(session), []
     for name in CHEAPER_MODELS:
-        other = price(name)
-        if other is not None and own is not None and name not in own:
-            told.append(
-                (sum(_price_charge(other, c) for c in found.charges if c.usd is not None), name)
+        other_price = price(name)
+        if other_price is not None and session_model is not None and name not in session_model:
+            totals.append(
+                (
+                    sum(_price_charge(other_price, c) for c in bill.charges if c.usd is not None),
+                    name,
+                )
             )
-    if not told or not found.calls_usd:
+    if not totals or not bill.calls_usd:
         return None
-    each = [
-        f"{format_usd(usd)} at those of {name} ({format_change(usd / found.calls_usd - 1)})"
-        for usd, name in sorted(told)
+    phrases = [
+        f"{format_usd(usd)} at those of {name} ({format_change(usd / bill.calls_usd - 1)})"
+        for usd, name in sorted(totals)
     ]
-    said = (
-        f"By other models' prices the same calls would have cost {', '.join(each)}; another model"
+    sentence = (
+        f"By other models' prices the same calls would have cost {', '.join(phrases)}; another"
+        " model"
         " takes other calls."
     )
-    return WhatIf("another model", min(told)[0] - found.calls_usd, said)
+    return WhatIf("another model", min(totals)[0] - bill.calls_usd, sentence)
 
 
 def _price_charge(other: Price, c: CallCharge) -> float:
@@ -478,53 +533,61 @@ def _price_charge(other: Price, c: CallCharge) -> float:
     return other.cost_usd(usage) or 0.0
 
 
-def _what_if_stable_prefix(resent: Sequence[ResentTokens], parts: PromptCosts) -> WhatIf | None:
-    """What never changes put before the summary: a compaction leaves it in the cache."""
-    cuts = [r for r in resent if r.miss.kind == "compaction" and r.miss.lost]
-    kept = sum(
-        r.usd * min(max(parts.fixed_tokens - r.miss.kept, 0), r.miss.lost) / r.miss.lost
-        for r in cuts
+def _what_if_stable_prefix(
+    resent: Sequence[ResentTokens], prompt_costs: PromptCosts
+) -> WhatIf | None:
+    """Estimate a summary after the stable part of the prompt, which would stay in the cache."""
+    after_compactions = [r for r in resent if r.miss.kind == "compaction" and r.miss.lost]
+    saved_usd = sum(
+        r.usd * min(max(prompt_costs.fixed_tokens - r.miss.kept, 0), r.miss.lost) / r.miss.lost
+        for r in after_compactions
     )
-    if not cuts:
+    if not after_compactions:
         return None
-    told = (
+    sentence = (
         "Had the system prompt and the tools stayed in the cache at"
-        f" {pluralize(len(cuts), 'compaction')} (the stable part before the summary), it would have"
-        f" cost {format_usd(kept)} less."
+        f" {pluralize(len(after_compactions), 'compaction')} (the stable part before the summary),"
+        " it would have"
+        f" cost {format_usd(saved_usd)} less."
     )
-    return WhatIf("stable part first", -kept, told)
+    return WhatIf("stable part first", -saved_usd, sentence)
 
 
 def _what_if_append_only(session: Session) -> WhatIf | None:
-    """A summary asked for at the end of the cached prompt, and not by a call of its own."""
+    """Estimate summaries requested at the end of the cached prompt, not by calls of their own."""
     if session.origin is not None or not session.edits:
         return None
-    own, reused = (
+    billed_usd, reused_usd = (
         build_recorded_ledger(session).summaries_usd,
         build_recorded_ledger(session, reuse=True).summaries_usd,
     )
-    if own is None or reused is None:
+    if billed_usd is None or reused_usd is None:
         return None
-    told = (
+    sentence = (
         "Had each summary been asked for at the end of the cached prompt, the summaries would have"
-        f" cost {format_usd(reused)} and not {format_usd(own)}."
+        f" cost {format_usd(reused_usd)} and not {format_usd(billed_usd)}."
     )
-    return WhatIf("append-only summaries", reused - own, told)
+    return WhatIf("append-only summaries", reused_usd - billed_usd, sentence)
 
 
-def _what_if_cheaper_summaries(session: Session, found: SessionBill) -> WhatIf | None:
-    own, usd = price(_first_model(session)), found.summaries_usd
-    small = next(((n, p) for n in reversed(CHEAPER_MODELS) if (p := price(n)) is not None), None)
-    if own is None or small is None or not usd or small[1].input >= own.input:
+def _what_if_cheaper_summaries(session: Session, bill: SessionBill) -> WhatIf | None:
+    session_price, usd = price(_first_model(session)), bill.summaries_usd
+    cheapest = next(((n, p) for n in reversed(CHEAPER_MODELS) if (p := price(n)) is not None), None)
+    if (
+        session_price is None
+        or cheapest is None
+        or not usd
+        or cheapest[1].input >= session_price.input
+    ):
         return None
-    name, other = small
-    less = usd * (other.input / own.input - 1)
-    told = (
-        f"Summaries by {name} would have cost about {format_usd(usd + less)} and not "
+    name, other_price = cheapest
+    difference = usd * (other_price.input / session_price.input - 1)
+    sentence = (
+        f"Summaries by {name} would have cost about {format_usd(usd + difference)} and not "
         f"{format_usd(usd)}, "
         "by its price of input; what they would have left out is another question."
     )
-    return WhatIf("cheaper summaries", less, told)
+    return WhatIf("cheaper summaries", difference, sentence)
 
 
 def _first_model(session: Session) -> str | None:
@@ -535,22 +598,21 @@ def _more_or_less(usd: float) -> str:
     return f"{format_usd(-usd)} less" if usd < 0 else f"{format_usd(usd)} more"
 
 
-def what_if_smaller_window(session: Session, found: SessionBill, window: int) -> WhatIf:
-    """Return what the session would have cost in a smaller window, by a replay.
-
-    Claude Code's rules stand for a compaction near its end.
-    """
+def what_if_smaller_window(session: Session, bill: SessionBill, window: int) -> WhatIf:
+    """Return the cost of a session in a smaller window, by a replay under Claude Code's rules."""
     from ctxkit.engine.replay import replay
     from ctxkit.metrics.cost.session_bill import bill_session
     from ctxkit.presets import claude_code
 
     base = session.origin or session
-    made = bill_session(replay(base, claude_code(context_window=window)))
-    usd, now = made.total_usd or 0.0, found.total_usd or 0.0
-    told = (
+    replay_bill = bill_session(replay(base, claude_code(context_window=window)))
+    usd, actual_usd = replay_bill.total_usd or 0.0, bill.total_usd or 0.0
+    change = format_change(usd / actual_usd - 1) if actual_usd else "no cost is known"
+    sentence = (
         f"In a window of {window:,} tokens, compacted as Claude Code does, it would have cost"
-        f" {format_usd(usd)} ({format_change(usd / now - 1) if now else 'no cost is known'}), with"
-        f" {pluralize(len(made.summaries), 'paid summary', 'paid summaries')}. A replay: the same"
+        f" {format_usd(usd)} ({change}), with"
+        f" {pluralize(len(replay_bill.summaries), 'paid summary', 'paid summaries')}. A replay: the"
+        " same"
         " calls."
     )
-    return WhatIf(f"window of {window:,}", usd - now, told)
+    return WhatIf(f"window of {window:,}", usd - actual_usd, sentence)

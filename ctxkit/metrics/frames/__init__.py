@@ -56,8 +56,7 @@ def frame(
     count: Count = None,
     children: bool = False,
 ) -> pd.DataFrame:
-    """Return one frame over all sessions given, with the columns of ``COLUMNS[per]`` whatever the
-    sessions hold.
+    """Make a DataFrame of sessions, one row per message, call, turn, compaction or session.
 
     Args:
         of: a session, or any number of them; a path, a folder or a list of messages means the
@@ -67,41 +66,51 @@ def frame(
             tokenizer, "anchored" for sizes scaled to recorded usage, the name of an estimate ("pi",
             "fuseraft", ...), or a token counter. Calls, turns and sessions are never counted: they
             hold what the log recorded.
-        children: take the sessions of subagents too, each after its parent.
+        children: include the sessions of subagents, each after its parent.
+
+    Returns:
+        One frame over all sessions. Its columns do not depend on the sessions; `docs/frames.md`
+        defines them, with units. What a log does not state is missing, never zero.
 
     Raises:
-        BadArguments: `per` names no frame, `count` no counter, or something given is no session.
+        BadArguments: `per` names no frame, `count` no counter, or an argument is no session.
         ReadError: a file cannot be read, or holds no session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> calls = ck.frame(ck.samples.path("billing"), per="call")
+        >>> calls[["call", "prompt_tokens", "cache_read_tokens"]].iloc[1].tolist()
+        [1, 2200, 1617]
     """
     if per not in _FRAMES:
         raise BadArguments(
             f"per= takes one of {', '.join(_FRAMES)}, not {per!r}.{did_you_mean(str(per), _FRAMES)}"
         )
-    given = collect_sessions(of, children=children)
+    sessions = collect_sessions(of, children=children)
     with pause_gc():
         if per == "message":
-            data = per_message.rows(given, count)
+            data = per_message.rows(sessions, count)
         elif per == "compaction":
-            data = per_compaction.rows(given, count, unmarked=True)
+            data = per_compaction.rows(sessions, count, unmarked=True)
         else:
-            data = _FRAMES[per].rows(given)
+            data = _FRAMES[per].rows(sessions)
         return build_frame(FRAME_COLUMNS[per], data)
 
 
 def collect_sessions(of: SessionsLike, *, children: bool = False) -> list[Session]:
-    """Return the sessions given, each under an id of its own, with subagents' where asked."""
+    """Return the given sessions under unique ids, with those of subagents if `children` is True."""
     return with_unique_ids(list(_with_children(as_sessions(of), children=children)))
 
 
-def _with_children(given: Iterable[Session], *, children: bool) -> Iterable[Session]:
-    for session in given:
+def _with_children(sessions: Iterable[Session], *, children: bool) -> Iterable[Session]:
+    for session in sessions:
         yield session
         if children:
             yield from _with_children(session.children, children=True)
 
 
 _BATCH_SESSIONS = 64
-"""Sessions whose rows make a batch."""
+"""Sessions whose rows make one Arrow batch."""
 
 
 def arrow(
@@ -112,19 +121,25 @@ def arrow(
     children: bool = False,
     sessions: int = _BATCH_SESSIONS,
 ) -> Any:
-    """Return a `pyarrow.RecordBatchReader` over the rows of `ctxkit.frame(of, per)`, made as they
-    are read.
-
-    Its columns have the names and the order of the frame: int64, double, bool, large_string,
-    timestamp[ns, UTC]; what the frame has as missing is null. Whatever takes Arrow's stream
-    interface reads it once: `polars.from_arrow`, `duckdb.from_arrow`, `pyarrow.parquet`.
+    """Stream the rows of `ctxkit.frame` as Arrow record batches.
 
     Args:
-        of: see `ctxkit.frame`, as `per`, `count` and `children`.
-        per: what a row is.
-        count: how messages are counted.
-        children: take the sessions of subagents too.
-        sessions: so many of them make a batch; a batch and the sessions are what is in memory.
+        of: a session, or any number of them, as for `ctxkit.frame`.
+        per: what a row is, as for `ctxkit.frame`.
+        count: how messages are counted, as for `ctxkit.frame`.
+        children: include the sessions of subagents.
+        sessions: sessions per batch; one batch and the sessions are in memory at a time.
+
+    Returns:
+        A `pyarrow.RecordBatchReader` that makes the batches as they are read, once. Columns have
+        the names and the order of the frame, with the types int64, double, bool, large_string and
+        timestamp[ns, UTC]; missing values are null. `polars.from_arrow`, `duckdb.from_arrow` and
+        `pyarrow.parquet` read it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.arrow(ck.samples.path("billing"), per="compaction").read_all().num_rows
+        2
 
     Raises:
         BadArguments: as `ctxkit.frame`, or `sessions` is below 1.
@@ -136,19 +151,19 @@ def arrow(
         raise BadArguments(
             f"sessions= is how many sessions make a batch, at least 1, not {sessions!r}."
         )
-    given = collect_sessions(of, children=children)
+    selected = collect_sessions(of, children=children)
     empty = _arrow_table([], per, count)
 
     def batches() -> Iterator[Any]:
-        for first in range(0, len(given), sessions):
-            yield from _arrow_table(given[first : first + sessions], per, count).to_batches()
+        for first in range(0, len(selected), sessions):
+            yield from _arrow_table(selected[first : first + sessions], per, count).to_batches()
 
     return pa.RecordBatchReader.from_batches(empty.schema, batches())
 
 
-def _arrow_table(given: list[Session], per: str, count: counting.Count) -> Any:
-    """Return the frame of some sessions as a table of Arrow."""
+def _arrow_table(sessions: list[Session], per: str, count: counting.Count) -> Any:
+    """Return the frame of some sessions as an Arrow table."""
     import pyarrow as pa
 
-    made = pa.Table.from_pandas(frame(given, per, count=count), preserve_index=False)
-    return made.replace_schema_metadata(None)
+    table = pa.Table.from_pandas(frame(sessions, per, count=count), preserve_index=False)
+    return table.replace_schema_metadata(None)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INT, FLOAT, BOOL, TEXT, TIME = "Int64", "Float64", "boolean", "string", "datetime64[ns, UTC]"
-_PLAIN = {INT: np.int64, FLOAT: np.float64, BOOL: np.bool_}
-_HUGE = 2.0**1000  # what is larger is no figure of a log
-_LATEST = (
+_NUMPY_TYPES = {INT: np.int64, FLOAT: np.float64, BOOL: np.bool_}
+_MAX_FLOAT = 2.0**1000  # no figure of a log is larger
+_MAX_TIME = (
     9_223_000_000.0  # the year 2262, where nanoseconds end: what lies beyond is a broken clock
 )
 
@@ -33,25 +33,27 @@ class FrameColumn(NamedTuple):
 def build_frame(columns: Sequence[FrameColumn], data: dict[str, list[Any]]) -> pd.DataFrame:
     """Return a frame of exactly these columns, in this order; None and NaN become missing.
 
-    `data` has one list for each column, all of one length; a column without a list is missing
-    throughout.
+    Args:
+        columns: the columns.
+        data: a list of values for each column by name, all of one length; a column without a list
+            is missing throughout.
     """
-    import pandas as pd  # charts need the columns' names, and no frame
+    import pandas as pd  # imported late: charts need only the names of columns
 
     n = len(next(iter(data.values()))) if data else 0
-    arrays = {c.name: _array(c.dtype, data.get(c.name, [None] * n)) for c in columns}
+    arrays = {c.name: _make_array(c.dtype, data.get(c.name, [None] * n)) for c in columns}
     return pd.DataFrame(arrays, index=pd.RangeIndex(n), copy=False)
 
 
 @cache
-def _arrow(dtype: str) -> Any:
+def _get_arrow_type(dtype: str) -> Any:
     import pyarrow as pa
 
     return {INT: pa.int64, FLOAT: pa.float64, BOOL: pa.bool_, TEXT: pa.large_string}[dtype]()
 
 
 @cache
-def _masked(dtype: str) -> Any:
+def _get_masked_class(dtype: str) -> Any:
     from pandas import arrays
 
     return {
@@ -62,35 +64,39 @@ def _masked(dtype: str) -> Any:
 
 
 @cache
-def _utc() -> Any:
+def _get_utc_dtype() -> Any:
     import pandas as pd
 
     return pd.DatetimeTZDtype("ns", "UTC")
 
 
-def _array(dtype: str, values: list[Any]) -> Any:
+def _make_array(dtype: str, values: list[Any]) -> Any:
     import pandas as pd
     import pyarrow as pa
 
     n = len(values)
-    nothing = n > 0 and values[0] is None and values.count(None) == n
+    is_all_missing = n > 0 and values[0] is None and values.count(None) == n
     if dtype == TIME:
-        return _times(np.full(n, math.nan) if nothing else values)
-    if nothing and dtype != TEXT:
-        return _masked(dtype)(np.zeros(n, _PLAIN[dtype]), np.ones(n, np.bool_))
+        return _make_time_array(np.full(n, math.nan) if is_all_missing else values)
+    if is_all_missing and dtype != TEXT:
+        return _get_masked_class(dtype)(np.zeros(n, _NUMPY_TYPES[dtype]), np.ones(n, np.bool_))
     try:
-        array = _constant(values, _arrow(dtype))
+        array = _make_constant_array(values, _get_arrow_type(dtype))
         if array is None:
-            array = pa.array(values, type=_arrow(dtype), from_pandas=True)
+            array = pa.array(values, type=_get_arrow_type(dtype), from_pandas=True)
     except (pa.ArrowException, UnicodeEncodeError, OverflowError, TypeError):
-        array = pa.array([_sane(dtype, v) for v in values], type=_arrow(dtype), from_pandas=True)
+        array = pa.array(
+            [_sanitize_value(dtype, v) for v in values],
+            type=_get_arrow_type(dtype),
+            from_pandas=True,
+        )
     if dtype == TEXT:
         return pd.arrays.ArrowStringArray(array)
-    return _masked(dtype)(*_plain(array, dtype))
+    return _get_masked_class(dtype)(*_to_numpy(array, dtype))
 
 
-def _constant(values: list[Any], arrow: Any) -> Any:
-    """Return the Arrow array of a column of one value throughout, as many are; else None."""
+def _make_constant_array(values: list[Any], arrow: Any) -> Any:
+    """Return the Arrow array of a column that holds one value throughout; else None."""
     import pyarrow as pa
 
     n = len(values)
@@ -101,50 +107,50 @@ def _constant(values: list[Any], arrow: Any) -> Any:
     return pa.repeat(pa.scalar(values[0], type=arrow, from_pandas=True), n)
 
 
-def _plain(array: Any, dtype: str) -> tuple[Any, Any]:
-    """The values of an Arrow array as NumPy, and which are missing; there stands any value."""
+def _to_numpy(array: Any, dtype: str) -> tuple[Any, Any]:
+    """Return the values of an Arrow array, any number where missing, and the mask of missing."""
     n, (valid, data) = len(array), array.buffers()
-    missing = ~_bits(valid, n) if array.null_count else np.zeros(n, np.bool_)
+    missing = ~_unpack_bits(valid, n) if array.null_count else np.zeros(n, np.bool_)
     if not n or data is None:
-        return np.zeros(n, _PLAIN[dtype]), missing
+        return np.zeros(n, _NUMPY_TYPES[dtype]), missing
     if dtype == BOOL:
-        return _bits(data, n), missing
-    return np.frombuffer(data, _PLAIN[dtype], n).copy(), missing
+        return _unpack_bits(data, n), missing
+    return np.frombuffer(data, _NUMPY_TYPES[dtype], n).copy(), missing
 
 
-def _bits(data: Any, n: int) -> Any:
+def _unpack_bits(data: Any, n: int) -> Any:
     packed = np.frombuffer(data, np.uint8)
     return np.unpackbits(packed, count=n, bitorder="little").view(np.bool_)
 
 
-def _sane(dtype: str, value: Any) -> Any:
-    """Return the value; wrong types from a broken log are missing, lone surrogates replaced."""
+def _sanitize_value(dtype: str, value: Any) -> Any:
+    """Return a value of the dtype: None for wrong types, lone surrogates replaced."""
     if isinstance(value, bool) or dtype == BOOL:
         return value if isinstance(value, bool) and dtype == BOOL else None
     if dtype == TEXT:
         return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
     if dtype == INT:
         return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
-    return float(value) if isinstance(value, (int, float)) and abs(value) < _HUGE else None
+    return float(value) if isinstance(value, (int, float)) and abs(value) < _MAX_FLOAT else None
 
 
-def _times(values: Any) -> Any:
+def _make_time_array(values: Any) -> Any:
     import pandas as pd
 
     try:
         seconds = np.array(values, dtype="float64")
-        seconds[~(np.abs(seconds) < _LATEST)] = math.nan
+        seconds[~(np.abs(seconds) < _MAX_TIME)] = math.nan
     except (ValueError, TypeError, OverflowError):
-        seconds = np.array([_second(v) for v in values], dtype="float64")
-    known = np.isfinite(seconds)
+        seconds = np.array([_to_seconds(v) for v in values], dtype="float64")
+    is_valid = np.isfinite(seconds)
     nanos = np.full(len(seconds), np.iinfo("int64").min)  # the value of NaT
-    nanos[known] = (
-        np.round(seconds[known] * 1e6).astype("int64") * 1000
+    nanos[is_valid] = (
+        np.round(seconds[is_valid] * 1e6).astype("int64") * 1000
     )  # a float of today holds no more than micros
-    return pd.array(nanos.view("datetime64[ns]"), dtype=_utc(), copy=False)
+    return pd.array(nanos.view("datetime64[ns]"), dtype=_get_utc_dtype(), copy=False)
 
 
-def _second(value: Any) -> float:
-    if isinstance(value, (int, float)) and -_LATEST < value < _LATEST:
+def _to_seconds(value: Any) -> float:
+    if isinstance(value, (int, float)) and -_MAX_TIME < value < _MAX_TIME:
         return float(value)
     return math.nan

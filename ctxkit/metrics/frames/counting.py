@@ -1,4 +1,4 @@
-"""How frames count messages: estimate, exact tokenizer, anchored on usage, a user's counter."""
+"""Token counts of messages for frames: estimated, exact, anchored on usage, or by a counter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ user's.
 
 
 def get_counter(count: Count) -> Any:
-    """Return the token counter of a name; a counter is itself.
+    """Return the token counter of a name; a counter is returned as it is.
 
     Raises:
         BadArguments: it is neither a known name nor a counter.
@@ -41,11 +41,14 @@ def get_counter(count: Count) -> Any:
 def count_messages(
     session: Session, count: Count, chars: list[int | None] | None = None
 ) -> tuple[list[int | None], list[str | None], Callable[[Message], int]]:
-    """Return the tokens of each message of a session, where each comes from, and a counter for
-    inserted messages.
+    """Return the tokens of each message, their sources, and a counter for inserted messages.
 
-    Tokens and sources are missing where the log holds no content. `chars` takes the characters of
-    each message besides.
+    Tokens and sources are None where the log holds no content.
+
+    Args:
+        session: the session of the messages.
+        count: how they are counted, as for `frame`.
+        chars: a list that the characters of each message are appended to.
     """
     messages = session.messages
     measured = (
@@ -53,13 +56,13 @@ def count_messages(
         if count is None or chars is not None
         else []
     )
-    unknown = [
+    without_content = [
         i
         for i, m in enumerate(messages)
         if not m.parts and (m.kind == "turn" or not session.has_sizes)
     ]
     if chars is not None:
-        chars += _without([n for n, _ in measured], unknown)
+        chars += _blank_values([n for n, _ in measured], without_content)
     sizes: Iterable[int]
     sources: list[str | None]
     of: Callable[[Message], int]
@@ -70,46 +73,53 @@ def count_messages(
             counters.estimate_message_tokens,
         )
     elif count == "anchored":
-        sizes, sources, of = _anchored(session)
+        sizes, sources, of = _count_anchored(session)
     else:
-        named = get_counter(count)
+        counter = get_counter(count)
         sizes, sources, of = (
-            map(named.message, messages),
-            [named.source] * len(messages),
-            named.message,
+            map(counter.message, messages),
+            [counter.source] * len(messages),
+            counter.message,
         )
-    return _without(list(sizes), unknown), _without(sources, unknown), of
+    return _blank_values(list(sizes), without_content), _blank_values(sources, without_content), of
 
 
-def _anchored(session: Session) -> tuple[list[int], list[str | None], Callable[[Message], int]]:
-    """Return sizes scaled to the recorded usage; a replay's are the sizes it was made with."""
+def _count_anchored(
+    session: Session,
+) -> tuple[list[int], list[str | None], Callable[[Message], int]]:
+    """Count as `count_messages`, scaled to recorded usage; a replay has its record's sizes."""
     from ctxkit.tokens.sizes import measure_sizes
 
-    found = measure_sizes(session.origin or session)
+    sizes = measure_sizes(session.origin or session)
     by_id = {
         m.id: (n, s)
-        for m, n, s in zip(found.session.messages, found.tokens, found.source, strict=True)
+        for m, n, s in zip(sizes.session.messages, sizes.tokens, sizes.source, strict=True)
     }
-    scale = 1.0 if found.error is None else 1 / (1 + found.error)
-    plain: list[tuple[int, str]] = [(0, "estimated")] * len(session.messages)
-    same = len(found.session.messages) == len(session.messages)
+    scale = 1.0 if sizes.error is None else 1 / (1 + sizes.error)
+    pairs: list[tuple[int, str]] = [(0, "estimated")] * len(session.messages)
+    has_same_messages = len(sizes.session.messages) == len(session.messages)
     for i, m in enumerate(session.messages):
-        said = (found.tokens[i], found.source[i]) if same else by_id.get(m.id)
-        plain[i] = said or (round(counters.estimate_message_tokens(m) * scale), "estimated")
-    own = {id(m): n for m, (n, _) in zip(session.messages, plain, strict=True)}
+        size_and_source = (
+            (sizes.tokens[i], sizes.source[i]) if has_same_messages else by_id.get(m.id)
+        )
+        pairs[i] = size_and_source or (
+            round(counters.estimate_message_tokens(m) * scale),
+            "estimated",
+        )
+    tokens_of = {id(m): n for m, (n, _) in zip(session.messages, pairs, strict=True)}
 
     def of(message: Message) -> int:
-        if id(message) in own:
-            return own[id(message)]
+        if id(message) in tokens_of:
+            return tokens_of[id(message)]
         try:
-            return found.of(message)
-        except KeyError:  # what a rule put there is in no log
+            return sizes.of(message)
+        except KeyError:  # inserted by a rule: no log holds it
             return round(counters.estimate_message_tokens(message) * scale)
 
-    return [n for n, _ in plain], [s for _, s in plain], of
+    return [n for n, _ in pairs], [s for _, s in pairs], of
 
 
-def _without(values: list[Any], unknown: list[int]) -> list[Any]:
-    for i in unknown:
+def _blank_values(values: list[Any], indices: list[int]) -> list[Any]:
+    for i in indices:
         values[i] = None
     return values

@@ -94,21 +94,21 @@ COLUMNS = (
         " usage",
     ),
 )
-_NONE = Usage()
+_NO_USAGE = Usage()
 
 
 def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the call frame as lists."""
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS if c.name != "miss"}
     for session in sessions:
-        _session(session, data)
+        _append_session(session, data)
     return data
 
 
-def _session(session: Session, data: dict[str, list[Any]]) -> None:
+def _append_session(session: Session, data: dict[str, list[Any]]) -> None:
     calls = session.calls
     replies = [c.message for c in calls]
-    usages = [m.usage or _NONE for m in replies]
+    usages = [m.usage or _NO_USAGE for m in replies]
     models = [m.model or session.model for m in replies]
     data["session"] += [session.id] * len(calls)
     data["agent"] += [c.agent for c in calls]
@@ -118,7 +118,7 @@ def _session(session: Session, data: dict[str, list[Any]]) -> None:
     data["id"] += [m.id for m in replies]
     data["ts"] += [m.time for m in replies]
     data["model"] += models
-    data["prompt_tokens"] += [None if u is _NONE else u.prompt_tokens for u in usages]
+    data["prompt_tokens"] += [None if u is _NO_USAGE else u.prompt_tokens for u in usages]
     data["input_tokens"] += [u.input_tokens for u in usages]
     data["cache_read_tokens"] += [u.cache_read_tokens for u in usages]
     data["cache_write_tokens"] += [count_cache_writes(u) for u in usages]
@@ -126,14 +126,14 @@ def _session(session: Session, data: dict[str, list[Any]]) -> None:
     data["output_tokens"] += [u.output_tokens for u in usages]
     data["output_source"] += [get_output_source(m) for m in replies]
     data["reasoning_tokens"] += [u.reasoning_tokens for u in usages]
-    told = [(model, m.context_window) for m, model in zip(replies, models, strict=True)]
-    any_reply = dict(zip(told, replies, strict=True))
-    windows = {of: get_context_window(session, of[0], m) for of, m in any_reply.items()}
-    data["context_limit"] += [windows[of].tokens for of in told]
-    data["limit_source"] += [windows[of].source for of in told]
-    spent, table = price_calls(replies, models)
-    data["cost_usd"] += [usd for usd, _ in spent]
-    data["cost_source"] += [where for _, where in spent]
+    window_keys = [(model, m.context_window) for m, model in zip(replies, models, strict=True)]
+    reply_of_key = dict(zip(window_keys, replies, strict=True))
+    windows = {of: get_context_window(session, of[0], m) for of, m in reply_of_key.items()}
+    data["context_limit"] += [windows[of].tokens for of in window_keys]
+    data["limit_source"] += [windows[of].source for of in window_keys]
+    priced, table = price_calls(replies, models)
+    data["cost_usd"] += [usd for usd, _ in priced]
+    data["cost_source"] += [where for _, where in priced]
     data["table_usd"] += table
     data["stop"] += [m.stop for m in replies]
     data["is_error"] += [m.is_error for m in replies]
@@ -143,17 +143,17 @@ def _session(session: Session, data: dict[str, list[Any]]) -> None:
 
 
 def count_tool_calls(reply: Message) -> int:
-    """Tool calls in a reply, those of an aborted one included, which were not run."""
+    """Return the number of tool calls in a reply, with those of an aborted one that did not run."""
     not_run = reply.details.get("calls_not_run") if reply.details else None
     return len([1 for p in reply.parts if type(p) is ToolCall]) + (len(not_run) if not_run else 0)
 
 
 def usage_source(message: Message) -> str:
-    """Return where a reply's usage is from: `derived` if a replay modelled it, else `recorded`."""
+    """Return the source of a reply's usage: `derived` if a replay modelled it, else `recorded`."""
     return "derived" if message.details.get("usage_source") == "derived" else "recorded"
 
 
 def count_cache_writes(usage: Usage) -> int | None:
-    """All tokens written to the cache: those of five minutes and those of an hour."""
+    """Return all tokens written to the cache, those for five minutes and those for an hour."""
     short, long = usage.cache_write_tokens, usage.cache_write_1h_tokens
     return short if long is None else long + (short or 0)

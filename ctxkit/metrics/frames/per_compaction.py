@@ -114,36 +114,36 @@ def rows(
     Args:
         sessions: any sessions.
         count: how messages are counted, as for `frame`.
-        unmarked: with the falls that no edit explains.
-        reuse: a summary that no log prices is billed as if its call had read the cached prompt.
+        unmarked: include drops of the prompt that no edit explains.
+        reuse: bill a summary that the log does not price as if its call had read the cached prompt.
     """
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
-        mine: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
+        columns: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
         if session.edits:
-            _session(session, count, mine, reuse=reuse)
+            _append_compactions(session, count, columns, reuse=reuse)
         if unmarked:
-            _unmarked(session, mine)
-        order = sorted(range(len(mine["position"])), key=mine["position"].__getitem__)
-        for name, values in mine.items():
+            _append_unmarked_drops(session, columns)
+        order = sorted(range(len(columns["position"])), key=columns["position"].__getitem__)
+        for name, values in columns.items():
             data[name] += [values[i] for i in order]
     return data
 
 
 class SummaryBill(NamedTuple):
-    """What the calls of a model cost that wrote one compaction's summaries."""
+    """The cost of the model calls that wrote one compaction's summaries."""
 
     call: int | None
-    """The first call that was shown it; None where none followed."""
+    """The first call after the compaction; None where none followed."""
     usd: float | None
     source: str | None
-    """recorded, derived or estimated; both None: it has no price."""
+    """recorded, derived or estimated; None, as `usd`, where it has no price."""
 
 
 def bill_summaries(session: Session, *, reuse: bool = False) -> list[SummaryBill]:
-    """Return what a session's summaries cost, one bill a compaction that a model had a hand in."""
-    told = rows([session], reuse=reuse)
-    bills = map(SummaryBill, told["call"], told["cost_usd"], told["cost_source"])
+    """Return the bills of a session's summaries, one per compaction with model calls."""
+    columns = rows([session], reuse=reuse)
+    bills = map(SummaryBill, columns["call"], columns["cost_usd"], columns["cost_source"])
     return [
         bill
         for cut, bill in zip(group_edits(session), bills, strict=True)
@@ -152,14 +152,14 @@ def bill_summaries(session: Session, *, reuse: bool = False) -> list[SummaryBill
 
 
 def sum_summary_bills(bills: Sequence[SummaryBill]) -> tuple[float | None, str | None]:
-    """Return the dollars of all of them and where they come from; None where one has no price."""
-    known = [bill.usd for bill in bills if bill.usd is not None]
-    if len(known) < len(bills):
+    """Return the dollars of all bills and their source; both None where one has no price."""
+    dollars = [bill.usd for bill in bills if bill.usd is not None]
+    if len(dollars) < len(bills):
         return None, None
-    return sum(known, 0.0), pick_weakest_source([bill.source for bill in bills])
+    return sum(dollars, 0.0), pick_weakest_source([bill.source for bill in bills])
 
 
-def _unmarked(session: Session, data: dict[str, list[Any]]) -> None:
+def _append_unmarked_drops(session: Session, data: dict[str, list[Any]]) -> None:
     for fall in find_prompt_drops(session):
         call, before, after = fall
         row = {
@@ -181,85 +181,95 @@ def _unmarked(session: Session, data: dict[str, list[Any]]) -> None:
             values.append(row.get(name))
 
 
-def _session(session: Session, count: Count, data: dict[str, list[Any]], *, reuse: bool) -> None:
+def _append_compactions(
+    session: Session, count: Count, data: dict[str, list[Any]], *, reuse: bool
+) -> None:
     sizes, sources, of = count_messages(session, count)
     counted = "derived" if sources and "estimated" not in sources else "estimated"
-    known = (
+    counted_sizes = (
         {id(m): n for m, n in zip(session.messages, sizes, strict=True)}
         if session.has_sizes
         else {}
     )
 
     def size(message: Message) -> int:
-        n = known.get(id(message))
+        n = counted_sizes.get(id(message))
         return of(message) if n is None else n
 
-    for at in _moments(session):
-        cut, shown, after = at.cut, at.shown, at.after
+    for moment in _iter_compaction_moments(session):
+        cut, visible, after = moment.cut, moment.shown, moment.after
         data["compaction"].append(cut.number)
         data["position"].append(cut.position)
         data["turn"].append(session.turns[cut.position])
-        data["call"].append(at.calls if at.calls < len(session.calls) else None)
-        before, then, source = _tokens(session, at, size if session.has_sizes else None, counted)
-        data["tokens_before"].append(before)
-        data["tokens_after"].append(then)
+        data["call"].append(moment.calls if moment.calls < len(session.calls) else None)
+        size_before, size_after, source = _sizes_around_compaction(
+            session, moment, size if session.has_sizes else None, counted
+        )
+        data["tokens_before"].append(size_before)
+        data["tokens_after"].append(size_after)
         data["tokens_source"].append(source)
-        data["messages_before"].append(len(shown))
+        data["messages_before"].append(len(visible))
         data["messages_after"].append(len(after))
         data["targets_n"].append(len({t for e in cut.edits for t in e.targets}))
-        data["token_savings"].append(1 - then / before if before and then is not None else None)
-        data["message_savings"].append(1 - len(after) / len(shown) if shown else None)
-        there = {id(m) for m in shown}
-        new = [m for m in after if id(m) not in there]
-        data["summary_tokens"].append(sum(map(size, new)) if new else None)
-        written = sum(size(m) for m in new if m.role == "summary")
-        of_all = CompactionSizes(before, then, written)
-        spent = price_summary(session, cut, of_all, at.model, reuse=reuse)
-        data["cost_usd"].append(spent[0])
-        data["cost_source"].append(spent[1])
-        _words(session, cut, data)
+        data["token_savings"].append(
+            1 - size_after / size_before if size_before and size_after is not None else None
+        )
+        data["message_savings"].append(1 - len(after) / len(visible) if visible else None)
+        visible_ids = {id(m) for m in visible}
+        inserted = [m for m in after if id(m) not in visible_ids]
+        data["summary_tokens"].append(sum(map(size, inserted)) if inserted else None)
+        summary_size = sum(size(m) for m in inserted if m.role == "summary")
+        compaction_sizes = CompactionSizes(size_before, size_after, summary_size)
+        cost = price_summary(session, cut, compaction_sizes, moment.model, reuse=reuse)
+        data["cost_usd"].append(cost[0])
+        data["cost_source"].append(cost[1])
+        _append_descriptions(session, cut, data)
 
 
-class _Moment(NamedTuple):
-    """A compaction as it happened."""
+class _CompactionMoment(NamedTuple):
+    """A compaction, and the state of the session around it."""
 
     cut: EditGroup
     calls: int
     """Calls made before it."""
     model: str | None
-    """The last that answered before it, else the session's."""
+    """The last model that answered before it, else the session's."""
     billed: int | None
-    """Recorded tokens in the window after the last of them; None also if another cut came since."""
+    """Recorded tokens in the window after the last call; None also if another compaction came
+    after that call.
+    """
     shown: list[Message]
     after: list[Message]
     following: tuple[int, list[Message]] | None
     """The next recorded prompt before another compaction, and the messages that came in between."""
 
 
-def _moments(session: Session) -> Iterator[_Moment]:
+def _iter_compaction_moments(session: Session) -> Iterator[_CompactionMoment]:
     starts = {cut.position: cut for cut in group_edits(session)}
-    shown: list[Message] = []
+    visible: list[Message] = []
     calls, model, billed = 0, session.model, None
     for position, entry in enumerate(session.path):
         if isinstance(entry, Message):
             if entry.visible:
-                shown.append(entry)
+                visible.append(entry)
             if entry.role == "assistant":
                 calls += 1
                 model = entry.model or model
-                billed = _occupancy(entry) or billed
+                billed = _window_after_reply(entry) or billed
         elif position in starts:
-            after = shown
+            after = visible
             for edit in starts[position].edits:
                 after = apply_edit(after, edit)
             last = position + len(starts[position].edits)
-            found = _following(session, last)
-            yield _Moment(starts[position], calls, model, billed, shown, after, found)
-            shown, billed = after, None
+            next_prompt = _find_next_prompt(session, last)
+            yield _CompactionMoment(
+                starts[position], calls, model, billed, visible, after, next_prompt
+            )
+            visible, billed = after, None
 
 
-def _following(session: Session, position: int) -> tuple[int, list[Message]] | None:
-    since: list[Message] = []
+def _find_next_prompt(session: Session, position: int) -> tuple[int, list[Message]] | None:
+    messages: list[Message] = []
     for at in range(position, len(session.path)):
         entry = session.path[at]
         if not isinstance(entry, Message):
@@ -270,45 +280,56 @@ def _following(session: Session, position: int) -> tuple[int, list[Message]] | N
             and entry.usage
             and entry.usage.prompt_tokens
         ):
-            return entry.usage.prompt_tokens, since
+            return entry.usage.prompt_tokens, messages
         if entry.visible:
-            since.append(entry)
+            messages.append(entry)
     return None
 
 
-def _occupancy(reply: Message) -> int | None:
-    """Tokens in the window once a reply has been written, as recorded."""
+def _window_after_reply(reply: Message) -> int | None:
+    """Return the recorded tokens in the window after a reply."""
     if reply.usage is None or reply.kind == "turn":
         return None
     prompt = reply.usage.prompt_tokens
     return prompt + (reply.usage.output_tokens or 0) if prompt else None
 
 
-def _tokens(
-    session: Session, at: _Moment, size: Callable[[Message], int] | None, counted: str
+def _sizes_around_compaction(
+    session: Session,
+    moment: _CompactionMoment,
+    size: Callable[[Message], int] | None,
+    count_source: str,
 ) -> tuple[int | None, int | None, str | None]:
-    """Sizes before and after (sent, logged, last recorded prompt, or counted), and their source."""
+    """Return the sizes before and after a compaction, and their source.
+
+    In order of preference: prompts that were sent, sizes in the log, recorded prompts around it,
+    counts of messages.
+    """
     live = get_sizes_around_compaction(
-        session, at.cut.position, at.cut.position + len(at.cut.edits) - 1
+        session, moment.cut.position, moment.cut.position + len(moment.cut.edits) - 1
     )
     if live is not None:
         return live
-    first, last = at.cut.edits[0], at.cut.edits[-1]
-    before, then = first.tokens_before, last.tokens_after
-    if (before is not None and then is not None) or size is None:
-        return before, then, None if before is None and then is None else first.source
-    shown, after = sum(map(size, at.shown)), sum(map(size, at.after))
-    if before is None:
-        before = shown if at.billed is None else max(at.billed, shown)
-    if then is None and at.following is not None:
-        prompt, since = at.following
-        return before, max(prompt - sum(map(size, since)), 0), "derived"
-    if then is None:  # only the difference is counted: what no log shows stays as it was
-        then = max(before - shown + after, 0)
-    return before, then, counted
+    first, last = moment.cut.edits[0], moment.cut.edits[-1]
+    size_before, size_after = first.tokens_before, last.tokens_after
+    if (size_before is not None and size_after is not None) or size is None:
+        return (
+            size_before,
+            size_after,
+            None if size_before is None and size_after is None else first.source,
+        )
+    tokens_before, tokens_after = sum(map(size, moment.shown)), sum(map(size, moment.after))
+    if size_before is None:
+        size_before = tokens_before if moment.billed is None else max(moment.billed, tokens_before)
+    if size_after is None and moment.following is not None:
+        prompt, since = moment.following
+        return size_before, max(prompt - sum(map(size, since)), 0), "derived"
+    if size_after is None:  # only the difference is counted: what no log shows stays as it was
+        size_after = max(size_before - tokens_before + tokens_after, 0)
+    return size_before, size_after, count_source
 
 
-def _words(session: Session, cut: EditGroup, data: dict[str, list[Any]]) -> None:
+def _append_descriptions(session: Session, cut: EditGroup, data: dict[str, list[Any]]) -> None:
     first = cut.edits[0]
     data["session"].append(session.id)
     data["ts"].append(first.time)

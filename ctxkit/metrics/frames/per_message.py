@@ -1,6 +1,4 @@
-"""The message frame (size, visibility, state of each message) and the audience frame (who sees
-it).
-"""
+"""The message frame (size, state, visibility) and the audience frame (who sees a message)."""
 
 from __future__ import annotations
 
@@ -104,7 +102,7 @@ COLUMNS = (
     FrameColumn("pinned", BOOL, "", "True where no policy may remove it"),
     FrameColumn("source", TEXT, "", "where `tokens` comes from: recorded, derived or estimated"),
 )
-_NOTHING = None, None
+_NO_TARGET = None, None
 _HIDDEN, _SHOWN = MessageFate("hidden", None), MessageFate("shown", None)
 
 
@@ -112,140 +110,163 @@ def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any
     """Return the columns of the message frame as lists."""
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
-        _session(session, data, count)
+        _append_session(session, data, count)
     return data
 
 
-def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None:
+def _append_session(session: Session, data: dict[str, list[Any]], count: Count) -> None:
     path, agent, turns = session.path, session.agent, session.turns
     messages = session.messages
     n = len(messages)
-    where = [i for i, e in enumerate(path) if isinstance(e, Message)] if session.edits else range(n)
+    positions = (
+        [i for i, e in enumerate(path) if isinstance(e, Message)] if session.edits else range(n)
+    )
     data["session"] += [session.id] * n
-    data["position"] += where
+    data["position"] += positions
     data["id"] += [m.id for m in messages]
     data["ts"] += [m.time for m in messages]
     data["agent"] += [m.agent or agent for m in messages]
-    data["turn"] += [turns[i] for i in where]
-    data["call"] += _calls(messages)
+    data["turn"] += [turns[i] for i in positions]
+    data["call"] += _number_calls(messages)
     data["role"] += [m.role for m in messages]
     data["kind"] += [m.kind or None for m in messages]
-    asks = [m.tool_calls if m.role == "assistant" else () for m in messages]
+    tool_calls = [m.tool_calls if m.role == "assistant" else () for m in messages]
     data["tool"] += [
-        m.tool or (_named(a) if a else None) for m, a in zip(messages, asks, strict=True)
+        m.tool or (_join_tool_names(a) if a else None)
+        for m, a in zip(messages, tool_calls, strict=True)
     ]
-    asked = [
+    related_calls = [
         call or (a[0] if len(a) == 1 else None)
-        for (_, call), a in zip(pair_with_calls(messages), asks, strict=True)
+        for (_, call), a in zip(pair_with_calls(messages), tool_calls, strict=True)
     ]
-    calls = {id(call): call for call in asked if call is not None}  # a reply's is its result's
-    known = {i: get_path_and_command(call) for i, call in calls.items()}
-    told = [known.get(id(call), _NOTHING) for call in asked]
-    data["path"] += [path for path, _ in told]
-    data["command"] += [command for _, command in told]
+    calls = {
+        id(call): call for call in related_calls if call is not None
+    }  # a reply and its result share one call
+    target_of_call = {i: get_path_and_command(call) for i, call in calls.items()}
+    targets = [target_of_call.get(id(call), _NO_TARGET) for call in related_calls]
+    data["path"] += [path for path, _ in targets]
+    data["command"] += [command for _, command in targets]
     data["is_error"] += [m.is_error for m in messages]
     data["pinned"] += [m.pinned for m in messages]
-    sizes, sources, of = count_messages(session, count, data["chars"])
+    sizes, sources, count_tokens = count_messages(session, count, data["chars"])
     data["tokens"] += sizes
     data["source"] += sources
-    _states(session, sizes, of, data)
+    _append_states(session, sizes, count_tokens, data)
 
 
-def _states(
+def _append_states(
     session: Session,
     sizes: list[int | None],
-    of: Callable[[Message], int],
+    count_tokens: Callable[[Message], int],
     data: dict[str, list[Any]],
 ) -> None:
     messages = session.messages
-    touched, n = get_message_fates(session), len(messages)
-    if not touched and session.behind is None and all([m.visible for m in messages]):  # noqa: C419  faster here
+    edited, n = get_message_fates(session), len(messages)
+    if not edited and session.behind is None and all([m.visible for m in messages]):  # noqa: C419  faster here
         data["visible"] += [True] * n
         data["state"] += ["shown"] * n
         data["compaction"] += [None] * n
         data["reason"] += [None] * n
         data["pruned_by"] += [None] * n
         data["shown_tokens"] += sizes
-        data["sent_tokens"] += _until(messages, sizes)
+        data["sent_tokens"] += _blank_after_last_reply(messages, sizes)
         return
-    stands = _stands(session, None, touched)
-    data["visible"] += [fate is None or fate.shown is not None for fate in stands]
-    data["state"] += ["shown" if fate is None else fate.state for fate in stands]
-    data["compaction"] += [None if fate is None else fate.compaction for fate in stands]
-    data["reason"] += [None if fate is None else fate.reason for fate in stands]
-    data["pruned_by"] += [None if fate is None else fate.pruned_by for fate in stands]
-    data["shown_tokens"] += _left(sizes, stands, of)
-    then = _stands(session, -1, _touched_at_last(session, touched)) if session.calls else []
-    data["sent_tokens"] += _until(messages, _left(sizes, then, of)) if then else [None] * n
+    fates = _find_fates_at_call(session, None, edited)
+    data["visible"] += [fate is None or fate.shown is not None for fate in fates]
+    data["state"] += ["shown" if fate is None else fate.state for fate in fates]
+    data["compaction"] += [None if fate is None else fate.compaction for fate in fates]
+    data["reason"] += [None if fate is None else fate.reason for fate in fates]
+    data["pruned_by"] += [None if fate is None else fate.pruned_by for fate in fates]
+    data["shown_tokens"] += _size_after_fates(sizes, fates, count_tokens)
+    last_fates = (
+        _find_fates_at_call(session, -1, _find_edited_before_last_call(session, edited))
+        if session.calls
+        else []
+    )
+    data["sent_tokens"] += (
+        _blank_after_last_reply(messages, _size_after_fates(sizes, last_fates, count_tokens))
+        if last_fates
+        else [None] * n
+    )
 
 
-def _stands(
-    session: Session, call: int | None, touched: dict[str, MessageFate]
+def _find_fates_at_call(
+    session: Session, call: int | None, edited: dict[str, MessageFate]
 ) -> list[MessageFate | None]:
-    """Return what stands for each message in the prompt of a call (None: the next), where the
-    edits before it touched these; None: it does.
+    """Return the fate of each message in the prompt of a call; None: it is shown as written.
+
+    Args:
+        session: the session.
+        call: number of the call; None: the next prompt.
+        edited: fates by id of the messages that edits before the call changed.
     """
-    stands = [touched.get(m.id) if m.visible else _HIDDEN for m in session.messages]
+    fates = [edited.get(m.id) if m.visible else _HIDDEN for m in session.messages]
     if session.behind is None:
-        return stands
+        return fates
     rows = [i for i, m in enumerate(session.messages) if m.visible]
     for row, part in session.left_out(call).items():
         if 0 <= row < len(rows):
-            stands[rows[row]] = _pruned(stands[rows[row]], None, part)
+            fates[rows[row]] = _make_pruned_fate(fates[rows[row]], None, part)
     for item in session.sent(call):
         if not 0 <= item.row < len(rows):
             continue
         i = rows[item.row]
-        fate = stands[i]
+        fate = fates[i]
         if item.pruned:
-            stands[i] = _pruned(fate, item.message, item.changed_by)
-        elif fate is not None and fate.shown is None:  # taken out and put in again as it was
-            stands[i] = None if item.changed_by is None else fate._replace(shown=item.message)
-    return stands
+            fates[i] = _make_pruned_fate(fate, item.message, item.changed_by)
+        elif fate is not None and fate.shown is None:  # removed and restored as it was
+            fates[i] = None if item.changed_by is None else fate._replace(shown=item.message)
+    return fates
 
 
-def _touched_at_last(session: Session, touched: dict[str, MessageFate]) -> dict[str, MessageFate]:
-    """Return what the edits before the last call touched, of what all of them did."""
-    edits = sum(isinstance(e, Edit) for e in session.path[: session.calls[-1].position])
-    return touched if edits == len(session.edits) else get_message_fates(session, edits)
+def _find_edited_before_last_call(
+    session: Session, edited: dict[str, MessageFate]
+) -> dict[str, MessageFate]:
+    """Return the fates of the messages that edits before the last call changed."""
+    edits_n = sum(isinstance(e, Edit) for e in session.path[: session.calls[-1].position])
+    return edited if edits_n == len(session.edits) else get_message_fates(session, edits_n)
 
 
-def _pruned(fate: MessageFate | None, shown: Message | None, by: str) -> MessageFate:
-    """Return the fate of a message pruned for a call, whatever compactions made of it."""
-    was = fate or _SHOWN
-    return was._replace(state="pruned", shown=shown, pruned_by=by)
+def _make_pruned_fate(
+    fate: MessageFate | None, replacement: Message | None, by: str
+) -> MessageFate:
+    """Return the fate of a message that is pruned for a call, whatever compactions did to it."""
+    fate_before = fate or _SHOWN
+    return fate_before._replace(state="pruned", shown=replacement, pruned_by=by)
 
 
-def _left(
-    sizes: list[int | None], stands: list[MessageFate | None], of: Callable[[Message], int]
+def _size_after_fates(
+    sizes: list[int | None], fates: list[MessageFate | None], count_tokens: Callable[[Message], int]
 ) -> list[int | None]:
-    """Return the size of what stands for each message."""
+    """Return the size of what is shown of each message."""
     return [
-        size if fate is None else 0 if fate.shown is None else of(fate.shown)
-        for size, fate in zip(sizes, stands, strict=True)
+        size if fate is None else 0 if fate.shown is None else count_tokens(fate.shown)
+        for size, fate in zip(sizes, fates, strict=True)
     ]
 
 
-def _until(messages: tuple[Message, ...], sizes: list[int | None]) -> list[int | None]:
-    """Return the sizes of all before the last reply; what no call followed is missing."""
-    last = max(_last_reply(messages), 0)
+def _blank_after_last_reply(
+    messages: tuple[Message, ...], sizes: list[int | None]
+) -> list[int | None]:
+    """Return the sizes of the messages before the last reply; None for those after it."""
+    last = max(_find_last_reply(messages), 0)
     return [*sizes[:last], *[None] * (len(messages) - last)]
 
 
-def _calls(messages: tuple[Message, ...]) -> list[int | None]:
-    """Return how many replies stand before each; what follows the last one was seen by no call."""
-    last = _last_reply(messages)
+def _number_calls(messages: tuple[Message, ...]) -> list[int | None]:
+    """Return for each message the replies before it; None after the last one: no call saw it."""
+    last = _find_last_reply(messages)
     before = accumulate([m.role == "assistant" for m in messages], initial=0)
     return [*islice(before, last + 1), *[None] * (len(messages) - last - 1)]
 
 
-def _last_reply(messages: tuple[Message, ...]) -> int:
-    """Return the place of the last reply; -1: there is none."""
-    places = reversed(range(len(messages)))
-    return next((i for i in places if messages[i].role == "assistant"), -1)
+def _find_last_reply(messages: tuple[Message, ...]) -> int:
+    """Return the index of the last reply; -1: there is none."""
+    positions = reversed(range(len(messages)))
+    return next((i for i in positions if messages[i].role == "assistant"), -1)
 
 
-def _named(calls: Sequence[ToolCall]) -> str | None:
+def _join_tool_names(calls: Sequence[ToolCall]) -> str | None:
     if len(calls) == 1:
         return calls[0].name
     return ", ".join(dict.fromkeys([call.name for call in calls])) or None
@@ -267,19 +288,29 @@ AUDIENCE_COLUMNS = (
 
 @accepts_session
 def audience(session: Session) -> pd.DataFrame:
-    """Return a row for each message that was said or put in: who sees it.
+    """Tabulate which messages the user sees and which the agent sees.
 
-    The user sees what was said, also where a compaction or an archive took it from the model; not
-    seen is what a log marks so (ai's `userVisible`), such as a digest that is for the model alone.
+    The user sees all messages, also those that a compaction removed from the prompt, except what
+    the log marks as hidden (ai's `userVisible`), such as a digest for the model alone.
 
     Args:
-        session: a session, or what can be read as one.
+        session: a session, or a path or messages that can be read as one.
+
+    Returns:
+        One row per message or inserted text; `docs/frames.md` defines the columns `session
+        position id role kind tool user_sees agent_sees chars text`.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> table = ck.audience(ck.samples.path("billing"))
+        >>> bool(table["user_sees"].all()), bool(table["agent_sees"].all())
+        (True, False)
     """
-    shown = {m.id: m for m in session.view()}
+    view_by_id = {m.id: m for m in session.view()}
     rows = [
         (
             *(session.id, position, m.id or None, m.role, m.kind or None, m.tool),
-            *(m.details.get(USER_VISIBLE_KEY) is not False, shown.get(m.id) == m),
+            *(m.details.get(USER_VISIBLE_KEY) is not False, view_by_id.get(m.id) == m),
             *(len(m.text), sanitize_line(m.text, 120)),
         )
         for position, m in _entries_with_position(session)
@@ -290,9 +321,9 @@ def audience(session: Session) -> pd.DataFrame:
 
 
 def _entries_with_position(session: Session) -> Iterator[tuple[int, Message]]:
-    """Yield each message with its place, those that edits brought at the place of the edit.
+    """Yield each message with its position; summaries have the position of their edit.
 
-    What an edit leaves of a message is not said again: the user has seen it whole.
+    What an edit leaves of a message is left out: the user has seen the whole message.
     """
     for position, entry in enumerate(session.path):
         if isinstance(entry, Message):

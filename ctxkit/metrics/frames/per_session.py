@@ -141,13 +141,13 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the session frame as lists."""
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
-        row = _about(session) | _counts(session) | _totals(session)
+        row = _describe_session(session) | _count_contents(session) | _sum_usage(session)
         for name, values in data.items():
             values.append(row[name])
     return data
 
 
-def _about(session: Session) -> dict[str, Any]:
+def _describe_session(session: Session) -> dict[str, Any]:
     models = dict.fromkeys(m.model for m in session.messages if m.model)
     times = [m.time for m in session.messages if m.time is not None]
     skipped = sorted(session.skipped.items())
@@ -175,40 +175,42 @@ def _about(session: Session) -> dict[str, Any]:
     }
 
 
-def _counts(session: Session) -> dict[str, Any]:
-    calls, blind = session.calls, session.details.get("cannot_tell", ())
+def _count_contents(session: Session) -> dict[str, Any]:
+    calls, unreported = session.calls, session.details.get("cannot_tell", ())
     events = [m for m in session.messages if m.kind in EVENT_KINDS]
     messages = [
         m for m in session.messages if m.kind not in EVENT_KINDS and m.kind != MISSING_START_KIND
     ]
-    failed = sum(m.is_error and (m.role == "tool" or m.kind == "observation") for m in messages)
-    marked = len(group_edits(session))
+    errors_n = sum(m.is_error and (m.role == "tool" or m.kind == "observation") for m in messages)
+    compactions_n = len(group_edits(session))
     return {
         "messages_n": len(messages),
         "calls_n": len(calls),
         "turns_n": len({(c.turn, c.agent) for c in calls}),
         "tool_calls_n": sum(count_tool_calls(c.message) for c in calls),
-        "tool_errors_n": None if "tool errors" in blind and not failed else failed,
+        "tool_errors_n": None if "tool errors" in unreported and not errors_n else errors_n,
         "failed_calls_n": sum(c.message.is_error for c in calls),
         "events_n": len(events),
         "images_n": sum(
             isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts
         ),
-        "compactions_n": None if "compactions" in blind and not marked else marked,
+        "compactions_n": None
+        if "compactions" in unreported and not compactions_n
+        else compactions_n,
         "unmarked_n": len(find_prompt_drops(session)) if session.has_usage else None,
         "children_n": len(session.children),
     }
 
 
-def _totals(session: Session) -> dict[str, Any]:
+def _sum_usage(session: Session) -> dict[str, Any]:
     billed = [c.message for c in session.calls if c.message.usage is not None]
     if not billed:
-        return _own_totals(session)
+        return _get_logged_totals(session)
     usages: list[Usage] = [m.usage for m in billed if m.usage is not None]
     prompts = [u.prompt_tokens for m, u in zip(billed, usages, strict=True) if m.kind != "turn"]
     models = [m.model or session.model for m in billed]
-    spent, table = price_calls(billed, models)
-    known = bool(spent) and all(cost is not None for cost, _ in spent)
+    priced, table = price_calls(billed, models)
+    is_priced = bool(priced) and all(cost is not None for cost, _ in priced)
     total_prompts = sum_or_none([u.prompt_tokens for u in usages])
     return {
         "prompt_tokens": total_prompts,
@@ -218,37 +220,40 @@ def _totals(session: Session) -> dict[str, Any]:
             [w for m in billed if (w := get_output_source(m)) is not None]
         ),
         "peak_tokens": max((p for p in prompts if p is not None), default=None),
-        "cost_usd": sum(cost or 0.0 for cost, _ in spent) if known else None,
-        "cost_source": pick_weakest_source([where for _, where in spent]) if known else None,
+        "cost_usd": sum(cost or 0.0 for cost, _ in priced) if is_priced else None,
+        "cost_source": pick_weakest_source([where for _, where in priced]) if is_priced else None,
         "table_usd": sum(t or 0.0 for t in table) if None not in table else None,
-        **_summaries(session),
+        **_sum_summary_costs(session),
         "source": None if total_prompts is None else "derived",
     }
 
 
-def _own_totals(session: Session) -> dict[str, Any]:
-    """What a log says of the whole run, where it says nothing of single calls."""
-    told = session.details
-    tokens = {"prompt_tokens": told.get("input_tokens"), "output_tokens": told.get("output_tokens")}
-    known = {k: v for k, v in tokens.items() if isinstance(v, int)}
+def _get_logged_totals(session: Session) -> dict[str, Any]:
+    """Return the totals that a log states for the whole run, where it has none of single calls."""
+    details = session.details
+    tokens = {
+        "prompt_tokens": details.get("input_tokens"),
+        "output_tokens": details.get("output_tokens"),
+    }
+    logged_tokens = {k: v for k, v in tokens.items() if isinstance(v, int)}
     row: dict[str, Any] = dict.fromkeys(
         ("cached_tokens", "peak_tokens", "output_source", "cost_usd", "cost_source", "table_usd")
     )
     row |= {
         **dict.fromkeys(tokens),
-        **known,
-        **_summaries(session),
-        "source": "recorded" if known else None,
+        **logged_tokens,
+        **_sum_summary_costs(session),
+        "source": "recorded" if logged_tokens else None,
     }
-    if "output_tokens" in known:
+    if "output_tokens" in logged_tokens:
         row["output_source"] = "recorded"
-    if isinstance(told.get("cost_usd"), float) and told["cost_usd"]:
-        row |= {"cost_usd": told["cost_usd"], "cost_source": "recorded"}
+    if isinstance(details.get("cost_usd"), float) and details["cost_usd"]:
+        row |= {"cost_usd": details["cost_usd"], "cost_source": "recorded"}
     return row
 
 
-def _summaries(session: Session) -> dict[str, Any]:
-    """What its summaries cost: zero without any, missing if one has no price or none is told."""
+def _sum_summary_costs(session: Session) -> dict[str, Any]:
+    """Return the cost of summaries: 0 without any, None if one has no price or none is logged."""
     bills = per_compaction.bill_summaries(session)
     usd, source = per_compaction.sum_summary_bills(bills)
     if not bills and "compactions" in session.details.get("cannot_tell", ()):

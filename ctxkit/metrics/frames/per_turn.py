@@ -82,102 +82,108 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the turn frame as lists."""
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
-        turns = _turns(session)
-        _tokens(session, turns, data)
+        turns = _group_calls_by_turn(session)
+        _append_token_columns(session, turns, data)
         for calls in turns:
-            _rest(session, calls, data)
+            _append_other_columns(session, calls, data)
     return data
 
 
-def _turns(session: Session) -> list[list[ModelCall]]:
-    """Calls by turn and agent, in order of appearance."""
+def _group_calls_by_turn(session: Session) -> list[list[ModelCall]]:
+    """Return the calls of each turn of an agent, in order of appearance."""
     out: dict[tuple[int, str], list[ModelCall]] = {}
     for call in session.calls:
         out.setdefault((call.turn, call.agent), []).append(call)
     return list(out.values())
 
 
-def _fired(session: Session, turns: list[list[ModelCall]]) -> tuple[set[int], set[int]]:
-    """Return the rows after which a compaction fired, and those with which the sums begin anew.
+def _find_compacted_rows(
+    session: Session, turns: list[list[ModelCall]]
+) -> tuple[set[int], set[int]]:
+    """Return the rows after which a compaction fired, and the rows that restart running sums.
 
-    One that fired between two calls of a row counts as one before that row, as in a log of
-    snapshots, where its mark stands before the row that is written at the turn's end.
+    A compaction between two calls of a row counts as one before that row, as in a snapshot log,
+    where its mark stands before the row that is written at the end of the turn.
     """
     positions = [c.position for c in session.calls]
-    row = {c.index: r for r, turn in enumerate(turns) for c in turn}
-    after, anew = set[int](), set[int]()
+    row_of_call = {c.index: r for r, turn in enumerate(turns) for c in turn}
+    compacted_after, restarts = set[int](), set[int]()
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
-            following = bisect_left(positions, position)
-            begins = row[following] if following < len(positions) else len(turns)
-            anew.add(begins)
-            if following:
-                after.add(min(row[following - 1], begins - 1))
-    return after, anew
+            next_call = bisect_left(positions, position)
+            next_row = row_of_call[next_call] if next_call < len(positions) else len(turns)
+            restarts.add(next_row)
+            if next_call:
+                compacted_after.add(min(row_of_call[next_call - 1], next_row - 1))
+    return compacted_after, restarts
 
 
-def _tokens(session: Session, turns: list[list[ModelCall]], data: dict[str, list[Any]]) -> None:
-    running: dict[str, int] = {}
-    fired, anew = _fired(session, turns)
+def _append_token_columns(
+    session: Session, turns: list[list[ModelCall]], data: dict[str, list[Any]]
+) -> None:
+    running_sums: dict[str, int] = {}
+    compacted_after, restarts = _find_compacted_rows(session, turns)
     for r, calls in enumerate(turns):
-        if r in anew:
-            running.clear()
+        if r in restarts:
+            running_sums.clear()
         usages = [c.message.usage for c in calls if c.message.usage is not None]
-        spent = sum_or_none([u.prompt_tokens for u in usages])
-        said = next((c.message.details for c in reversed(calls) if c.message.error is None), {})
-        data["turn_input_tokens"].append(spent)
+        prompt_sum = sum_or_none([u.prompt_tokens for u in usages])
+        details = next((c.message.details for c in reversed(calls) if c.message.error is None), {})
+        data["turn_input_tokens"].append(prompt_sum)
         data["turn_output_tokens"].append(sum_or_none([u.output_tokens for u in usages]))
         data["cached_tokens"].append(sum_or_none([u.cache_read_tokens for u in usages]))
         cumulative: int | None = None
-        if spent is not None:
+        if prompt_sum is not None:
             name = calls[0].agent.lower()  # fuseraft keeps its running sums without regard to case
-            recorded = _number(said, "cumulative_input_tokens")
-            cumulative = running[name] = (
-                running.get(name, 0) + spent if recorded is None else recorded
+            recorded = _get_int(details, "cumulative_input_tokens")
+            cumulative = running_sums[name] = (
+                running_sums.get(name, 0) + prompt_sum if recorded is None else recorded
             )
         data["cumulative_input_tokens"].append(cumulative)
-        data["warn_at"].append(_setting(session, said, "warn_at"))
-        data["cutover_at"].append(_setting(session, said, "cutover_at"))
-        data["compaction_occurred"].append(r in fired)
+        data["warn_at"].append(_get_setting(session, details, "warn_at"))
+        data["cutover_at"].append(_get_setting(session, details, "cutover_at"))
+        data["compaction_occurred"].append(r in compacted_after)
 
 
-def _rest(session: Session, calls: list[ModelCall], data: dict[str, list[Any]]) -> None:
+def _append_other_columns(
+    session: Session, calls: list[ModelCall], data: dict[str, list[Any]]
+) -> None:
     last = calls[-1].message
-    whole = last.kind == "turn"  # usage of a whole turn: says nothing of one prompt
+    is_whole_turn = last.kind == "turn"  # usage of a whole turn: no size of a prompt
     prompts = [
         p
         for c in calls
         if c.message.usage is not None and (p := c.message.usage.prompt_tokens) is not None
     ]
     billed = [c.message for c in calls if c.message.usage is not None]
-    each = [price_call(m, m.model or session.model) for m in billed]
-    spent = [usd for usd, _ in each]
+    priced = [price_call(m, m.model or session.model) for m in billed]
+    dollars = [usd for usd, _ in priced]
     times = [c.message.time for c in calls if c.message.time is not None]
     data["ts"].append(times[-1] if times else None)
     data["session"].append(session.id)
     data["agent"].append(calls[0].agent)
     data["turn"].append(calls[0].turn)
-    data["context_tokens"].append(None if whole or not prompts else max(prompts))
+    data["context_tokens"].append(None if is_whole_turn or not prompts else max(prompts))
     data["cost_usd"].append(
-        sum(c for c in spent if c is not None) if spent and None not in spent else None
+        sum(c for c in dollars if c is not None) if dollars and None not in dollars else None
     )
-    data["cost_source"].append(pick_weakest_source([where for _, where in each]))
+    data["cost_source"].append(pick_weakest_source([where for _, where in priced]))
     data["model"].append(last.model or session.model)
-    data["calls_n"].append(None if whole else len(calls))
-    data["source"].append(None if not prompts else "recorded" if whole else "derived")
+    data["calls_n"].append(None if is_whole_turn else len(calls))
+    data["source"].append(None if not prompts else "recorded" if is_whole_turn else "derived")
 
 
 def sum_or_none(values: list[int | None]) -> int | None:
-    """The sum of what is known; missing where nothing is."""
-    known = [v for v in values if v is not None]
-    return sum(known) if known else None
+    """Return the sum of the values that are not None; None where there are none."""
+    numbers = [v for v in values if v is not None]
+    return sum(numbers) if numbers else None
 
 
-def _number(details: dict[str, Any], name: str) -> int | None:
+def _get_int(details: dict[str, Any], name: str) -> int | None:
     value = details.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _setting(session: Session, said: dict[str, Any], name: str) -> int | None:
-    value = _number(said, name)  # 0: none was set any more
-    return (value if value is not None else _number(session.details, name)) or None
+def _get_setting(session: Session, details: dict[str, Any], name: str) -> int | None:
+    value = _get_int(details, name)  # 0: the threshold was removed
+    return (value if value is not None else _get_int(session.details, name)) or None
