@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ctxkit.engine.cache_model.call_features import CallFeatures
     from ctxkit.engine.cache_model.miss_rates import SessionCounts
     from ctxkit.engine.cache_model.prediction import Prediction
     from ctxkit.session.session import Session
@@ -157,6 +158,6 @@ def chance_named_tokens(session: Session, seed: int = 0) -> tuple[int, int]:
         return 0, 0
     rng = np.random.default_rng(seed)
     picked: NDArray[Any] = rng.choice(len(calls), n_misses, replace=False)
-    missed = [calls[i][0] for i in picked.tolist()]
+    missed: list[CallFeatures] = [calls[i][0] for i in picked.tolist()]
     named = sum(call.shared for call in missed if miss_cause(call) != "unexplained")
     return sum(call.shared for call in missed), named
