@@ -1,4 +1,4 @@
-"""The few errors of the kit: one root, each message a sentence that says what to do."""
+"""The errors of ctxkit: one base class, and each message is a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class CtxkitError(Exception):
-    """The root of all errors that the kit raises on purpose.
+    """The base class of all errors that ctxkit raises on purpose.
 
-    In IPython it shows as one line and is still a real error output, which notebook tests see (a
-    `UsageError` is not).
+    IPython displays it in one line, as an error output that notebook tests see (unlike a
+    `UsageError`).
     """
 
     def _render_traceback_(self) -> list[str]:
@@ -35,20 +35,18 @@ class ReadError(CtxkitError):
         super().__init__(why, self.path, line)
 
     def __str__(self) -> str:
-        place = (
-            ""
-            if self.path is None
-            else self.path + ("" if self.line is None else f", line {self.line}") + ": "
-        )
-        return place + self.why
+        if self.path is None:
+            return self.why
+        line = "" if self.line is None else f", line {self.line}"
+        return f"{self.path}{line}: {self.why}"
 
 
 class UnknownFormat(ReadError):
-    """No reader knows the shape of a file, or the format asked for does not exist."""
+    """No reader recognises the format of a file, or the requested format does not exist."""
 
 
 class BadArguments(CtxkitError):
-    """A function, rule or magic was given something that cannot work."""
+    """A function, rule or magic got arguments that cannot work."""
 
 
 class UnknownPreset(BadArguments):
@@ -64,9 +62,9 @@ class ModelError(CtxkitError):
 
     Args:
         why: one sentence that says what happened and what to do.
-        overflow: True where the prompt was larger than the model's window.
-        again: True where the same call may be made again: no reply came, or not the whole of one.
-        window: the model's window in tokens, where an overflow's text names it.
+        overflow: True where the prompt was larger than the model's context window.
+        again: True where the same call may be repeated: no reply or no complete reply came.
+        window: the model's context window in tokens, where the error of an overflow has it.
     """
 
     def __init__(
@@ -77,25 +75,25 @@ class ModelError(CtxkitError):
 
 
 class StoreError(CtxkitError):
-    """Something on disk could not be kept or opened: a lock, a torn log, a path out of bounds."""
+    """A file could not be stored or opened: a lock, a damaged log, a path out of bounds."""
 
 
 def short_repr(value: object) -> str:
-    """Return a value as a sentence names it: in one line, of at most 80 characters."""
+    """Return the `repr` of a value for an error message: one line of at most 80 characters."""
     try:
-        shown = repr(value)
-    except Exception:  # noqa: BLE001  whatever a user's class raises, or an endless number
-        shown = f"a value of type {type(value).__name__}"
-    return _printable(" ".join(shown[:4_000].split()), 80)
+        text = repr(value)
+    except Exception:  # noqa: BLE001  of a user's class, or an integer with too many digits
+        text = f"a value of type {type(value).__name__}"
+    return _printable(" ".join(text[:4_000].split()), 80)
 
 
 def _printable(text: str, limit: int) -> str:
     """Return text without control, bidi and other format characters, cut to `limit` characters."""
-    shown = "".join(c for c in text[: 2 * limit] if c.isprintable() or c == "\n")
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    printable = "".join(c for c in text[: 2 * limit] if c.isprintable() or c == "\n")
+    return printable if len(printable) <= limit else printable[: limit - 1] + "…"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the nearest known word, or an empty string."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else ""
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the most similar name, or an empty string."""
+    similar = get_close_matches(word, list(names), n=1, cutoff=0.5)
+    return f" Did you mean {similar[0]!r}?" if similar else ""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ctxkit.engine.cache_model.call_features import CallFeatures
     from ctxkit.engine.cache_model.miss_rates import SessionCounts
     from ctxkit.engine.cache_model.prediction import Prediction
     from ctxkit.session.session import Session
@@ -112,6 +113,6 @@ def count_tokens_named_by_chance(session: Session, seed: int = 0) -> tuple[int, 
         return 0, 0
     rng = np.random.default_rng(seed)
     picked: NDArray[Any] = rng.choice(len(calls), n_misses, replace=False)
-    missed = [calls[i][0] for i in picked.tolist()]
+    missed: list[CallFeatures] = [calls[i][0] for i in picked.tolist()]
     named = sum(call.shared for call in missed if find_miss_cause(call) != "unexplained")
     return sum(call.shared for call in missed), named

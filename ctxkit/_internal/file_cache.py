@@ -1,4 +1,4 @@
-"""What was worked out of files, cached on disk by path, time and size."""
+"""A cache on disk of values computed from files, by path, modification time and size."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ctxkit._internal.safe_fs import SafeFolder
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MOST = 100_000
-"""Files that are remembered, those that were read last."""
-_LARGEST = 256 << 20
-"""Bytes of notes that are read."""
+_MAX_ENTRIES = 100_000
+"""Entries that are written, the newest ones."""
+_MAX_CACHE_BYTES = 256 << 20
+"""Bytes of the largest cache file that is read."""
 
 
 class FileStamp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A file as it was when it was read."""
+    """Path, modification time and size of a file when it was read."""
 
     path: str
     modified: float
-    """When it was written to last, in seconds since 1970."""
+    """Time of the last change, in seconds since 1970."""
     size: int
     """Bytes."""
 
@@ -32,73 +32,74 @@ class FileStamp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def of(cls, path: Path) -> FileStamp | None:
         """Return the stamp of a file; None where it is not there."""
         try:
-            told = path.stat()
+            status = path.stat()
         except (OSError, ValueError):
             return None
-        where = os.path.abspath(path)  # noqa: PTH100  without `..`
-        return cls(path=where, modified=told.st_mtime, size=told.st_size)
+        absolute = os.path.abspath(path)  # noqa: PTH100  without `..`
+        return cls(path=absolute, modified=status.st_mtime, size=status.st_size)
 
 
 StampT = TypeVar("StampT", bound=FileStamp)
 
 
 class FileCache(Generic[StampT]):
-    """What is known of files, in a file of JSON lines for its owner only.
+    """Values computed from files, in a file of JSON lines that only its owner can read.
 
-    The first line names what the others mean and the kit that wrote them; those of another kit are
-    not read. Notes that cannot be read or written are done without: they only save time.
+    The first line has the versions of the format and of ctxkit; a file of other versions is
+    ignored. A cache that cannot be read or written is ignored, too: it only saves time.
 
     Args:
-        path: the file of the notes.
-        kind: what a line is: a stamp, and what was worked out.
-        version: of what a line means.
-        kit: the version of the kit.
+        path: the cache file.
+        kind: type of an entry: a stamp with the computed values.
+        version: version of the entries' format.
+        kit: version of ctxkit.
     """
 
     def __init__(self, path: Path, kind: type[StampT], version: int, kit: str) -> None:
         self.path = path
-        self._head = {path.stem: version, "ctxkit": kit}
-        self._known: dict[str, StampT] = {}
-        self._new = False
+        self._header = {path.stem: version, "ctxkit": kit}
+        self._entries: dict[str, StampT] = {}
+        self._is_changed = False
         with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
             self._load(kind)
 
     def _load(self, kind: type[StampT]) -> None:
-        if self.path.stat().st_size > _LARGEST:
+        if self.path.stat().st_size > _MAX_CACHE_BYTES:
             return
         first, _, rest = self.path.read_bytes().partition(b"\n")
-        if msgspec.json.decode(first) == self._head:
+        if msgspec.json.decode(first) == self._header:
             lines = msgspec.json.Decoder(kind).decode_lines(rest)
-            self._known = {each.path: each for each in lines}
+            self._entries = {entry.path: entry for entry in lines}
 
     def get(self, stamp: FileStamp) -> StampT | None:
-        """Return what is known of a file; None where it was not read as it is now."""
-        was = self._known.get(stamp.path)
-        same = was is not None and (was.modified, was.size) == (stamp.modified, stamp.size)
-        return was if same else None
+        """Return the entry of a file; None where there is none or the file changed since."""
+        entry = self._entries.get(stamp.path)
+        if entry is None or (entry.modified, entry.size) != (stamp.modified, stamp.size):
+            return None
+        return entry
 
     def put(self, entry: StampT) -> None:
-        """Note what was worked out of a file."""
-        self._known.pop(entry.path, None)
-        self._known[entry.path] = entry
-        self._new = True
+        """Set the entry of a file."""
+        self._entries.pop(entry.path, None)
+        self._entries[entry.path] = entry
+        self._is_changed = True
 
     def all(self) -> list[StampT]:
-        """Return what is known of all files that were ever read."""
-        return list(self._known.values())
+        """Return all entries, the oldest first."""
+        return list(self._entries.values())
 
     def write(self) -> None:
-        """Write the notes for the next sitting, whole or not at all, where something is new."""
-        if not self._new:
+        """Write the cache file atomically, if an entry was set."""
+        if not self._is_changed:
             return
-        told: list[Any] = [self._head, *self.all()[-_MOST:]]
+        rows: list[Any] = [self._header, *self.all()[-_MAX_ENTRIES:]]
         with suppress(OSError), SafeFolder.own(self.path.parent) as folder:
-            folder.write(self.path.name, map(_line, told))
-        self._new = False
+            folder.write(self.path.name, map(_encode_line, rows))
+        self._is_changed = False
 
 
-def _line(entry: Any) -> bytes:
+def _encode_line(entry: Any) -> bytes:
     try:
         return msgspec.json.encode(entry) + b"\n"
-    except UnicodeEncodeError:  # of a path that is no UTF-8: its file is read each time
+    except UnicodeEncodeError:  # a path that is not UTF-8 is not cached
         return b""

@@ -1,4 +1,4 @@
-"""Numbers as people write them, and log text made safe to show in terminals and HTML."""
+"""Formatting of numbers for people, and sanitising of log text for terminals and HTML."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 MISSING = "–"
+"""Text of a missing value."""
 
 
 def has_value(value: Any) -> bool:
@@ -26,23 +27,22 @@ def has_value(value: Any) -> bool:
 
 
 def format_count(value: Any) -> str:
-    """A count: `12,345`."""
+    """Format a count: `12,345`."""
     return f"{int(value):,}" if has_value(value) else MISSING
 
 
 def format_tokens(value: Any) -> str:
-    """A size in tokens, short: `840`, `39.3k`, `4.1M`."""
+    """Format a number of tokens: `840`, `39.3k`, `4.1M`."""
     if not has_value(value):
         return MISSING
     n = int(value)
-    size = abs(n)
-    return (
-        f"{n / 1e6:.1f}M" if size >= 999_950 else f"{n / 1e3:.1f}k" if size >= 10_000 else f"{n:,}"
-    )
+    if abs(n) >= 999_950:
+        return f"{n / 1e6:.1f}M"
+    return f"{n / 1e3:.1f}k" if abs(n) >= 10_000 else f"{n:,}"
 
 
 def format_usd(value: Any) -> str:
-    """An amount: `$3.24`, `-$0.05`; below a cent with two digits that count: `$0.0034`."""
+    """Format dollars: `$3.24`, `-$0.05`; below a cent with two significant digits: `$0.0034`."""
     if not has_value(value):
         return MISSING
     sign, size = "-" if value < 0 else "", abs(float(value))
@@ -52,12 +52,12 @@ def format_usd(value: Any) -> str:
 
 
 def format_percent(value: Any) -> str:
-    """A share: `71 %`."""
+    """Format a share: `71 %`."""
     return f"{100 * value:.0f} %" if has_value(value) else MISSING
 
 
 def format_change(value: Any) -> str:
-    """A share more or less: `+12 %`, `-3 %`, `±0 %`."""
+    """Format a relative change: `+12 %`, `-3 %`, `±0 %`."""
     if not has_value(value):
         return MISSING
     whole = round(100 * float(value))
@@ -65,14 +65,13 @@ def format_change(value: Any) -> str:
 
 
 def format_share(part: Any, whole: Any) -> str:
-    """A part of a whole as a share."""
-    return (
-        format_percent(part / whole) if has_value(part) and has_value(whole) and whole else MISSING
-    )
+    """Format a part as a share of the whole."""
+    is_known = has_value(part) and has_value(whole) and whole
+    return format_percent(part / whole) if is_known else MISSING
 
 
 def format_duration(seconds: Any) -> str:
-    """A time that passed: `40 s`, `12 min`, `3.5 h`, `2.1 days`."""
+    """Format a duration: `40 s`, `12 min`, `3.5 h`, `2.1 days`."""
     if not has_value(seconds):
         return MISSING
     s = float(seconds)
@@ -83,17 +82,17 @@ def format_duration(seconds: Any) -> str:
 
 
 def pluralize(n: int, word: str, words: str = "") -> str:
-    """A number of things: `1 call`, `2 calls`; `words`: the plural, if not the word with an s."""
+    """Format a number of things: `1 call`, `2 calls`; `words` is an irregular plural."""
     return f"{n:,} {word if n == 1 else words or f'{word}s'}"
 
 
 def text_or_empty(value: Any) -> str:
-    """A text of a frame, empty where it is missing."""
+    """Return a text of a frame, empty where it is missing."""
     return str(value) if has_value(value) else ""
 
 
 NO_MATHJAX = "mathjax_ignore tex2jax_ignore"
-"""Classes of HTML in which a notebook's MathJax takes no dollars for a formula."""
+"""HTML classes in which a notebook's MathJax does not read dollar signs as formulas."""
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\ufeff]"
@@ -126,13 +125,13 @@ def escape_html(text: str, limit: int | None = None) -> str:
 
 
 def render_notes(notes: Iterable[str]) -> str:
-    """Return what a session's log cannot say or says wrongly, as HTML; empty where it says all."""
+    """Return the notes of a session as HTML; empty without any."""
     return "".join(f"<div><small>Note: {escape_html(note, 400)}</small></div>" for note in notes)
 
 
 @dataclass(frozen=True)
 class TextAndHtml:
-    """A text and its twin in HTML, which is safe already."""
+    """A text for terminals and its HTML for notebooks, which is escaped already."""
 
     text: str = ""
     html: str = "<span></span>"
@@ -144,7 +143,7 @@ class TextAndHtml:
         return self.html
 
 
-_BLANK = frozenset(
+_BLANK_CHARS = frozenset(
     map(
         chr,
         (
@@ -155,25 +154,26 @@ _BLANK = frozenset(
         ),
     )
 )
-"""Characters that count as printable and leave no mark: fillers, joiners, variation selectors."""
-_OWN = frozenset("⟨⇥")
-"""What `make_visible` writes itself: in the text it is escaped, so that nothing can imitate it."""
-_MARKS = 4
-"""Combining marks on one letter that are shown as they are; more would cover what stands beside."""
+"""Printable characters without a visible form: fillers, joiners, variation selectors."""
+_RESERVED_CHARS = frozenset("⟨⇥")
+"""Characters that `make_visible` writes; in the text they are escaped, so it is unambiguous."""
+_ESCAPED_CHARS = _BLANK_CHARS | _RESERVED_CHARS
+_MAX_MARKS = 4
+"""Combining marks on one letter that stay; more of them would cover other text."""
 
 
 def make_visible(text: str) -> str:
-    """Return text in which every character can be seen, and from which the text can be read back.
+    """Return text in which every character is visible, in a reversible way.
 
-    A character that has no picture of its own (control, bidirectional, zero-width and unassigned
-    ones, spaces other than the plain one, line ends) stands as ``⟨U+001B⟩``; a tab has ``⇥`` before
-    it.
+    A character without a visible form (control, bidirectional, zero-width and unassigned ones,
+    spaces other than the plain one, line ends) becomes ``⟨U+001B⟩``; a tab has ``⇥`` before it.
     """
     if text.isascii() and text.isprintable():
         return text
     out, marks = [], 0
     for c in text:
         marks = marks + 1 if unicodedata.category(c)[0] == "M" else 0
-        shown = c.isprintable() and c not in _BLANK and c not in _OWN and marks <= _MARKS
-        out.append("⇥\t" if c == "\t" else c if shown else f"⟨U+{ord(c):04X}⟩")
+        is_plain = c.isprintable() and c not in _ESCAPED_CHARS
+        is_visible = is_plain and marks <= _MAX_MARKS
+        out.append("⇥\t" if c == "\t" else c if is_visible else f"⟨U+{ord(c):04X}⟩")
     return "".join(out)

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """Keep the collector from walking over all objects again and again while more are made.
+    """Pause the garbage collector while many objects are created, and restore its state afterwards.
 
-    What lies in circles is found right after it; who has turned the collector off finds it off.
+    Otherwise it would traverse all objects again and again.
     """
-    was_on = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()

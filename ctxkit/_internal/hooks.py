@@ -1,8 +1,8 @@
-"""Functions of upper layers behind methods of lower ones: registered by name, imported when called.
+"""Hooks: functions of upper layers, registered by name, that lower layers call.
 
-A session can say what a replay sent and how it is displayed, but the log layer must not import the
-engine or the widgets. It calls a hook; `ctxkit/__init__.py`, which stands above all layers, says
-which function answers it.
+A session has methods for the prompt that was sent and for its display, but its layer must not
+import the engine or the widgets. So these methods call a hook; `ctxkit/__init__.py`, above all
+layers, registers the functions. The module of a function is imported at the first call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _targets: dict[str, str] = {}
 
 
 def register_hooks(targets: Mapping[str, str]) -> None:
-    """Set which function answers each hook.
+    """Register the function of each hook.
 
     Args:
         targets: hook names, each with `module:function`. The module is imported at the first call.

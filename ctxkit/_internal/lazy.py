@@ -1,7 +1,7 @@
-"""Lazy public names: the stub of a package is the one list of what it exports.
+"""Lazy public names: a package's stub is the only list of its exports.
 
 A type checker and an editor read `__init__.pyi`; at run time `lazy_exports` reads the same file, so
-that each name is written once and its module is imported at the first use.
+that each name is listed once and its module is imported at the first use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def lazy_exports(
 
     Args:
         package: the package's `__name__`.
-        file: its `__file__`; the stub stands beside it. Every `from .module import name` of the
+        file: its `__file__`; the stub is in the same folder.
+            Every `from .module import name` of the
             stub, also `as` another name, is a public name; `from . import module` a public module.
     """
     exports = _read_stub(f"{file.rpartition('.')[0]}.pyi")
@@ -52,8 +53,8 @@ def _read_stub(path: str) -> dict[str, tuple[str, str]]:
     """Return each public name of a stub with its module, relative to the package, and its name
     there.
 
-    The imports stand at the top of the stub in the formatter's shape. They are read as text, for
-    `ast` and `re` would take longer than the whole import of ctxkit.
+    The imports are at the top of the stub as the formatter writes them. They are read as text, as
+    importing `ast` or `re` would take longer than the whole import of ctxkit.
     """
     with open(path, encoding="utf-8") as stub:  # noqa: PTH123  `pathlib` would cost as much again
         imports = stub.read().split("\nfrom .")[1:]
@@ -61,7 +62,7 @@ def _read_stub(path: str) -> dict[str, tuple[str, str]]:
     for statement in imports:
         module, _, rest = statement.partition(" import ")
         names = rest[1 : rest.index(")")] if rest.startswith("(") else rest.partition("\n")[0]
-        for item in filter(None, (each.strip() for each in names.split(","))):
+        for item in filter(None, (part.strip() for part in names.split(","))):
             original, _, name = item.partition(" as ")
             exports[name or original] = (module, original)
     return exports

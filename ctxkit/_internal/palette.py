@@ -1,10 +1,10 @@
-"""Colours, dashes and symbols that stay apart for the colour-blind on light and dark."""
+"""Colours, dashes and symbols that the colour-blind can tell apart, on light and dark pages."""
 
 from __future__ import annotations
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#c0659a", "#3a93cc", "#8c6d46", "#7b6fd0")
-"""Okabe and Ito's, with black, yellow and the two palest darkened until each keeps 3:1 on white and
-on #111111.
+"""Okabe and Ito's palette, with black, yellow and the two palest colours changed until each has a
+contrast of 3:1 on white and on #111111.
 """
 GROUP_COLOURS = (
     *(
@@ -20,11 +20,11 @@ GROUP_COLOURS = (
     ),
     *("#d55e00", "#c9523f", "#b0575f", "#8c6d46", "#8a8a8a", "#a0764f", "#6f8f8f", "#777777"),
 )
-"""One for each group of the context report, neighbours apart; what no log shows is grey."""
+"""One for each group of the context report, neighbours distinct; the unlogged part is grey."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 TEXT_COLOUR = "#777777"
-"""The one grey with a contrast above 4.2:1 on both themes."""
+"""The grey with a contrast above 4.2:1 on both themes."""
 GRID_COLOUR = "rgba(128,128,128,0.25)"
 PLOTLY_LAYOUT = {
     "paper_bgcolor": "rgba(0,0,0,0)",
@@ -32,7 +32,7 @@ PLOTLY_LAYOUT = {
     "font": {"color": TEXT_COLOUR, "size": 12},
     "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT_COLOUR, "activecolor": TEXT_COLOUR},
 }
-"""What plotly is told of every chart: the page shows through."""
+"""Plotly layout of every chart; the background is transparent."""
 WARN_COLOUR, STOP_COLOUR = "#b8860b", "#d55e00"
 SVG_DASHES = {
     "solid": "",
@@ -45,21 +45,21 @@ SVG_DASHES = {
 
 
 def pick_colour(i: int) -> str:
-    """The colour of the i-th trace."""
+    """Return the colour of the i-th trace."""
     return COLOURS[i % len(COLOURS)]
 
 
 def pick_dash(i: int) -> str:
-    """The dash of the i-th trace, which changes with the colour: no two depend on colour alone."""
+    """Return the dash of the i-th trace, so that traces differ in more than colour."""
     return DASHES[i % len(DASHES)]
 
 
 def pick_symbol(i: int) -> str:
-    """The marker of the i-th trace."""
+    """Return the marker of the i-th trace."""
     return SYMBOLS[i % len(SYMBOLS)]
 
 
-def make_translucent(ink: str) -> str:
-    """Return a colour of the palette as a veil that both themes shine through."""
-    red, green, blue = (int(ink[i : i + 2], 16) for i in (1, 3, 5))
+def make_translucent(colour: str) -> str:
+    """Return a colour `#rrggbb` with an opacity of 16 %."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.16)"

@@ -1,12 +1,10 @@
-"""Redact secrets in texts, JSON values and streams; secrets of the environment.
+"""Redaction of secrets in texts, JSON values and streams; secrets of the environment.
 
-Five things go: values of the environment's secrets, also encoded (`environment`); what has the
-published form of a vendor's key (`shapes`); addresses of webhooks (`webhooks`); blocks of private
-keys, and lines of them (`key_blocks`); and what stands beside a telling name or in a telling place
-and looks like a secret (`named_secrets`, `addresses`). Each kind is a rule of
-`secret_spans.RULES`. Rules match the text as it is seen, without escape sequences
-(`visible_text`); all are found as spans, so a stream can be cut where nothing is open
-(`redacted_streams`).
+Five kinds of secrets are redacted: values of the environment's secrets, also encoded
+(`environment_secrets`); keys of a vendor's published form and blocks of private keys
+(`secret_patterns`); webhook addresses (`webhook_secrets`); and random-looking values beside a
+secret's name or in addresses (`secret_heuristics`). Each kind is a rule of `RULES`. Rules match the
+visible text, without escape sequences (`visible_text`).
 """
 
 from __future__ import annotations
@@ -39,19 +37,18 @@ __dir__ = public_dir(__all__)
 
 
 def redact(text: str) -> str:
-    """Return text without keys, and without the values of the environment's secrets."""
+    """Replace keys and the values of the environment's secrets in a text by `REDACTION_MARK`."""
     return mask_spans(text, find_spans(text, environment_secrets()))
 
 
-def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
-    """Return a JSON value with every text and every key of an object in it redacted.
+def redact_json(value: Any, known: Sequence[str] | None = None) -> Any:
+    """Redact every text and every key of an object in a JSON value.
 
-    A text that stands under a telling key (`{"password": ...}`) is judged as one that stands beside
-    it.
+    A text under a secret's key (`{"password": ...}`) is redacted like a text beside such a name.
 
     Args:
         value: texts, numbers, lists and objects.
-        secrets: what `secrets()` gave, where many values are redacted one after the other.
+        known: result of `environment_secrets`, if many values are redacted in a row.
     """
     secrets = environment_secrets() if secrets is None else secrets
     if isinstance(value, str):
@@ -68,100 +65,112 @@ def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
     return value
 
 
+# Redaction of a stream.
+#
+# State: the text that may still matter, how much of its beginning was emitted, and whether a secret
+# was cut by a forced emission. A piece is appended, and text is emitted up to the first position
+# at which a coming character can still change a secret: the last word, an open quotation behind a
+# secret's name, a seed phrase, a block of a private key, or the start of an environment secret with
+# spaces. Emitted text stays as context for a while, as the name of a secret may stand there.
+# Invariant: the emitted pieces join to what `redact` returns for the whole text, except within
+# words and blocks longer than the two bounds. Cost: O(context + piece) per piece.
+
 _CONTEXT_CHARS = 400
-"""Characters already given out that are looked at again: the name that tells what comes next."""
-_LONGEST = 4_096
-"""Characters of a word without an end that are held back at most."""
-_BLOCK = 16_384
-"""Characters of a block of a private key that are held back while its end is waited for."""
+"""Emitted characters that are searched again, for the name before a secret."""
+_MAX_WORD_CHARS = 4_096
+"""Characters of an unfinished word that are held back at most."""
+_MAX_BLOCK_CHARS = 16_384
+"""Characters of an unfinished block of a private key that are held back at most."""
 _OPEN_QUOTED_SECRET = re.compile(
     r"(?i)(?:pass|pwd|secret|token|key|auth|credential)[\w-]{0,30}\W{0,8}[\"'`][^\"'`\n]{0,300}\Z"
 )
-"""A telling name and a quote that is open: what stands in it may hold spaces."""
+"""A secret's name and an open quotation, in which the value may have spaces."""
 _OPEN_SEED_PHRASE = re.compile(
     r"(?i)(?:mnemonic|(?:seed|recovery)[ _]phrase)[\\\"'`:= \t]{1,12}(?:[a-z]{3,8}"
     r" ){0,24}[a-z]{0,8}\Z"
 )
-"""The words of a wallet, as far as they have come."""
+"""The beginning of a wallet's seed phrase."""
 _REST_OF_WORD = re.compile(r"[\w+/=.~%-]*")
 
 
 class StreamRedactor:
-    """Redacts pieces: `feed` gives out what is settled, `flush` the rest at the end of the text.
+    """Redacts a text that arrives in pieces.
 
-    The pieces given out are together what `redact` makes of the whole, except within words longer
-    than 4,096 characters and blocks longer than 16,384. The last word is always held back, so a
-    piece is shown one word late.
+    The emitted pieces join to what `redact` returns for the whole text, except within words longer
+    than 4,096 characters and blocks longer than 16,384. The last word is always held back, so
+    output is one word late.
 
     Args:
-        known: secrets of the environment; None: asked for now.
+        known: result of `environment_secrets`; None: it is computed.
     """
 
-    def __init__(self, secrets: Sequence[str] | None = None) -> None:
-        self._known = environment_secrets() if secrets is None else secrets
-        self._broken = [v for v in self._known if any(map(str.isspace, v))]
+    def __init__(self, known: Sequence[str] | None = None) -> None:
+        self._secrets = environment_secrets() if known is None else known
+        self._secrets_with_spaces = [v for v in self._secrets if any(map(str.isspace, v))]
         self._text = ""
-        self._given = 0
-        """How many characters of the text are given out."""
-        self._inside = False
-        """A secret reached the end of what was given out by force: the rest of the word is its."""
+        self._emitted = 0
+        """Characters of the text that are emitted."""
+        self._is_inside_secret = False
+        """True where a forced emission ended in a secret: the rest of the word belongs to it."""
 
     def feed(self, piece: str) -> str:
-        """Take a piece; return what may be shown by now."""
+        """Add a piece; return the text that can be emitted now."""
         self._text += piece
-        return self._upto(self._settled())
+        return self._emit_to(self._find_settled_end())
 
     def flush(self) -> str:
-        """Return what was held back: the text is over."""
-        return self._upto(len(self._text))
+        """Return the rest at the end of the text."""
+        return self._emit_to(len(self._text))
 
-    def _settled(self) -> int:
-        """Return up to where nothing that comes can change what is a secret."""
-        start = _last_word(self._text)
-        if len(self._text) - start > _LONGEST:
+    def _find_settled_end(self) -> int:
+        """Return the position up to which no coming character can change what is a secret."""
+        last_word = _find_last_word(self._text)
+        if len(self._text) - last_word > _MAX_WORD_CHARS:
             return len(self._text)
         view = VisibleText(self._text)
-        text, near = view.text, max(len(view.text) - 400, 0)
+        text, context_start = view.text, max(len(view.text) - _CONTEXT_CHARS, 0)
         ends = [
-            hit.start()
-            for form in (_OPEN_QUOTED_SECRET, _OPEN_SEED_PHRASE)
-            if (hit := form.search(text, near))
+            match.start()
+            for pattern in (_OPEN_QUOTED_SECRET, _OPEN_SEED_PHRASE)
+            if (match := pattern.search(text, context_start))
         ]
         block = secret_patterns.find_open_block(text)
-        ends += [block] if block is not None and len(text) - block <= _BLOCK else []
-        ends += [len(text) - n for v in self._broken if (n := _count_started(text, v))]
-        return max(min([start, *map(view.origin, ends)]), self._given)
+        if block is not None and len(text) - block <= _MAX_BLOCK_CHARS:
+            ends.append(block)
+        started = (_count_started(text, secret) for secret in self._secrets_with_spaces)
+        ends += [len(text) - n for n in started if n]
+        return max(min([last_word, *map(view.origin, ends)]), self._emitted)
 
-    def _upto(self, end: int) -> str:
-        out, at = [], self._given
-        if self._inside and at < len(self._text):
+    def _emit_to(self, end: int) -> str:
+        out, at = [], self._emitted
+        if self._is_inside_secret and at < len(self._text):
             word = _REST_OF_WORD.match(self._text, at)
             at = min(word.end(), end) if word else at
-            self._inside = at == len(self._text)
+            self._is_inside_secret = at == len(self._text)
         if end <= at:
-            self._given = max(at, self._given)
+            self._emitted = max(at, self._emitted)
             return ""
-        forced = end - at >= _LONGEST
-        for start, stop in find_spans(self._text, self._known):
+        is_forced = end - at >= _MAX_WORD_CHARS
+        for start, stop in find_spans(self._text, self._secrets):
             if stop <= at or start >= end:
                 continue
             out += [self._text[at : max(start, at)], REDACTION_MARK]
             at = stop
-            self._inside = forced and stop == len(self._text)
+            self._is_inside_secret = is_forced and stop == len(self._text)
         out.append(self._text[at:end])
-        self._given = max(at, end)
-        self._cut()
+        self._emitted = max(at, end)
+        self._drop_old_text()
         return "".join(out)
 
-    def _cut(self) -> None:
-        """Forget what is given out and tells nothing any more."""
-        end = max(self._given - _CONTEXT_CHARS, 0)
-        gone = _last_word(self._text[:end]) or (end if end > _LONGEST else 0)
-        self._text, self._given = self._text[gone:], self._given - gone
+    def _drop_old_text(self) -> None:
+        """Remove emitted text that is no context of coming text, in whole words if possible."""
+        end = max(self._emitted - _CONTEXT_CHARS, 0)
+        n = _find_last_word(self._text[:end]) or (end if end > _MAX_WORD_CHARS else 0)
+        self._text, self._emitted = self._text[n:], self._emitted - n
 
 
-def _last_word(text: str) -> int:
-    """Return where the last word of a text begins, with the spaces after it on its line."""
+def _find_last_word(text: str) -> int:
+    """Return the start of the last word of a text; spaces after it on its line belong to it."""
     end = len(text.rstrip(" \t"))
     return max(text.rfind(c, 0, end) for c in " \t\n\r") + 1
 
@@ -175,94 +184,91 @@ def _count_started(text: str, value: str) -> int:
 
 
 MIN_CHARS = 6
-"""Characters that a value must have to count as a secret: shorter ones are words and numbers."""
+"""Characters of the shortest value that counts as a secret; shorter ones are words and numbers."""
 MIN_CHARS_IN_WORDS = 8
-"""Characters from which on a value is found within a word; a shorter one must stand by itself."""
-_NAME = re.compile(
+"""Characters of the shortest value that is found inside a word; a shorter one must be a word."""
+_SECRET_NAME = re.compile(
     r"(?i)(?:^|_)(?:.*(?:PASSWORDS?|PASSWD|PASSPHRASE|PASSCODE|SECRETS?|APIKEYS?|CREDENTIALS?"
     r"|TOKEN)|PASS|PWD|KEYS?|PAT|JWT|AUTH|AUTHORIZATION|BEARER|COOKIE|DSN|SALT|MNEMONIC|SAS|SIGNATURE"
     r"|CONN(?:ECTION)?_?STR(?:ING)?)"
     r"(?:_?(?:\d+|BASE|PROD(?:UCTION)?|DEV|TEST|STAGING|LIVE|OLD|NEW|PRIMARY|SECONDARY|MAIN"
     r"|DEFAULT|ADMIN|ROOT|VALUE|BASE64|B64|HEX|PEM|JSON))*$"
 )
-_NEVER = re.compile(
+_NO_SECRET_NAME = re.compile(
     r"(?i)^(?:OLD)?PWD$|^GPG_KEY$|(?:PUBLIC|PRIMARY|SORT|PARTITION|CACHE|FOREIGN)_KEYS?$|^.*KEYBOARD"
 )
-_MIXED = re.compile(r"(?=.*[A-Za-z])(?=.*[^A-Za-z\s_./:-])")
-"""A short value must mix letters with digits or signs."""
-_SETTING = re.compile(r"[\"']?(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?P<value>.*)")
-_NO_LINE = re.compile(r"-----|[#\[{]|//|(?=.{0,11}$)[A-Za-z ]*$")
-"""What is no secret among the lines of one: edges of blocks, comments, sections, short words."""
+_MIXED_CHARS = re.compile(r"(?=.*[A-Za-z])(?=.*[^A-Za-z\s_./:-])")
+"""A short value must contain letters and digits or signs."""
+_SETTING_LINE = re.compile(r"[\"']?(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?P<value>.*)")
+_NO_SECRET_LINE = re.compile(r"-----|[#\[{]|//|(?=.{0,11}$)[A-Za-z ]*$")
+"""Lines of a secret that are none themselves: block edges, comments, sections, short words."""
 
-_HINT = re.compile("(?i)KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|AUTH")
-"""Words that say so in part of a name; with `_NAME` those that say so at its end alone."""
+_SECRET_WORD = re.compile("(?i)KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|AUTH")
+"""Parts of a name that mark a secret anywhere in it; `_SECRET_NAME` has those at its end."""
 
 
 def environment_secrets() -> list[str]:
-    """Return the secrets of the environment in every form they may take, the longest first.
+    """Return the secrets of the environment in every form that they may have, the longest first.
 
-    A value counts where its variable is named like a secret and it is no ordinary word, number or
-    path; where it has the form of a key; or where it is the password in a URL. Each is returned as
-    it is and in the encoded `FORMS` (as base64 at any place in the encoded bytes); several lines
-    also line by line.
+    A value counts if its variable has the name of a secret and it is no ordinary word, number or
+    path; if it has the form of a key; or if it is the password in a URL. Each is returned as it is
+    and in the encoded `FORMS` (base64 at any position in the encoded bytes); values of several
+    lines also line by line.
     """
-    out: set[str] = set()
+    secrets: set[str] = set()
     for name in os.environ:
-        out.update(_forms_of(name, os.environ.get(name, "")))
-    return sorted(out, key=len, reverse=True)
+        secrets.update(_secret_forms(name, os.environ.get(name, "")))
+    return sorted(secrets, key=len, reverse=True)
 
 
 def environment_without_secrets() -> dict[str, str]:
-    """Return the environment for a program that is started: without what may be a secret.
+    """Return the environment of a child process, without variables that may be secret.
 
-    A variable goes by its name, whatever it holds, or by its value. What a program lacks it says,
-    so a name counts here wherever in it the word stands, while text loses only what is secret.
+    A variable is left out by its name, whatever its value, or by its value. A program reports a
+    missing variable, so names are matched more broadly here than for the redaction of texts.
     """
     return {name: value for name, value in os.environ.items() if not _may_be_secret(name, value)}
 
 
 def _may_be_secret(name: str, value: str) -> bool:
-    if _HINT.search(name) or _is_named(name):
+    if _SECRET_WORD.search(name) or _is_secret_name(name):
         return True
     return not name.upper().endswith("PATH") and bool(_find_keys_in_value(value))
 
 
-def _is_named(name: str) -> bool:
-    return bool(_NAME.search(name)) and not _NEVER.search(name)
+def _is_secret_name(name: str) -> bool:
+    return bool(_SECRET_NAME.search(name)) and not _NO_SECRET_NAME.search(name)
 
 
 @lru_cache(2048)
-def _forms_of(name: str, value: str) -> frozenset[str]:
+def _secret_forms(name: str, value: str) -> frozenset[str]:
     """Return the forms of the secrets in one variable."""
     if not MIN_CHARS <= len(value) <= 100_000:
         return frozenset()
     plain: set[str] = set(_find_keys_in_value(value))
-    if _is_named(name):
+    if _is_secret_name(name):
         plain.update(v for v in (value, value.strip()) if _is_worth_hiding(v))
-    if _is_named(name) or "PRIVATE KEY-----" in value:
+    if _is_secret_name(name) or "PRIVATE KEY-----" in value:
         plain.update(_secret_lines(value))
     forms = {f for p in plain for encode in FORMS.values() for f in encode(p)}
-    long = {f for f in forms if len(f) >= MIN_CHARS_IN_WORDS or f in plain}
-    return frozenset(VisibleText(f).text for f in long)  # so it is looked for in visible text
+    long_forms = {f for f in forms if len(f) >= MIN_CHARS_IN_WORDS or f in plain}
+    return frozenset(VisibleText(f).text for f in long_forms)  # rules match the visible text
 
 
 def _is_worth_hiding(value: str) -> bool:
-    """Return True for what is a secret under such a name: no word, number, path, address."""
+    """Return whether a value under a secret's name is one: no word, number, path or address."""
     if len(value) < MIN_CHARS:
         return False
     if value.startswith(("/", "~", "./")) and Path(value).expanduser().exists():
         return False
-    if (
-        "://" in value
-        and not get_url_password(value)
-        and not secret_heuristics.looks_random(value.partition("://")[2])
-    ):
+    is_plain_url = "://" in value and not get_url_password(value)
+    if is_plain_url and not secret_heuristics.looks_random(value.partition("://")[2]):
         return False
     if secret_heuristics.looks_random(value) or secret_heuristics.looks_generated(
         value, quoted=True
     ):
         return True
-    if len(value) < MIN_CHARS_IN_WORDS and not _MIXED.match(value):
+    if len(value) < MIN_CHARS_IN_WORDS and not _MIXED_CHARS.match(value):
         return False
     if re.fullmatch(r"[A-Za-z]+(?:[-_.][A-Za-z]+)?", value):
         return len(value) > 16
@@ -274,19 +280,19 @@ def _is_worth_hiding(value: str) -> bool:
 
 
 def _find_keys_in_value(value: str) -> list[str]:
-    """Return the keys that stand in a value of any variable, and the password of a URL."""
+    """Return the keys in a variable's value, and the password of a URL with the URL itself."""
     view = VisibleText(value)
-    out = [view.text[start:end] for start, end in secret_patterns.find_keys(view)]
+    keys = [view.text[start:end] for start, end in secret_patterns.find_keys(view)]
     password = get_url_password(value)
     if password and (
         secret_heuristics.looks_random(password) or secret_heuristics.looks_like_password(password)
     ):
-        out += [password, value]
-    return [o for o in out if len(o) >= MIN_CHARS_IN_WORDS]
+        keys += [password, value]
+    return [key for key in keys if len(key) >= MIN_CHARS_IN_WORDS]
 
 
 def get_url_password(value: str) -> str:
-    """Return the password in a URL, decoded, or an empty text."""
+    """Return the decoded password in a URL; empty where it has none."""
     try:
         return unquote(urlsplit(value).password or "") if "://" in value else ""
     except ValueError:
@@ -294,43 +300,45 @@ def get_url_password(value: str) -> str:
 
 
 def _secret_lines(value: str) -> Iterator[str]:
-    """Yield the lines of a value of several that are secret by themselves."""
+    """Yield the lines of a multi-line value that are secrets by themselves."""
     lines = [line.strip() for line in re.split(r"\\n|\\r|[\r\n]+", value)]
     for line in lines if len(lines) > 1 else ():
-        setting = _SETTING.match(line)
-        own = setting["value"].rstrip("\"',;") if setting else line
+        setting = _SETTING_LINE.match(line)
+        text = setting["value"].rstrip("\"',;") if setting else line
         if setting is None:
-            is_secret = len(own) >= MIN_CHARS_IN_WORDS
+            is_secret = len(text) >= MIN_CHARS_IN_WORDS
         else:
-            is_secret = _is_named(setting["name"]) or (
-                len(own) >= 12 and secret_heuristics.looks_random(own)
+            is_secret = _is_secret_name(setting["name"]) or (
+                len(text) >= 12 and secret_heuristics.looks_random(text)
             )
-        if is_secret and not _NO_LINE.match(own) and _is_worth_hiding(own):
-            yield own
+        if is_secret and not _NO_SECRET_LINE.match(text) and _is_worth_hiding(text):
+            yield text
 
 
 FORMS: dict[str, Callable[[str], set[str]]] = {
     "plain": lambda v: {v, repr(v)[1:-1], v.replace("\n", "\\n"), v.replace("\\n", "\n")},
     "JSON": lambda v: {json.dumps(v, ensure_ascii=a)[1:-1] for a in (True, False)},
     "HTML": lambda v: {html.escape(v)},
-    "URL": lambda v: _quoted(_bytes(v)),
-    "hexadecimal": lambda v: {_bytes(v).hex(), _bytes(v).hex().upper()},
-    "base64": lambda v: _base64(_bytes(v)),
+    "URL": lambda v: _url_forms(_to_bytes(v)),
+    "hexadecimal": lambda v: {_to_bytes(v).hex(), _to_bytes(v).hex().upper()},
+    "base64": lambda v: _base64_forms(_to_bytes(v)),
 }
-"""How a secret of the environment may be written."""
+"""The encodings in which a secret of the environment may occur, with their functions."""
 
 
-def _bytes(value: str) -> bytes:
+def _to_bytes(value: str) -> bytes:
     return value.encode("utf-8", "surrogateescape")
 
 
-def _quoted(raw: bytes) -> set[str]:
+def _url_forms(raw: bytes) -> set[str]:
     quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
     return quoted | {q.lower() for q in quoted if "%" in q}
 
 
-def _base64(raw: bytes) -> set[str]:
-    """Return base64 of bytes at each place in a group, without what depends on neighbours."""
+def _base64_forms(raw: bytes) -> set[str]:
+    """Return base64 of bytes at each offset in a group of three, without characters that depend on
+    the bytes around them.
+    """
     out = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
     for before in range(3):
         start, end = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
@@ -347,45 +355,46 @@ RULES = (
     *secret_heuristics.NAMED_SECRET_RULES,
     *secret_heuristics.ADDRESS_RULES,
 )
-"""Every rule by which a secret is known that does not stand in the environment."""
+"""All rules for secrets that are not in the environment."""
 
 
+# A rule searches only texts that contain its hint, in lower case where case does not matter.
 _CASED = [(r.hint, r.find) for r in RULES if not r.is_caseless]
 _CASELESS = [(r.hint, r.find) for r in RULES if r.is_caseless]
 
 
-def find_spans(shown: str, secrets: Sequence[str]) -> list[Span]:
-    """Return the spans of secrets in order, none over another; `secrets` are the environment's."""
-    view = VisibleText(shown)
-    spans = list(_find_known(view, secrets))
-    for text, rules in ((view.text, _CASED), (view.low, _CASELESS)):
+def find_spans(text: str, known: Sequence[str]) -> list[Span]:
+    """Return the disjoint spans of secrets in order; `known` are the environment's secrets."""
+    view = VisibleText(text)
+    spans = list(_find_values(view, known))
+    for visible, rules in ((view.text, _CASED), (view.low, _CASELESS)):
         for hint, find in rules:
-            if hint in text:
+            if hint in visible:
                 spans.extend(find(view))
     if view.is_changed:
         spans = [view.original_span(span) for span in spans]
-        spans.extend(_find_in_strings(shown, view.strings, secrets))
-    return _merged(sorted(spans))
+        spans.extend(_find_in_strings(text, view.strings, known))
+    return _merge_spans(sorted(spans))
 
 
-def _find_in_strings(shown: str, strings: Sequence[Span], secrets: Sequence[str]) -> Iterator[Span]:
+def _find_in_strings(text: str, strings: Sequence[Span], known: Sequence[str]) -> Iterator[Span]:
     """Yield the spans of secrets in the strings of escape sequences, such as addresses of links."""
-    starts: list[int] = []
+    offsets: list[int] = []
     pieces: list[str] = []
     size = 0
     for start, end in strings:
-        starts.append(size)
-        pieces.append(shown[start:end])
+        offsets.append(size)
+        pieces.append(text[start:end])
         size += end - start + 1
-    for a, b in find_spans("\n".join(pieces), secrets) if pieces else ():
-        i = bisect_right(starts, a) - 1
+    for a, b in find_spans("\n".join(pieces), known) if pieces else ():
+        i = bisect_right(offsets, a) - 1
         start, end = strings[i]
-        yield start + a - starts[i], min(start + b - starts[i], end)
+        yield start + a - offsets[i], min(start + b - offsets[i], end)
 
 
-def _find_known(view: VisibleText, known: Sequence[str]) -> Iterator[Span]:
+def _find_values(view: VisibleText, values: Sequence[str]) -> Iterator[Span]:
     text = view.text
-    for value in known:
+    for value in values:
         at = text.find(value)
         while at >= 0:
             end = at + len(value)
@@ -394,7 +403,8 @@ def _find_known(view: VisibleText, known: Sequence[str]) -> Iterator[Span]:
             at = text.find(value, end)
 
 
-def _merged(spans: list[Span]) -> list[Span]:
+def _merge_spans(spans: list[Span]) -> list[Span]:
+    """Return the union of sorted spans."""
     out: list[Span] = []
     for start, end in spans:
         if out and start < out[-1][1]:
@@ -405,7 +415,7 @@ def _merged(spans: list[Span]) -> list[Span]:
 
 
 def mask_spans(text: str, spans: Sequence[Span]) -> str:
-    """Return the text with a mark in the place of each span."""
+    """Return the text with each span replaced by `REDACTION_MARK`."""
     if not spans:
         return text
     out, at = [], 0
@@ -416,9 +426,9 @@ def mask_spans(text: str, spans: Sequence[Span]) -> str:
 
 
 FAILURE_CHARS = 300
-"""Characters of an error that are kept and shown."""
+"""Characters of an error text that are stored and displayed."""
 
 
 def failure_text(error: object) -> str:
-    """Return an error as it is kept and shown: one line, bounded, without keys."""
+    """Return an error's text for storage and display: one redacted line, bounded."""
     return sanitize_line(redact(str(error)[:20_000]), FAILURE_CHARS)

@@ -1,7 +1,8 @@
 # ruff: noqa: PTH102, PTH116
-# names in an open folder are not for `pathlib`
-"""Files below an open directory handle: atomic writes, locks, no links followed; the cache
-folder.
+# `pathlib` has no names relative to an open folder
+"""Files relative to an open directory handle: atomic writes, locks, no links followed.
+
+Also the path of the cache folder.
 """
 
 from __future__ import annotations
@@ -23,90 +24,98 @@ if TYPE_CHECKING:
 
 
 SUPPORTS_DIR_FD = os.open in os.supports_dir_fd
-"""True where the system opens files relative to a folder that is held open (Windows does not)."""
+"""True where the system opens files relative to an open folder (Windows does not)."""
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW
-_FILE = _NOFOLLOW
+_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW
+_FILE_FLAGS = _NOFOLLOW
 for _flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"):
-    _FILE |= getattr(os, _flag, 0)
-_ENDING = ".ctxkit-new"
-"""End of the name that a file has in the moment before it takes the place of another."""
+    _FILE_FLAGS |= getattr(os, _flag, 0)
+_TEMP_SUFFIX = ".ctxkit-new"
+"""Suffix of temporary files, which replace another file when they are complete."""
 LOCK_NAME = ".lock"
-"""Name of the file that is locked while a folder is changed by one process."""
-_MOMENT = 1.0
-"""Seconds after which it is one that a killed process left, where it is written under no name."""
-_STALE = 3600.0
-"""The same, where it has that name all the while that it is written."""
+"""Name of the file that is locked while one process changes a folder."""
+_STALE_LINK_SECONDS = 1.0
+"""Age after which a temporary file that gets its name when complete is one of a killed process."""
+_STALE_FILE_SECONDS = 3600.0
+"""The same for a temporary file that has its name from the beginning."""
+
+# Atomic writes.
+#
+# Where the system has `O_TMPFILE`, the new content is written to a file without a name, which then
+# gets a name by a link: its own if that is free, else a temporary one that is renamed over the old
+# file. A killed process leaves at most one temporary file, with a fixed name, which the next write
+# removes. Elsewhere the content is written to a temporary file with a random name, and old ones are
+# removed before. In both cases the data is on the disk (`fsync`) before the rename.
+# Invariant: at any time the name refers to the whole old or the whole new content.
 
 
 class SafeFolder:
-    """A folder that is held open.
+    """An open folder, whose files are opened without following links.
 
-    Every name is opened relative to its folder and never through a link: neither a link that lies
-    there nor one that another process puts there meanwhile leads elsewhere. On Windows, each part
-    is looked at before it is used instead: a link that lies there is refused, one that is made in
-    that moment is not.
+    Every name is opened relative to its folder and never through a link, also where another process
+    creates the link in between. On Windows each part is checked before it is used instead: an
+    existing link is refused, one that is created right after the check is not.
 
     Raises:
-        OSError: of any method; a link is ELOOP or ENOTDIR.
+        OSError: by any method; ELOOP or ENOTDIR for a link.
     """
 
     def __init__(self, path: str | Path, handle: int | None = None) -> None:
         self.path = Path(path)
-        self._handle = (
-            (os.open(self.path, _FOLDER) if SUPPORTS_DIR_FD else -1) if handle is None else handle
-        )
+        if handle is None:
+            handle = os.open(self.path, _FOLDER_FLAGS) if SUPPORTS_DIR_FD else -1
+        self._handle = handle
 
     @classmethod
     def own(cls, path: Path) -> Self:
-        """Return a folder of the kit's own, made where it is missing; links lead to it."""
+        """Open a folder of ctxkit and create it if missing; links on its path are followed."""
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return cls(path.resolve())
 
     def at(self, name: str) -> tuple[Any, dict[str, int]]:
-        """Return how functions of `os` are told of a name in this folder: path and keywords."""
+        """Return a name in this folder as path and keywords of the functions of `os`."""
         if self._handle >= 0:
             return name, {"dir_fd": self._handle}
         return self.path / name, {}
 
     def enter(self, name: str, *, make: int | None = None) -> SafeFolder:
-        """Return a folder in this one; where it is missing and `make` is a mode, it is made."""
+        """Open a folder in this one; `make` is the mode with which a missing one is created."""
         path, where = self.at(name)
         if make is not None:
             with suppress(FileExistsError):
                 os.mkdir(path, make, **where)
         if self._handle >= 0:
-            return SafeFolder(self.path / name, os.open(path, _FOLDER, **where))
+            return SafeFolder(self.path / name, os.open(path, _FOLDER_FLAGS, **where))
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return SafeFolder(path, -1)
 
     def below(self, parts: Sequence[str], *, make: int | None = None) -> SafeFolder:
-        """Return the folder at the end of a path, and let this one go."""
-        here = self
+        """Open the folder at the end of a path, and close this one."""
+        folder = self
         for part in parts:
-            with here:
-                there = here.enter(part, make=make)
-            here = there
-        return here
+            with folder:
+                child = folder.enter(part, make=make)
+            folder = child
+        return folder
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
-        """Return a handle of a regular file in this folder; no pipe and no device is waited for."""
+        """Open a regular file in this folder, no pipe or device, and return its handle."""
         path, where = self.at(name)
-        found = self.stat(name)  # a device may do something when it is opened
-        if found is not None and not stat.S_ISREG(found.st_mode):
-            raise _irregular(found, name)
-        handle = os.open(path, flags | _FILE, mode, **where)
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
+        status = self.stat(name)  # checked before, as opening a device may have effects
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            raise _irregular_file_error(status, name)
+        handle = os.open(path, flags | _FILE_FLAGS, mode, **where)
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             os.close(handle)
-            raise _irregular(found, name)
+            raise _irregular_file_error(status, name)
         return handle
 
     def open_own(self, name: str, flags: int, mode: int = 0o600) -> int:
-        """Return a handle that writes at the end of a file; one that has other names is refused.
+        """Open a file for appending and return its handle; a file with other names is refused.
 
-        A hard link looks like any file: what is added to it would be added to a file elsewhere.
+        A hard link looks like any file, and data appended to it would be appended elsewhere.
         """
         handle = self.open(name, flags | os.O_APPEND, mode)
         if os.fstat(handle).st_nlink == 1:
@@ -115,7 +124,7 @@ class SafeFolder:
         raise OSError(errno.EMLINK, "it has other names, which are hard links", name)
 
     def append(self, name: str, data: bytes, mode: int = 0o600) -> None:
-        """Write at the end of a file, all or nothing."""
+        """Append to a file, all or nothing."""
         handle = self.open_own(name, os.O_WRONLY | os.O_CREAT, mode)
         with os.fdopen(handle, "wb", buffering=0) as file:
             size, left = os.fstat(handle).st_size, memoryview(data)
@@ -128,10 +137,13 @@ class SafeFolder:
 
     @contextmanager
     def locked(self, seconds: float = 10.0) -> Iterator[None]:
-        """Hold this folder against other processes that ask for the same; `.lock` in it stays.
+        """Lock this folder against other processes that lock it; its file `.lock` stays.
+
+        Args:
+            seconds: how long to wait for another process.
 
         Raises:
-            OSError: another one holds it all the while, or the place cannot be locked.
+            OSError: another process has the lock all the time, or the folder cannot be locked.
         """
         from filelock import lock_descriptor
 
@@ -142,26 +154,26 @@ class SafeFolder:
                 if time.monotonic() > until:
                     raise OSError(errno.EBUSY, "another process is writing there", str(self.path))
                 time.sleep(0.01)
-            yield  # closing it gives it free
+            yield  # closing the file releases the lock
 
     def itself(self) -> os.stat_result:
-        """Return what is said of this folder."""
+        """Return the status of this folder."""
         return os.fstat(self._handle) if self._handle >= 0 else os.stat(self.path)
 
     def entries(self) -> list[tuple[str, bool]]:
-        """Return the names of files (True) and folders (False) in order, without links."""
+        """Return the names of files (True) and folders (False) in order; links are left out."""
         path, where = self.at(".")
-        listed = os.open(path, os.O_RDONLY, **where) if where else path
+        target = os.open(path, os.O_RDONLY, **where) if where else path
         try:
-            with os.scandir(listed) as found:
-                kinds = [(e.name, e.is_file(follow_symlinks=False), e) for e in found]
+            with os.scandir(target) as entries:
+                kinds = [(e.name, e.is_file(follow_symlinks=False), e) for e in entries]
                 return sorted((n, f) for n, f, e in kinds if f or e.is_dir(follow_symlinks=False))
         finally:
             if where:
-                os.close(listed)
+                os.close(target)
 
     def stat(self, name: str) -> os.stat_result | None:
-        """Return what is said of a name, not of what it links to; None where there is nothing."""
+        """Return the status of a name, not of its link target; None where it does not exist."""
         path, where = self.at(name)
         try:
             return os.stat(path, follow_symlinks=False, **where)
@@ -169,20 +181,19 @@ class SafeFolder:
             return None
 
     def remove(self, name: str) -> None:
-        """Remove a file, where there is one."""
+        """Remove a file if it exists."""
         path, where = self.at(name)
         with suppress(FileNotFoundError):
             os.unlink(path, **where)
 
     def write(self, name: str, data: Iterable[bytes], mode: int = 0o600) -> None:
-        """Write a file whole or not at all: the old one stays until all of the new is on the disk.
+        """Write a file atomically: the old one stays until all of the new one is on the disk.
 
-        A file that is there keeps its mode and, where that is allowed, its owner; a new one gets
-        `mode` without what the umask takes. The name gets a new file: another name of the old one
-        (a hard link) keeps the old content.
+        An existing file keeps its mode and, where permitted, its owner; a new one gets `mode` less
+        the umask. Another name of the old file (a hard link) keeps the old content.
         """
-        old = self._replaced(name)
-        handle, new = self._unnamed(name, mode if old is None else 0o600)
+        old = self._replaced_status(name)
+        handle, new = self._open_temp(name, mode if old is None else 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.writelines(data)
@@ -191,7 +202,7 @@ class SafeFolder:
                     _copy_owner_and_mode(file, old)
                 os.fsync(handle)
                 if new is None:
-                    new = self._named(handle, name, fresh=old is None)
+                    new = self._link_temp(handle, name, is_new=old is None)
             if new != name:
                 self.rename(new, name)
         except BaseException:
@@ -200,18 +211,19 @@ class SafeFolder:
             raise
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file of this folder another name; what has that name already is replaced."""
-        (source, here), (target, there) = self.at(old), self.at(new)
-        os.replace(source, target, src_dir_fd=here.get("dir_fd"), dst_dir_fd=there.get("dir_fd"))
+        """Rename a file of this folder; a file with the new name is replaced."""
+        (source, source_dir), (target, target_dir) = self.at(old), self.at(new)
+        source_fd, target_fd = source_dir.get("dir_fd"), target_dir.get("dir_fd")
+        os.replace(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
     def link(self, name: str, there: SafeFolder, new: str) -> None:
-        """Give a file of this folder one more name in another one; a link that it is stays one."""
-        (source, mine), (target, theirs) = self.at(name), there.at(new)
-        handles = {"src_dir_fd": mine.get("dir_fd"), "dst_dir_fd": theirs.get("dir_fd")}
+        """Link a file of this folder into another one; a symbolic link is linked itself."""
+        (source, source_dir), (target, target_dir) = self.at(name), there.at(new)
+        handles = {"src_dir_fd": source_dir.get("dir_fd"), "dst_dir_fd": target_dir.get("dir_fd")}
         os.link(source, target, **handles, follow_symlinks=False)
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Close the folder."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
@@ -222,10 +234,10 @@ class SafeFolder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- inside ----------------------------------------------------------------------------------
+    # -- temporary files ---------------------------------------------------------------------------
 
-    def _replaced(self, name: str) -> os.stat_result | None:
-        """Return what is said of the regular file to be replaced, which may be written, or None."""
+    def _replaced_status(self, name: str) -> os.stat_result | None:
+        """Return the status of the writable regular file that is replaced; None where none is."""
         try:
             handle = self.open(name, os.O_WRONLY)
         except FileNotFoundError:
@@ -235,73 +247,73 @@ class SafeFolder:
         finally:
             os.close(handle)
 
-    def _unnamed(self, name: str, mode: int) -> tuple[int, str | None]:
-        """Return a new file and its name, or None: it needs none, and a kill leaves nothing."""
+    def _open_temp(self, name: str, mode: int) -> tuple[int, str | None]:
+        """Open a temporary file; return its handle and name (None: it has no name yet)."""
         if self._handle >= 0 and hasattr(os, "O_TMPFILE"):
             with suppress(OSError):
                 return os.open(".", os.O_TMPFILE | os.O_WRONLY, mode, dir_fd=self._handle), None
-        self._sweep(_beside(name, ""))
-        new = _beside(name)
+        self._remove_stale_temps(_temp_name(name, ""))
+        new = _temp_name(name)
         return self.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), new
 
-    def _named(self, handle: int, name: str, *, fresh: bool) -> str:
-        """Give a nameless file a name: its own where that is `fresh`, else one for a moment.
+    def _link_temp(self, handle: int, name: str, *, is_new: bool) -> str:
+        """Give an unnamed file its own name if `is_new`, else a temporary name; return the name.
 
-        That one is always the same, so that a process killed in that moment leaves one file at
-        most, which the next write takes away; one that changes meanwhile is another writer's.
+        The temporary name is fixed, so that a killed process leaves at most one file. While the
+        file under it changes, it is that of another writer, for which this one waits.
         """
-        source, moment = f"/proc/self/fd/{handle}", _beside(name, _ENDING[1:])
-        target, seen, since = name if fresh else moment, 0, time.monotonic()
-        if fresh:
-            self._forget(moment)
+        source, temp = f"/proc/self/fd/{handle}", _temp_name(name, _TEMP_SUFFIX[1:])
+        target, inode, since = name if is_new else temp, 0, time.monotonic()
+        if is_new:
+            self._remove_if_stale(temp)
         while True:
             with suppress(FileExistsError):
                 os.link(source, target, dst_dir_fd=self._handle, follow_symlinks=True)
                 return target
-            target, left = moment, self._forget(moment)
-            if left is not None and left.st_ino != seen:
-                seen, since = left.st_ino, time.monotonic()
-            elif time.monotonic() - since > _MOMENT:
-                self.remove(moment)
+            target, status = temp, self._remove_if_stale(temp)
+            if status is not None and status.st_ino != inode:
+                inode, since = status.st_ino, time.monotonic()
+            elif time.monotonic() - since > _STALE_LINK_SECONDS:
+                self.remove(temp)
             time.sleep(0.001)
 
-    def _forget(self, moment: str) -> os.stat_result | None:
-        """Remove what a killed write left under the name of a moment; return what lies there else.
+    def _remove_if_stale(self, temp: str) -> os.stat_result | None:
+        """Remove the temporary file of a killed process; return the status of any other one.
 
-        A file is named in the instant of its last change, so an old one is nobody's any more.
+        A file is linked right after its last change, so an old one belongs to no running process.
         """
-        left = self.stat(moment)
-        if left is None or time.time() - left.st_ctime <= _MOMENT:
-            return left
-        self.remove(moment)
+        status = self.stat(temp)
+        if status is None or time.time() - status.st_ctime <= _STALE_LINK_SECONDS:
+            return status
+        self.remove(temp)
         return None
 
-    def _sweep(self, start: str) -> None:
-        """Remove what killed processes left of earlier writes to a file."""
-        left = (n for n, is_file in self.entries() if is_file and n.startswith(start))
-        for name in (n for n in left if n.endswith(_ENDING)):
-            found = self.stat(name)
-            if found is not None and time.time() - found.st_mtime > _STALE:
+    def _remove_stale_temps(self, prefix: str) -> None:
+        """Remove the temporary files that killed processes left when they wrote a file."""
+        names = (n for n, is_file in self.entries() if is_file and n.startswith(prefix))
+        for name in (n for n in names if n.endswith(_TEMP_SUFFIX)):
+            status = self.stat(name)
+            if status is not None and time.time() - status.st_mtime > _STALE_FILE_SECONDS:
                 self.remove(name)
 
 
-def _irregular(found: os.stat_result, name: str) -> OSError:
-    """Return the error of what is no regular file."""
-    if stat.S_ISLNK(found.st_mode):
+def _irregular_file_error(status: os.stat_result, name: str) -> OSError:
+    """Return the error for a link, a folder or a special file."""
+    if stat.S_ISLNK(status.st_mode):
         return OSError(errno.ELOOP, "it is a link", name)
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return OSError(errno.EISDIR, "it is a folder", name)
     return OSError(errno.EINVAL, "it is no regular file", name)
 
 
-def _beside(name: str, mark: str | None = None) -> str:
-    """Return the name of a file in the moment before it is called `name`."""
-    mark = f"{secrets.token_hex(4)}{_ENDING}" if mark is None else mark
+def _temp_name(name: str, mark: str | None = None) -> str:
+    """Return the temporary name of a file, with a random mark unless one is given."""
+    mark = f"{secrets.token_hex(4)}{_TEMP_SUFFIX}" if mark is None else mark
     return f".{os.fsencode(name)[:200].decode('utf-8', 'ignore')}.{mark}"
 
 
 def _copy_owner_and_mode(file: BinaryIO, old: os.stat_result) -> None:
-    """Give a new file the owner and mode of the one that it replaces, as far as is allowed."""
+    """Give a new file the mode and, where permitted, the owner of the one that it replaces."""
     if hasattr(os, "fchmod"):
         with suppress(PermissionError):
             os.fchown(file.fileno(), old.st_uid, old.st_gid)
@@ -309,10 +321,10 @@ def _copy_owner_and_mode(file: BinaryIO, old: os.stat_result) -> None:
 
 
 def cache_folder() -> Path:
-    """Return `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; it is not made here."""
-    named = os.environ.get("CTXKIT_CACHE_DIR")
-    if named:
-        return Path(named)
+    """Return the path `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; it may not exist."""
+    configured = os.environ.get("CTXKIT_CACHE_DIR")
+    if configured:
+        return Path(configured)
     home = Path(os.path.expanduser("~"))  # noqa: PTH111  Path.home() raises where there is no home
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "ctxkit"
@@ -322,9 +334,13 @@ def cache_folder() -> Path:
 
 
 def write_file(path: Path, lines: Iterable[bytes], mode: int = 0o600) -> None:
-    """Write a file whole or not at all, in a folder that exists; `mode`: of one that is new."""
+    """Write a file atomically in an existing folder; `mode` is that of a new file.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
     try:
-        real = path.resolve()  # the user named it: a link leads where the user let it lead
+        real = path.resolve()  # the user named the path, so its links are followed
         with SafeFolder(real.parent) as folder:
             folder.write(real.name, lines, mode)
     except (OSError, ValueError, RuntimeError) as e:

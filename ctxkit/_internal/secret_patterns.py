@@ -1,12 +1,12 @@
-"""Secrets known by their form: vendor key prefixes, private key blocks.
+"""Redaction rules for secrets of a published form: vendor keys and blocks of private keys.
 
-The forms are facts, restated from the vendors' manuals and compared with the rules of gitleaks and
-of GitHub's secret scanning; the patterns were written here. A prefix is cheap to look for, so only
-the patterns whose prefix stands in the text are run, and each goes over it once.
+The forms come from the vendors' manuals and were compared with the rules of gitleaks and of
+GitHub's secret scanning; the patterns were written here. Only patterns whose prefix is in the text
+are run, each in one pass.
 
-A line of a block has 64 or 70 characters of base64, whatever program wrote it. Where neither the
-beginning nor the end of the block is there, lines of these lengths count as those of a private key,
-unless what stands around them says that they are a certificate, a public key or a picture.
+A line of a private key block has 64 or 70 characters of base64. Where a text has neither beginning
+nor end of the block, lines of these lengths count as those of a private key, unless the text around
+them shows a certificate, a public key or an image.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 
 
 class VendorKey(NamedTuple):
-    """Keys of one form: a text that they begin with, the pattern, and an example (see `Rule`)."""
+    """A form of keys: their prefix, their pattern, and an example (see `Rule`)."""
 
     hint: str
     pattern: str
     example: str
     judged: bool = False
-    """True where words may follow (`sk-learn-compatible-api`): what follows must look random."""
+    """True where the rest must look random, as words may follow (`sk-learn-compatible-api`)."""
 
 
-def _prefixed(body: str, *prefixes: str, drawn: str = "{a36}") -> tuple[VendorKey, ...]:
+def _keys_with_prefixes(body: str, *prefixes: str, drawn: str = "{a36}") -> tuple[VendorKey, ...]:
     return tuple(
         VendorKey(p, rf"{re.escape(p)}(?P<body>{body})", f"{p}{drawn}", judged=True)
         for p in prefixes
     )
 
 
-def _ended(prefix: str, body: str, drawn: str, *, word: str = r"\w-") -> VendorKey:
-    """Return keys of a fixed length, which no character of a word follows."""
+def _fixed_length_key(prefix: str, body: str, drawn: str, *, word: str = r"\w-") -> VendorKey:
+    """Return the form of keys of a fixed length, with no word character after them."""
     return VendorKey(prefix, rf"{re.escape(prefix)}{body}(?![{word}])", f"{prefix}{drawn}")
 
 
 _DASHED = r"[A-Za-z0-9_-]{10,}+"
 _DOTTED = r"[A-Za-z0-9_.-]{16,}+"
 VENDOR_KEYS: tuple[VendorKey, ...] = (
-    *_prefixed(
+    *_keys_with_prefixes(
         _DASHED,
         *(
             "sk-",
@@ -174,7 +174,7 @@ VENDOR_KEYS: tuple[VendorKey, ...] = (
         ),
         *("AGE-SECRET-KEY-1", "AGE-SECRET-KEY-PQ-1", "p8e-", "cflt", "phx_", "phc_", "sk_"),
     ),
-    *_prefixed(
+    *_keys_with_prefixes(
         _DOTTED,
         "hvs.",
         "hvb.",
@@ -187,7 +187,7 @@ VENDOR_KEYS: tuple[VendorKey, ...] = (
         "dp.scim.",
         "dp.audit.",
     ),
-    *_prefixed(
+    *_keys_with_prefixes(
         r"[A-Za-z0-9_+/=.-]{16,}+",
         "sntrys_",
         "glc_",
@@ -198,7 +198,9 @@ VENDOR_KEYS: tuple[VendorKey, ...] = (
         "1//0",
         "v1.0-",
     ),
-    *_prefixed(r"[A-Z0-9]{16}(?![A-Za-z0-9_])", "AKIA", "ASIA", "ABIA", "ACCA", drawn="{t15}7"),
+    *_keys_with_prefixes(
+        r"[A-Z0-9]{16}(?![A-Za-z0-9_])", "AKIA", "ASIA", "ABIA", "ACCA", drawn="{t15}7"
+    ),
     *(
         VendorKey(
             f"xox{kind}-",
@@ -207,16 +209,16 @@ VENDOR_KEYS: tuple[VendorKey, ...] = (
         )
         for kind in "abceoprs"
     ),  # Slack
-    _ended("hf_", "(?P<exact>[A-Za-z]{34})", "{l34}"),
-    *(_ended(h, r"(?P<exact>[\w-]{20})", "{a20}") for h in ("glpat-", "glrt-", "gldt-")),
-    *(_ended(h, "(?=[A-Z]*[2-7])[A-Z2-7]{16}", "{t15}7") for h in ("AKIA", "ASIA")),
-    _ended("sess-", "(?P<exact>[A-Za-z0-9]{40})", "{a40}"),  # OpenAI's sessions
-    _ended("pa-", r"(?P<exact>[\w-]{43})", "{a43}"),  # Voyage
-    _ended("BSA", r"(?P<exact>[\w-]{27})", "{a27}"),  # Brave
-    _ended("fc-", "[0-9a-f]{32}", "{h32}", word="0-9a-z-"),  # Firecrawl
-    _ended("e2b_", "[0-9a-f]{40}", "{h40}", word="0-9a-z"),  # E2B
-    _ended("llx-", "(?P<exact>[A-Za-z0-9]{48})", "{a48}"),  # LlamaIndex
-    _ended("SK", "[0-9a-f]{32}", "{h32}", word="0-9a-z"),  # Twilio
+    _fixed_length_key("hf_", "(?P<exact>[A-Za-z]{34})", "{l34}"),
+    *(_fixed_length_key(h, r"(?P<exact>[\w-]{20})", "{a20}") for h in ("glpat-", "glrt-", "gldt-")),
+    *(_fixed_length_key(h, "(?=[A-Z]*[2-7])[A-Z2-7]{16}", "{t15}7") for h in ("AKIA", "ASIA")),
+    _fixed_length_key("sess-", "(?P<exact>[A-Za-z0-9]{40})", "{a40}"),  # OpenAI's sessions
+    _fixed_length_key("pa-", r"(?P<exact>[\w-]{43})", "{a43}"),  # Voyage
+    _fixed_length_key("BSA", r"(?P<exact>[\w-]{27})", "{a27}"),  # Brave
+    _fixed_length_key("fc-", "[0-9a-f]{32}", "{h32}", word="0-9a-z-"),  # Firecrawl
+    _fixed_length_key("e2b_", "[0-9a-f]{40}", "{h40}", word="0-9a-z"),  # E2B
+    _fixed_length_key("llx-", "(?P<exact>[A-Za-z0-9]{48})", "{a48}"),  # LlamaIndex
+    _fixed_length_key("SK", "[0-9a-f]{32}", "{h32}", word="0-9a-z"),  # Twilio
     VendorKey("xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}+", "xprv9{c107}"),  # BIP 32
     VendorKey("xoxe.xox", r"xoxe\.xox[bp]-[\w-]{16,}+", "xoxe.xoxp-1-{a40}"),
     VendorKey("xoxd-", r"xoxd-[\w%+/=-]{16,}+", "xoxd-{a40}%3D"),
@@ -251,7 +253,7 @@ VENDOR_KEYS: tuple[VendorKey, ...] = (
 
 
 class InfixKey(NamedTuple):
-    """Keys known by a text within them: what stands before that, and the pattern from it on."""
+    """A form of keys with a fixed text inside: the patterns before it and from it on."""
 
     hint: str
     before: str
@@ -278,15 +280,15 @@ INFIX_KEYS = (
 )
 _BOT_TOKEN = re.compile(r"\.[\w-]{6}\.[\w-]{27,40}(?![\w-])")
 _BOT_ID = re.compile(r"(?<![\w-])\d{0,8}[MNO][\w-]{23,27}$")
-_NUMBER = re.compile(r"(?<![\w-])\d{1,12}$")
+_NUMBER_BEFORE_KEY = re.compile(r"(?<![\w-])\d{1,12}$")
 _SHORT_WORD = re.compile(r"(?<![\w-])\w{0,11}\d$")
-"""What ends with a digit that a key may follow; in a long run of characters any text occurs."""
+"""A short word that ends in a digit may stand before a key; in a long run any text occurs."""
 _AWS_PAIR = re.compile(r"[A-Z0-9]{16}[\"']?[,;:|\t ]{1,3}[\"']?([A-Za-z0-9/+]{40})(?![\w/+=])")
-"""An id of AWS and the secret key beside it, as its console writes both to a CSV."""
+"""An AWS key id with the secret key beside it, as in a CSV of the AWS console."""
 
 
 def find_keys(view: VisibleText) -> Iterator[Span]:
-    """Yield where keys of a published form stand."""
+    """Yield the spans of keys of a published form."""
     for rule in SECRET_PATTERN_RULES:
         yield from rule.find(view)
 
@@ -302,7 +304,7 @@ def _find_vendor_key(key: VendorKey, view: VisibleText) -> Iterator[Span]:
 
 
 def _is_key(key: VendorKey, hit: re.Match[str]) -> bool:
-    """Return True for a key; what has only its prefix and its length must not be a word."""
+    """Return whether a match is a key; the rest after a prefix must not be a word."""
     exact = hit.groupdict().get("exact")
     if exact is not None:
         return secret_heuristics.mixes_character_kinds(exact)
@@ -341,26 +343,26 @@ def _is_start(view: VisibleText, at: int, hint: str) -> bool:
     before = view.text[at - 1 : at]
     if not (before.isascii() and before.isalnum()) or view.is_cut(at):
         return True
-    form = _NUMBER if hint.isalnum() else _SHORT_WORD
+    form = _NUMBER_BEFORE_KEY if hint.isalnum() else _SHORT_WORD
     return before.isdigit() and bool(form.search(view.text, max(at - 16, 0), at))
 
 
 def _is_random_body(prefix: str, body: str) -> bool:
-    """Return True for what a machine drew; after a short prefix it must be longer."""
-    least = 14 if len(prefix) <= 3 and prefix not in ("sk-", "hf_") else 10
+    """Return whether the rest of a key looks random; after a short prefix it must be longer."""
+    min_chars = 14 if len(prefix) <= 3 and prefix not in ("sk-", "hf_") else 10
     if len(prefix) <= 3 and prefix not in ("sk-", "hf_", "SG.") and not re.search(r"\d", body):
         return False
-    return len(body) >= least and secret_heuristics.looks_random(body)
+    return len(body) >= min_chars and secret_heuristics.looks_random(body)
 
 
-def _example(key: VendorKey) -> str:
+def _make_example(key: VendorKey) -> str:
     word, space, body = key.example.rpartition(" ")
     return f"{word}{space}«{body}»"
 
 
 SECRET_PATTERN_RULES = (
     *(
-        Rule(f"key {k.hint} {i}", partial(_find_vendor_key, k), _example(k), hint=k.hint)
+        Rule(f"key {k.hint} {i}", partial(_find_vendor_key, k), _make_example(k), hint=k.hint)
         for i, k in enumerate(VENDOR_KEYS)
     ),
     *(
@@ -373,10 +375,10 @@ SECRET_PATTERN_RULES = (
 
 _BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 _END = re.compile(r"-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----")
-_BREAK = re.compile(r"(?:\\+[nr]|[\r\n])+")
-_LEAD = re.compile(r"^[ \t]*(?:\d+[ \t:|]+|[>|#*+-]+[ \t]*)?[\"']?")
-"""What stands before a line that is quoted, numbered or indented."""
-_BODY = re.compile(r"[A-Za-z0-9+/=]*[\"',]*[ \t]*$")
+_LINE_BREAKS = re.compile(r"(?:\\+[nr]|[\r\n])+")
+_LINE_PREFIX = re.compile(r"^[ \t]*(?:\d+[ \t:|]+|[>|#*+-]+[ \t]*)?[\"']?")
+"""Text before a line that is quoted, numbered or indented."""
+_BASE64_LINE = re.compile(r"[A-Za-z0-9+/=]*[\"',]*[ \t]*$")
 _HEADER = re.compile(r"[A-Z][\w-]{1,30}: ")
 _PUTTY = re.compile(
     r"Private-Lines: \d{1,3}(?:\\+[nr]|[\r\n])+((?:[A-Za-z0-9+/=]{16,}+(?:\\+[nr]|[\r\n])*)+)"
@@ -384,14 +386,14 @@ _PUTTY = re.compile(
 _OPEN_PUTTY = re.compile(r"Private-Lines:[ \d]*+(?:\\++[nr]?|[\r\nA-Za-z0-9+/=])*+")
 _JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\\*\"\s{0,4}:\s{0,4}\\*\"([\w-]{22,}+)")
 _MIN_FIRST_LINE = 32
-"""Characters that the first line of a block without an end must have: a word has fewer."""
+"""Characters of the first line of a block without an end; words have fewer."""
 _BEFORE_LINE = r"[ \t]*+(?:\d++[ \t:|]++|[>|#*-]++[ \t]*+)?"
 _LINE = re.compile(_BEFORE_LINE + r"(?P<body>[A-Za-z0-9+/]{16,}+={0,2})[ \t\r]*+(?:\\++r?)?$")
 """A line that may belong to a block."""
 _SHORT_LINE = re.compile(r"[ \t]*+[A-Za-z0-9+/=]{1,15}[ \t\r]*+(?:\\++r?)?$")
-"""What may end a block: the rest of it, a checksum."""
+"""The last line of a block: its rest, or a checksum."""
 _OPEN_LINE = re.compile(r"[ \t]*+(?:[A-Za-z0-9+/=]*+\r?|-.*)$")
-"""What may yet become a line of a block, or its end."""
+"""A line that may continue as a line of a block or its end."""
 _BOUNDARY = re.compile(r"[ \t]*+-{4,5} ?(?:BEGIN|END) ")
 """The first and the last line of a block of any kind."""
 _FULL_ROW = re.compile(rf"\n{_BEFORE_LINE}[A-Za-z0-9+/]{{64}}")
@@ -400,27 +402,29 @@ _FULL_ROW_IN_JSON = (
     re.compile(r"\"[A-Za-z0-9+/]{64}[A-Za-z0-9+/=]{0,8}\\"),
 )
 _FULL_LINES = (64, 70)
-"""Characters of a line as programs break it."""
+"""Characters of a full line of a block, in all programs."""
 _MAX_LINE = 120
-"""Characters of a line with what stands before it."""
+"""Characters of a line with the text before it."""
 _MAX_LINES = 100
-"""Lines of a private key: RSA of 8,192 bits has 99. What is longer is data of another kind."""
-_DATA = re.compile("iVBORw0KGgo|/9j/|R0lGOD|UklGR|UEsDB|H4sI|JVBERi0|PD94bWw|PHN2Zy|AAAAB3NzaC1")
-"""How pictures, archives, pages and public SSH keys begin in base64."""
+"""Lines of the longest private key (RSA of 8,192 bits has 99); more lines are other data."""
+_OTHER_DATA = re.compile(
+    "iVBORw0KGgo|/9j/|R0lGOD|UklGR|UEsDB|H4sI|JVBERi0|PD94bWw|PHN2Zy|AAAAB3NzaC1"
+)
+"""First characters of images, archives, pages and public SSH keys in base64."""
 
 
 def _find_blocks(view: VisibleText) -> Iterator[Span]:
-    """Yield the blocks of private keys; a BEGIN line that nothing like a key follows is none."""
+    """Yield the blocks of private keys; a BEGIN line alone is none."""
     text, at = view.text, view.text.find("-----BEGIN ")
     while at >= 0:
         begin = _BEGIN.match(text, at)
-        over = at + 11
+        next_start = at + 11
         if begin:
             end = _end_of_whole_block(text, begin.end()) or _end_of_cut_block(text, begin.end())
             if end:
                 yield at, end
-                over = end
-        at = text.find("-----BEGIN ", over)
+                next_start = end
+        at = text.find("-----BEGIN ", next_start)
 
 
 def _find_putty_keys(view: VisibleText) -> Iterator[Span]:
@@ -428,34 +432,38 @@ def _find_putty_keys(view: VisibleText) -> Iterator[Span]:
 
 
 def _find_web_keys(view: VisibleText) -> Iterator[Span]:
-    """Yield what is private in JSON Web Keys (RFC 7517)."""
+    """Yield the private parameters of JSON Web Keys (RFC 7517)."""
     yield from (hit.span(1) for hit in _JWK.finditer(view.text))
 
 
 def _end_of_whole_block(text: str, start: int) -> int | None:
-    """Return where a block ends whose END line comes next and that holds nothing but a key."""
+    """Return the end of a block with an END line and nothing but a key before it; else None."""
     dashes = text.find("-----", start)
     end = _END.match(text, dashes) if dashes >= 0 else None
     if end is None:
         return None
-    lines = _BREAK.split(text[start:dashes])
-    body = [_LEAD.sub("", line) for line in lines]
+    lines = _LINE_BREAKS.split(text[start:dashes])
+    body = [_LINE_PREFIX.sub("", line) for line in lines]
     has_key = any(len(line.strip()) > 3 for line in body)
-    return end.end() if has_key and all(map(_is_body, body)) else None
+    return end.end() if has_key and all(map(_is_key_line, body)) else None
 
 
-def _is_body(line: str) -> bool:
-    return bool(_BODY.match(line) or _HEADER.match(line) or all(map(_BODY.match, line.split())))
+def _is_key_line(line: str) -> bool:
+    return bool(
+        _BASE64_LINE.match(line)
+        or _HEADER.match(line)
+        or all(map(_BASE64_LINE.match, line.split()))
+    )
 
 
 def _end_of_cut_block(text: str, start: int) -> int | None:
-    """Return where the lines of a key end that has no END line."""
+    """Return the end of the lines of a key without an END line; None where there is no line."""
     end, at = None, start
-    while gap := _BREAK.match(text, at):
-        after = _BREAK.search(text, gap.end())
+    while gap := _LINE_BREAKS.match(text, at):
+        after = _LINE_BREAKS.search(text, gap.end())
         stop = after.start() if after else len(text)
-        line = _LEAD.sub("", text[gap.end() : stop])
-        if _BODY.match(line) and (len(line) >= _MIN_FIRST_LINE or end is not None):
+        line = _LINE_PREFIX.sub("", text[gap.end() : stop])
+        if _BASE64_LINE.match(line) and (len(line) >= _MIN_FIRST_LINE or end is not None):
             end = stop
         elif not (_HEADER.match(line) and end is None):
             break
@@ -463,33 +471,37 @@ def _end_of_cut_block(text: str, start: int) -> int | None:
     return end
 
 
-def _find_lines(view: VisibleText) -> Iterator[Span]:
-    """Yield lines of blocks that do not begin in the text."""
+def _find_key_lines(view: VisibleText) -> Iterator[Span]:
+    """Yield runs of key lines whose block does not begin in the text.
+
+    State: the current run of full lines, and the text before it. A line of another kind ends the
+    run; the text around decides whether it is a private key. One pass over the lines.
+    """
     text, before = view.text, ""
-    if not _has_lines(text):
+    if not _may_have_key_lines(text):
         return
     run: list[re.Match[str]] = []
-    over = 0
-    for start, end in _lines(text):
+    run_end = 0
+    for start, end in _iter_lines(text):
         if start == end:
             continue
         hit = _LINE.match(text, start, end) if end - start <= _MAX_LINE else None
         if hit:
             run.append(hit)
-            over = end
+            run_end = end
         elif run and _SHORT_LINE.match(text, start, end):
-            over = end
+            run_end = end
         elif run or not _HEADER.match(text, start, end):
             after = text[start : start + _MAX_LINE].lstrip(" \t>|#*+")
             if run and _is_private(run, before, after):
-                yield run[0].start("body"), over if _END.match(after) else run[-1].end("body")
+                yield run[0].start("body"), run_end if _END.match(after) else run[-1].end("body")
             before, run = text[max(start, end - 60) : end], []
     if run and _is_private(run, before, ""):
         yield run[0].start("body"), run[-1].end("body")
 
 
-def _has_lines(text: str) -> bool:
-    """Return False where a quick look tells that no lines of a block are in a text."""
+def _may_have_key_lines(text: str) -> bool:
+    """Return False where a quick check excludes key lines in a text."""
     forms = _FULL_ROW_IN_JSON if "\\n" in text else ()
     return (
         "-----END " in text
@@ -498,8 +510,8 @@ def _has_lines(text: str) -> bool:
     )
 
 
-def _lines(text: str) -> Iterator[Span]:
-    """Yield the lines of a text; of a text in JSON those that it breaks by an escape, too."""
+def _iter_lines(text: str) -> Iterator[Span]:
+    """Yield the spans of lines of a text; escaped ends of line in JSON count, too."""
     at = 0
     for row in text.split("\n"):
         if "\\n" not in row:
@@ -515,27 +527,32 @@ def _lines(text: str) -> Iterator[Span]:
 
 
 def _is_private(run: Sequence[re.Match[str]], before: str, after: str) -> bool:
-    """Return True for lines of base64 that are those of a private key.
+    """Return whether lines of base64 are those of a private key.
 
     Args:
         run: the lines.
         before: the line before them, without headers of a block; empty: there is none.
         after: the line that follows.
     """
-    given = (hit["body"] for hit in run)  # a difference marks its lines by a plus
-    bodies = [b[1:] if b[0] == "+" and len(b) - 1 in _FULL_LINES else b for b in given]
+    bodies = [hit["body"] for hit in run]
+    # a diff has a plus before each line
+    bodies = [b[1:] if b[0] == "+" and len(b) - 1 in _FULL_LINES else b for b in bodies]
     first = bodies[0]
     if _END.match(after):
         return secret_heuristics.looks_random(first)
-    if _BOUNDARY.search(before) or _BOUNDARY.match(after) or _DATA.match(first):
+    if _BOUNDARY.search(before) or _BOUNDARY.match(after) or _OTHER_DATA.match(first):
         return False
     size = len(first)
     is_block = len(run) <= _MAX_LINES and size in _FULL_LINES and len(bodies[-1]) <= size
-    return is_block and all(len(b) == size for b in bodies[:-1]) and all(map(_is_drawn, bodies))
+    return (
+        is_block
+        and all(len(b) == size for b in bodies[:-1])
+        and all(map(_is_random_base64, bodies))
+    )
 
 
-def _is_drawn(body: str) -> bool:
-    """Return True for base64 that is no checksum in hexadecimal, no path and no long name."""
+def _is_random_base64(body: str) -> bool:
+    """Return whether base64 is random: no hexadecimal checksum, no path and no long name."""
     return (
         body != body.lower()
         and body != body.upper()
@@ -544,7 +561,7 @@ def _is_drawn(body: str) -> bool:
 
 
 def find_open_block(text: str) -> int | None:
-    """Return where a block begins that is still open at the end of the text, or None."""
+    """Return the start of a block that is still open at the end of the text; None without one."""
     putty = text.rfind("Private-Lines:")
     if putty >= 0 and _OPEN_PUTTY.fullmatch(text, putty):
         return putty
@@ -555,15 +572,15 @@ def find_open_block(text: str) -> int | None:
     if begin is None:
         is_open = len(text) - at < 60 and "\n" not in text[at:]
         return at if is_open else _find_open_lines(text)
-    lines = [_LEAD.sub("", line) for line in _BREAK.split(text[begin.end() :])[:-1]]
+    lines = [_LINE_PREFIX.sub("", line) for line in _LINE_BREAKS.split(text[begin.end() :])[:-1]]
     is_key = all(
-        not x.strip() or _HEADER.match(x) or (len(x) >= 16 and _BODY.match(x)) for x in lines
+        not x.strip() or _HEADER.match(x) or (len(x) >= 16 and _BASE64_LINE.match(x)) for x in lines
     )
     return at if is_key else _find_open_lines(text)
 
 
 def _find_open_lines(text: str) -> int | None:
-    """Return where lines begin that reach to the end of the text and may yet be those of a key."""
+    """Return the start of the lines at the end of the text that may become those of a key."""
     *rows, last = text.rsplit("\n", 2 * _MAX_LINES)
     if not _OPEN_LINE.match(last):
         return None
@@ -587,7 +604,7 @@ KEY_BLOCK_RULES = (
     ),
     Rule(
         "lines of a block",
-        _find_lines,
+        _find_key_lines,
         "«{b64}»",
         "«{b70}\n{b70}\n{b24}»",
         "«{b64}\n{b20}==»\n-----END PRIVATE KEY-----",

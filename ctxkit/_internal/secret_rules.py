@@ -1,4 +1,4 @@
-"""A rule of redaction: one kind of secret, how it is found, and texts that hold one."""
+"""Redaction rules: a kind of secret, the function that finds it, and example texts."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 class Rule:
     """One kind of secret.
 
-    In an example `«»` stand around the secret, and `{a20}` stands for 20 characters drawn at random
-    out of an alphabet: `a` letters and digits, `l` letters, `p` small letters, `s` small letters
+    In an example the secret stands between `«` and `»`, and `{a20}` means 20 random characters of
+    an alphabet: `a` letters and digits, `l` letters, `p` small letters, `s` small letters
     and digits, `u` capitals and digits, `h` hexadecimal, `d` digits, `t` base32, `c` base58,
     `b` base64, `w` base64 for URLs.
 
     Args:
-        name: what it finds; no other rule has that name.
-        find: yields where such secrets stand in a text.
-        examples: texts with one secret each; the tests try each in many ways.
-        hint: what every text with such a secret holds; in lower case where `is_caseless`.
-        is_caseless: True where what stands beside the secret may be written in capitals, too.
-        is_whole_line: True where nothing else may stand on the lines of the secret.
+        name: unique name of the kind.
+        find: yields the spans of such secrets in a text.
+        examples: texts with one secret each; the tests vary them in many ways.
+        hint: a substring of every text with such a secret; in lower case where `is_caseless`.
+        is_caseless: True where the text beside the secret may be in upper case, too.
+        is_whole_line: True where the lines of the secret hold nothing else.
     """
 
     def __init__(
@@ -44,5 +44,5 @@ class Rule:
 
 @lru_cache(512)
 def compile_once(pattern: str) -> re.Pattern[str]:
-    """Return a pattern, compiled when its rule first needs it."""
+    """Return a compiled pattern; it is compiled at the first use of its rule."""
     return re.compile(pattern)

@@ -1,4 +1,4 @@
-"""Tables for people: sortable HTML in a notebook, 80 columns in a terminal."""
+"""Tables for display: sortable HTML in notebooks, 80 columns in terminals."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TERMINAL_COLUMNS = 80
-"""Columns of a terminal that a table keeps to."""
+"""Width of a table in a terminal, in columns."""
 TEXT_COLOR_CSS = "color:var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
-"""Takes the theme's colour of text."""
+"""The text colour of the notebook's theme."""
 MUTED_COLOR_CSS = "color:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
-_TONES = {
+_TONE_CSS = {
     "": "",
     "grey": f";{MUTED_COLOR_CSS}",
     "bad": ";color:#d55e00;font-weight:600",
     "good": ";font-weight:600",
 }
-_NUMBER = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums;white-space:nowrap"
-_TEXT = "text-align:left;padding:2px 8px;white-space:nowrap"
-_WORDS = _TEXT.replace("nowrap", "normal")
-"""Of the last column: where the page is narrow its words stand below each other."""
-_NARROW = (
+_NUMBER_CSS = (
+    "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums;white-space:nowrap"
+)
+_TEXT_CSS = "text-align:left;padding:2px 8px;white-space:nowrap"
+_LAST_COLUMN_CSS = _TEXT_CSS.replace("nowrap", "normal")
+"""Of the last column, whose text wraps on a narrow page."""
+_NARROW_PAGE_STYLE = (
     "<style>@media(max-width:800px){.ctxkit-spare{display:none}"
     ".ctxkit-table :is(td,th){padding:2px 4px!important;max-width:15em!important}}</style>"
 )
-"""On a narrow page a table does without the columns that a terminal does without, too."""
-_SOFT = ";max-width:24em;overflow:hidden;text-overflow:ellipsis"
-_HEAD = (
+"""Hides the optional columns on a narrow page."""
+_SHRINKABLE_CSS = ";max-width:24em;overflow:hidden;text-overflow:ellipsis"
+_HEAD_BUTTON_CSS = (
     "background:none;border:0;padding:0;margin:0;font:inherit;font-weight:600;color:inherit;"
     "text-align:inherit;cursor:pointer"
 )
-_SORT = (
+_SORT_SCRIPT = (
     "const h=this.parentNode,i=h.cellIndex,b=h.closest('table').tBodies[0],"
     "d=h.getAttribute('aria-sort')==='descending'?1:-1;"
     "for(const o of h.parentNode.cells)o.removeAttribute('aria-sort');"
@@ -44,66 +46,67 @@ _SORT = (
     "const v=r=>parseFloat(r.cells[i].dataset.value);"
     "b.append(...[...b.rows].sort((r,s)=>(isNaN(v(r))-isNaN(v(s)))||d*(v(r)-v(s))||0))"
 )
-"""A click on a head sorts the rows by its figures, the largest first; the next turns them round."""
-_LEAST = 8
-"""Columns that a text keeps at least."""
+"""A click on a head sorts the rows by its values, the largest first; the next one reverses them."""
+_MIN_TEXT_COLUMNS = 8
+"""Minimal width of a text column, in terminal columns."""
 
 
 class Column(NamedTuple):
-    """A column: its name, what it means, and how it behaves where room is short."""
+    """A column: its name, its meaning, and how it shrinks."""
 
     name: str
     hover: str = ""
+    """Tooltip of the head."""
     number: bool = True
     group: str = ""
-    """Heads in a row with the same group stand under its name."""
+    """Name above adjacent columns of the same group."""
     spare: bool = False
-    """True where a terminal of 80 columns can do without."""
+    """True where the column is left out if the table is too wide."""
     firm: bool = False
-    """True for a text that others make room for."""
+    """True for a text that is not shortened before others are."""
 
 
 class Cell(NamedTuple):
-    """A cell: its text, what it is sorted by (missing: last), what it says when pointed at."""
+    """A cell: its text, its sort value (None: last), and its tooltip."""
 
     text: str
     value: float | None = None
     hover: str = ""
     tone: str = ""
-    """`grey`, `bad` or `good`; always besides words that say the same."""
+    """`grey`, `bad` or `good`; the text says the same, too."""
     html: str = ""
-    """Safe HTML that stands in a page in place of the text (a drawing)."""
+    """Escaped HTML that a page shows instead of the text (a drawing)."""
 
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """A table. Its texts may come from a log: they are escaped and bounded where they are shown."""
+    """A table; its texts may come from a log and are escaped and bounded for display."""
 
     heads: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...] = ()
     caption: str = ""
     legend: str = ""
-    """A line below."""
+    """A line below the table."""
     wide: int = field(default=120, kw_only=True)
-    """Characters of a cell in a page."""
+    """Maximal characters of a cell in HTML."""
 
     def to_html(self, *, high: int | None = None, sorts: bool = True) -> str:
         """Return the table as HTML; empty without rows.
 
         Args:
-            high: pixels after which it scrolls by itself.
-            sorts: whether a click on a head sorts.
+            high: height in pixels above which it scrolls; None: it does not scroll.
+            sorts: whether a click on a head sorts the rows.
         """
         if not self.rows:
             return ""
-        told = (
+        caption = (
             f'<caption style="text-align:left">{escape_html(self.caption, 2000)}</caption>'
             if self.caption
             else ""
         )
-        heads = "".join(_head(h, sorts=sorts) for h in self.heads)
+        heads = "".join(_head_html(h, sorts=sorts) for h in self.heads)
         body = "".join(
-            f"<tr>{''.join(self._cells(i, row))}</tr>" for i, row in enumerate(self.rows)
+            f"<tr>{''.join(self._row_cells(i, row))}</tr>" for i, row in enumerate(self.rows)
         )
         box = f"overflow:auto;max-height:{high}px" if high else "overflow-x:auto"
         legend = (
@@ -112,30 +115,33 @@ class Table:
             else ""
         )
         return (
-            f'{_NARROW}<div class="ctxkit-table {NO_MATHJAX}" style="{TEXT_COLOR_CSS};{box}" '
+            f'{_NARROW_PAGE_STYLE}<div class="ctxkit-table {NO_MATHJAX}" '
+            f'style="{TEXT_COLOR_CSS};{box}" '
             'tabindex="0"><table'
-            f' style="border-collapse:collapse;margin:4px 0">{told}'
-            f"<thead>{self._groups()}<tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{legend}"
+            f' style="border-collapse:collapse;margin:4px 0">{caption}'
+            f"<thead>{self._group_row()}<tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{legend}"
         )
 
     def to_text(self, columns: int = TERMINAL_COLUMNS) -> str:
-        """Return the table as lines of at most `columns` columns; empty without rows."""
-        kept = self._kept(columns)
+        """Return the table as lines of at most `columns` terminal columns; empty without rows."""
+        indices = self._fitting_columns(columns)
+        heads = [self.heads[i] for i in indices]
         rows = [
-            [h.name for h in (self.heads[i] for i in kept)],
-            *([sanitize_line(row[i].text, 200) for i in kept] for row in self.rows),
+            [head.name for head in heads],
+            *([sanitize_line(row[i].text, 200) for i in indices] for row in self.rows),
         ]
         if len(rows) == 1:
             return ""
         widths = [max(map(display_width, c)) for c in zip(*rows, strict=True)]
-        soft = [not (self.heads[i].number or self.heads[i].firm) for i in kept]
-        widths = _fitted(
-            _fitted(widths, soft, columns), [not self.heads[i].number for i in kept], columns
-        )
-        numbers = [self.heads[i].number for i in kept]
+        # first shrink texts that are not firm, then all texts
+        shrinkable = [not (head.number or head.firm) for head in heads]
+        widths = _fit_widths(widths, shrinkable, columns)
+        widths = _fit_widths(widths, [not head.number for head in heads], columns)
+        numbers = [head.number for head in heads]
         return "\n".join(
             "  ".join(
-                pad_to_width(c, w, right=n) for c, w, n in zip(row, widths, numbers, strict=True)
+                pad_to_width(text, width, right=number)
+                for text, width, number in zip(row, widths, numbers, strict=True)
             ).rstrip()
             for row in rows
         )
@@ -150,31 +156,30 @@ class Table:
         """Return the rows as texts."""
         return [tuple(cell.text for cell in row) for row in self.rows]
 
-    def _kept(self, columns: int) -> list[int]:
-        """Return the columns that fit, spare ones left out from the right."""
-        kept = list(range(len(self.heads)))
+    def _fitting_columns(self, columns: int) -> list[int]:
+        """Return the indices of the columns that fit, optional ones left out from the right."""
+        indices = list(range(len(self.heads)))
         for i in reversed(range(len(self.heads))):
-            if self._least(kept) <= columns:
+            if self._min_width(indices) <= columns:
                 break
             if self.heads[i].spare:
-                kept.remove(i)
-        return kept
+                indices.remove(i)
+        return indices
 
-    def _least(self, kept: Sequence[int]) -> int:
-        """Return how narrow these columns can be made."""
-        total, firm = 0, any(self.heads[i].firm for i in kept)
-        for i in kept:
+    def _min_width(self, indices: Sequence[int]) -> int:
+        """Return the smallest width of a table of these columns."""
+        total, has_firm = 0, any(self.heads[i].firm for i in indices)
+        min_text = (2 if has_firm else 3) * _MIN_TEXT_COLUMNS
+        for i in indices:
             head = self.heads[i]
-            most = max(
-                (display_width(sanitize_line(row[i].text, 200)) for row in self.rows), default=0
-            )
-            hard = head.number or head.firm
-            total += max(
-                display_width(head.name), most if hard else min(most, (2 if firm else 3) * _LEAST)
-            )
-        return total + 2 * (len(kept) - 1)
+            texts = (sanitize_line(row[i].text, 200) for row in self.rows)
+            width = max(map(display_width, texts), default=0)
+            if not (head.number or head.firm):
+                width = min(width, min_text)
+            total += max(display_width(head.name), width)
+        return total + 2 * (len(indices) - 1)
 
-    def _groups(self) -> str:
+    def _group_row(self) -> str:
         if not any(h.group for h in self.heads):
             return ""
         spans: list[tuple[str, int]] = []
@@ -191,48 +196,48 @@ class Table:
         )
         return f"<tr>{''.join(cells)}</tr>"
 
-    def _cells(self, i: int, row: tuple[Cell, ...]) -> list[str]:
+    def _row_cells(self, i: int, row: tuple[Cell, ...]) -> list[str]:
         out = []
         for k, (head, cell) in enumerate(zip(self.heads, row, strict=True)):
             last = k == len(row) - 1
-            text = _WORDS if last else _TEXT + ("" if head.firm else _SOFT)
-            style = (_NUMBER if head.number else text) + _TONES[cell.tone]
+            text = _LAST_COLUMN_CSS if last else _TEXT_CSS + ("" if head.firm else _SHRINKABLE_CSS)
+            style = (_NUMBER_CSS if head.number else text) + _TONE_CSS[cell.tone]
             value = -i if k == 0 and cell.value is None else cell.value
             sort = "" if value is None else f' data-value="{value:.9g}"'
             hover = f' title="{escape_html(cell.hover, 400)}"' if cell.hover else ""
             tag = 'th scope="row"' if k == 0 else "td"
             inner = cell.html or escape_html(sanitize_line(cell.text, self.wide))
             weight = ";font-weight:normal" if k == 0 and cell.tone in ("", "grey") else ""
-            kind = _kind(head)
+            kind = _class_attribute(head)
             out.append(f'<{tag}{kind} style="{style}{weight}"{sort}{hover}>{inner}</{tag[:2]}>')
         return out
 
 
-def _head(head: Column, *, sorts: bool) -> str:
-    style = _NUMBER if head.number else _TEXT
-    told = escape_html(head.hover or "Sort", 400)
+def _head_html(head: Column, *, sorts: bool) -> str:
+    style = _NUMBER_CSS if head.number else _TEXT_CSS
+    tooltip = escape_html(head.hover or "Sort", 400)
     name = escape_html(head.name, 40)
     inner = (
-        f'<button type="button" style="{_HEAD}" onclick="{_SORT}">{name}</button>'
+        f'<button type="button" style="{_HEAD_BUTTON_CSS}" onclick="{_SORT_SCRIPT}">{name}</button>'
         if sorts
         else name
     )
-    return f'<th scope="col"{_kind(head)} style="{style}" title="{told}">{inner}</th>'
+    return f'<th scope="col"{_class_attribute(head)} style="{style}" title="{tooltip}">{inner}</th>'
 
 
-def _kind(head: Column) -> str:
+def _class_attribute(head: Column) -> str:
     return ' class="ctxkit-spare"' if head.spare and not head.group else ""
 
 
 def display_width(text: str) -> int:
-    """Return the columns that a text takes in a terminal."""
+    """Return the terminal columns of a text."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def pad_to_width(text: str, columns: int, *, right: bool = False) -> str:
-    """Return a text of exactly so many columns, cut with an ellipsis where it is longer."""
+    """Pad a text to so many terminal columns, or shorten it with an ellipsis."""
     if display_width(text) > columns:
         out = ""
         for c in text:
@@ -244,13 +249,13 @@ def pad_to_width(text: str, columns: int, *, right: bool = False) -> str:
     return gap + text if right else text + gap
 
 
-def _fitted(widths: list[int], soft: list[bool], columns: int) -> list[int]:
-    """Return widths that fit together: the widest text is made narrower first."""
+def _fit_widths(widths: list[int], shrinkable: list[bool], columns: int) -> list[int]:
+    """Return widths that fit into `columns` if possible; the widest one shrinks first."""
     out = list(widths)
-    soft = [s and w > _LEAST for s, w in zip(soft, out, strict=True)]
+    can_shrink = [s and w > _MIN_TEXT_COLUMNS for s, w in zip(shrinkable, out, strict=True)]
     while sum(out) + 2 * (len(out) - 1) > columns:
-        i = max((i for i in range(len(out)) if soft[i]), key=out.__getitem__, default=None)
-        if i is None or out[i] <= _LEAST:
+        i = max((i for i in range(len(out)) if can_shrink[i]), key=out.__getitem__, default=None)
+        if i is None or out[i] <= _MIN_TEXT_COLUMNS:
             break
         out[i] -= 1
     return out

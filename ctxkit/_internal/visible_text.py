@@ -1,7 +1,7 @@
-"""A text as a terminal shows it, for matching: without escape sequences and invisible characters.
+"""Texts without escape sequences and invisible characters, with a map back to the original.
 
-A program that colours its output puts escape sequences before, behind and into keys. Rules match
-the visible text; `VisibleText.origin` gives the place in the text as it was.
+A program that colours its output puts escape sequences before, behind and into keys. Redaction
+rules match the visible text; `VisibleText.origin` gives the position in the original text.
 """
 
 from __future__ import annotations
@@ -15,134 +15,136 @@ _INVISIBLE = (
     "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
     "\U000e0000-\U000e01ef"
 )
-"""Characters of no width: soft hyphens, joiners, marks of direction, variation selectors, tags."""
+"""Zero-width characters: soft hyphens, joiners, direction marks, variation selectors, tags."""
 _CONTROLS = "\x01-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f"
 _ASCII_CONTROLS = "".join(map(chr, [*range(1, 9), *range(14, 32), 127]))
-_WRITTEN = (
+_ASCII_ESCAPES = (
     r"\\{1,8}+(?:(?:u001[bB]|x1[bB]|0?33|e)\[[0-9;:]{0,32}+[A-Za-z]"
     r"|u(?:200[b-fB-F]|2060|[fF][eE][fF][fF]|00[aA][dD]))"
     r"|\^\[\[[0-9;:]{0,32}+[A-Za-z]"
 )
-"""Escape sequences and invisible characters as JSON, shells and `cat -v` write them in ASCII."""
+"""Escape sequences and invisible characters in the ASCII forms of JSON, shells and `cat -v`."""
 _ESCAPES = (
     r"(?:\x1b\[|\x9b)[0-?]*+(?: q|[!-/]*+[@-~]?+)"  # CSI: colours, cursor, erasing
     r"|\x1b[\]PX^_][^\x07\x1b]{0,4096}+(?:\x07|\x1b\\)"  # strings: titles, links
     r"|\x1b\](?:\d++;)?+|\x1b[PX^_\\]"  # a string without an end, or its end
-    r"|\x1b[!-/]++[0-~]?+|\x1b[78=>]?+"  # character sets, others; a letter is left to what follows
+    r"|\x1b[!-/]++[0-~]?+|\x1b[78=>]?+"  # character sets, others; a letter stays text
 )
-_HIDDEN = re.compile(f"(?:{_ESCAPES}|[{_INVISIBLE}{_CONTROLS}]|{_WRITTEN})++")
-_FIRST = re.compile(f"[{_INVISIBLE}{_CONTROLS}\x1b]")
-_FIRST_OF_ANY = re.compile(f"[{_INVISIBLE}{_CONTROLS}\x1b\\\\^]")
-_FIRST_WRITTEN = re.compile(r"\\(?:u(?:00|20|[fF][eE])|x1|0?33|e\[)")
-"""How what is written in ASCII begins: a pattern that is fast to look for."""
-_STRING = re.compile(r"\x1b[\]PX^_]([^\x07\x1b]*+)")
-_ESCAPED = re.compile(r"\\[nrt]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}")
-"""The escape of a character, as JSON and URLs write it: what follows is not part of its word."""
+_HIDDEN = re.compile(f"(?:{_ESCAPES}|[{_INVISIBLE}{_CONTROLS}]|{_ASCII_ESCAPES})++")
+_FIRST_HIDDEN = re.compile(f"[{_INVISIBLE}{_CONTROLS}\x1b]")
+_FIRST_HIDDEN_OR_ASCII = re.compile(f"[{_INVISIBLE}{_CONTROLS}\x1b\\\\^]")
+_FIRST_ASCII_ESCAPE = re.compile(r"\\(?:u(?:00|20|[fF][eE])|x1|0?33|e\[)")
+"""The first characters of `_ASCII_ESCAPES`, a pattern that is fast to search."""
+_STRING_SEQUENCE = re.compile(r"\x1b[\]PX^_]([^\x07\x1b]*+)")
+_ESCAPED_CHAR = re.compile(r"\\[nrt]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}")
+"""The escape of a character in JSON and URLs; the text behind it begins a new word."""
 _MAX_BREAKS = 4
-"""Breaks at which a match that fails without them may end."""
+"""Breaks that are tried as ends of a match."""
 
 
 class VisibleText:
-    """A text without what is not seen, and where something was taken out.
+    """The visible characters of a text, and the positions (breaks) where others were removed.
 
     Args:
-        text: as it came.
+        text: the original text.
     """
 
     __slots__ = ("_breaks", "_shifts", "low", "strings", "text")
 
     def __init__(self, text: str) -> None:
         self._breaks: list[int] = []
-        """Places in the visible text at which something was taken out; words may begin and end."""
+        """Visible positions where characters were removed; words may begin or end there."""
         self._shifts: list[int] = []
-        """For each break, how far the original text is ahead of the visible one from there on."""
+        """For each break, how many characters were removed up to there."""
         self.strings: list[Span] = []
-        """Where in the original text an escape sequence holds text, such as the address of a link.
-        """
-        self.text = self._cleaned(text) if _has_hidden(text) else text
+        """Spans in the original text of the strings in escape sequences, such as link addresses."""
+        self.text = self._remove_hidden(text) if _has_hidden(text) else text
         self.low = lower_keeping_length(self.text)
-        """The visible text in lower case, each character at its place."""
+        """The visible text in lower case, with the same length."""
 
-    def _cleaned(self, text: str) -> str:
-        pieces, at, gone = [], 0, 0
-        for first in _FIRST_OF_ANY.finditer(text):
+    def _remove_hidden(self, text: str) -> str:
+        pieces, at, removed = [], 0, 0
+        for first in _FIRST_HIDDEN_OR_ASCII.finditer(text):
             hidden = _HIDDEN.match(text, first.start()) if first.start() >= at else None
             if hidden is None:
                 continue
             start, end = hidden.span()
             pieces.append(text[at:start])
-            self.strings += (s.span(1) for s in _STRING.finditer(text, start, end))
-            gone += end - start
-            self._add_break(end - gone, gone)
-            if text[end - 1] == "\x1b":  # it may take the next character with it
-                self._add_break(end - gone + 1, gone)
+            self.strings += (s.span(1) for s in _STRING_SEQUENCE.finditer(text, start, end))
+            removed += end - start
+            self._add_break(end - removed, removed)
+            if text[end - 1] == "\x1b":  # a terminal may hide the next character, too
+                self._add_break(end - removed + 1, removed)
             at = end
         return "".join([*pieces, text[at:]])
 
-    def _add_break(self, at: int, gone: int) -> None:
+    def _add_break(self, at: int, removed: int) -> None:
         if self._breaks and self._breaks[-1] == at:
-            self._shifts[-1] = gone
+            self._shifts[-1] = removed
         else:
             self._breaks.append(at)
-            self._shifts.append(gone)
+            self._shifts.append(removed)
 
     @property
     def is_changed(self) -> bool:
-        """True where something was taken out."""
+        """True where characters were removed."""
         return bool(self._breaks)
 
     def is_break(self, at: int) -> bool:
-        """Return True where an escape sequence or an invisible character stood at a place."""
+        """Return whether characters were removed at a position."""
         i = bisect_left(self._breaks, at)
         return i < len(self._breaks) and self._breaks[i] == at
 
     def is_cut(self, at: int) -> bool:
-        """Return True at a break, and behind the escape of a character."""
+        """Return whether a position is a break or the end of an escaped character."""
         return self.is_break(at) or any(
-            hit.end() == at for hit in _ESCAPED.finditer(self.text, max(at - 6, 0), at)
+            escape.end() == at for escape in _ESCAPED_CHAR.finditer(self.text, max(at - 6, 0), at)
         )
 
     def is_edge(self, at: int) -> bool:
-        """Return True where no word goes on from the character before a place to that at it."""
+        """Return whether no word continues across a position."""
         return self.is_cut(at) or not (
             _is_word(self.text[at - 1 : at]) and _is_word(self.text[at : at + 1])
         )
 
     def origin(self, at: int) -> int:
-        """Return where the character at a place stands in the original text."""
+        """Return the position in the original text of the character at a visible position."""
         i = bisect_right(self._breaks, at) - 1
         return at + self._shifts[i] if i >= 0 else at
 
     def original_span(self, span: Span) -> Span:
-        """Return the span of the original text that is seen as a span of the visible one."""
+        """Return the span in the original text of a visible span."""
         start, end = span
         return self.origin(start), self.origin(end - 1) + 1
 
     def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        """Match at a place; where that fails, up to one of the next breaks, as if the text ended
-        there.
-        """
-        hit = pattern.match(self.text, at)
-        if hit is None and self._breaks:
+        """Match a pattern at a position, in the whole text or up to one of the next breaks."""
+        match = pattern.match(self.text, at)
+        if match is None and self._breaks:
             next_break = bisect_right(self._breaks, at)
             for end in self._breaks[next_break : next_break + _MAX_BREAKS]:
-                hit = hit or pattern.match(self.text, at, end)
-        return hit
+                match = match or pattern.match(self.text, at, end)
+        return match
 
     def match_before(self, pattern: re.Pattern[str], at: int, room: int) -> int | None:
-        """Return where a match begins that ends at a place, at most `room` characters before it;
-        the pattern ends with `$`.
+        """Return the start of a match that ends at a position; None where there is none.
+
+        Args:
+            pattern: a pattern that ends with `$`.
+            at: the end of the match.
+            room: how many characters the match may have at most.
         """
         begin = max(at - room, 0)
-        hit = pattern.search(self.text, begin, at)
-        if hit:
-            return hit.start()
+        match = pattern.search(self.text, begin, at)
+        if match:
+            return match.start()
+        # a word may begin at a break or behind an escaped character
         starts = self._breaks[bisect_left(self._breaks, begin) : bisect_left(self._breaks, at)]
-        starts += [escaped.end() for escaped in _ESCAPED.finditer(self.text, begin, at)]
+        starts += [escape.end() for escape in _ESCAPED_CHAR.finditer(self.text, begin, at)]
         for start in starts:
-            hit = pattern.search(self.text[start:at])
-            if hit:
-                return start + hit.start()
+            match = pattern.search(self.text[start:at])
+            if match:
+                return start + match.start()
         return None
 
 
@@ -151,16 +153,16 @@ def _is_word(char: str) -> bool:
 
 
 def _has_hidden(text: str) -> bool:
-    """Return True for a text that needs a second look: each test is one pass in C."""
+    """Return whether a text may have hidden characters; each test is one fast pass."""
     if text.isascii():
         if any(c in text for c in _ASCII_CONTROLS):
             return True
-    elif _FIRST.search(text):
+    elif _FIRST_HIDDEN.search(text):
         return True
-    return ("\\" in text and bool(_FIRST_WRITTEN.search(text))) or "^[[" in text
+    return ("\\" in text and bool(_FIRST_ASCII_ESCAPE.search(text))) or "^[[" in text
 
 
 def lower_keeping_length(text: str) -> str:
-    """Return text in lower case, each character at its place."""
+    """Return text in lower case with the same length."""
     low = text.lower()
     return low if len(low) == len(text) else text.replace("\u0130", "I").lower()

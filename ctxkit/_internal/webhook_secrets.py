@@ -1,6 +1,6 @@
-"""Addresses that are secrets themselves: whoever has one may post to a channel or start a job.
+"""Redaction rules for webhook addresses, which grant access to whoever has them.
 
-The forms are those of the services' manuals. The host stays, the part that grants access goes.
+The forms are those of the services' manuals. Only the part that grants access is redacted.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ if TYPE_CHECKING:
 
 
 class WebhookForm(NamedTuple):
-    """Addresses of one service: a word in them in small letters, what stands between that and the
-    secret, the secret's pattern, and an example (see `Rule`).
+    """The webhook addresses of one service.
 
-    A `/` of the two patterns stands for itself and for how JSON and URLs write it.
+    A `/` in the two patterns also matches its escaped forms in JSON and URLs.
     """
 
     service: str
     hint: str
+    """A substring of the address, in lower case."""
     between: str
+    """Pattern of the text between hint and secret."""
     secret: str
+    """Pattern of the secret."""
     example: str
+    """See `Rule`."""
     judged: bool = False
-    """True where a word may stand in its place: it must look random."""
+    """True where the secret must also look random, as a word can stand in its place."""
 
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_DRAWN_UUID = "{h8}-{h4}-{h4}-{h4}-{h12}"
+_RANDOM_UUID = "{h8}-{h4}-{h4}-{h4}-{h12}"
 _SLASH = r"(?:\\{0,4}/|%2f)"
 WEBHOOKS = (
     WebhookForm(
@@ -51,7 +54,7 @@ WEBHOOKS = (
     ),
     WebhookForm(
         "Teams", "webhook", "(?:b2)?/", rf"{_UUID}@{_UUID}(?:/[\w-]{{1,50}}+){{1,4}}+",
-        f"https://x.webhook.office.com/webhookb2/«{_DRAWN_UUID}@{_DRAWN_UUID}/Hook/{{h32}}/x»",
+        f"https://x.webhook.office.com/webhookb2/«{_RANDOM_UUID}@{_RANDOM_UUID}/Hook/{{h32}}/x»",
     ),
     WebhookForm(
         "Mattermost", "hooks", "/", r"[a-z0-9]{26}(?![\w-])",
@@ -75,7 +78,7 @@ WEBHOOKS = (
     ),
     WebhookForm(
         "WeCom", "webhook", r"/send\?key=", _UUID,
-        f"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=«{_DRAWN_UUID}»",
+        f"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=«{_RANDOM_UUID}»",
     ),
     WebhookForm(
         "IFTTT", "maker.ifttt.com", r"/(?:use|trigger/[\w{}.-]{1,100}+(?:/json)?/with/key)/",
@@ -88,7 +91,7 @@ WEBHOOKS = (
     ),
     WebhookForm(
         "Feishu", "open-apis", "/bot/(?:v2/)?hook/", r"[\w-]{16,}+",
-        f"https://open.feishu.cn/open-apis/bot/v2/hook/«{_DRAWN_UUID}»",
+        f"https://open.feishu.cn/open-apis/bot/v2/hook/«{_RANDOM_UUID}»",
     ),
     WebhookForm(
         "PagerDuty", "events.pagerduty.com", "/integration/", "[0-9a-f]{32}",
@@ -105,7 +108,7 @@ WEBHOOKS = (
 )  # fmt: skip
 
 
-def _find(hooks: Sequence[WebhookForm], view: VisibleText) -> Iterator[Span]:
+def _find_webhooks(hooks: Sequence[WebhookForm], view: VisibleText) -> Iterator[Span]:
     for hook in hooks:
         at = view.low.find(hook.hint)
         while at >= 0:
@@ -123,12 +126,14 @@ def _is_secret(hook: WebhookForm, part: str) -> bool:
     )
 
 
-def _rule(name: str, hooks: Sequence[WebhookForm], hint: str) -> Rule:
+def _make_rule(name: str, hooks: Sequence[WebhookForm], hint: str) -> Rule:
     examples = [hook.example for hook in hooks]
-    return Rule(name, partial(_find, hooks), *examples, hint=hint, is_caseless=True)
+    return Rule(name, partial(_find_webhooks, hooks), *examples, hint=hint, is_caseless=True)
 
 
 WEBHOOK_RULES = (
-    _rule("webhook", [h for h in WEBHOOKS if "hook" in h.hint], "hook"),  # one look for all of them
-    *(_rule(f"webhook of {h.service}", [h], h.hint) for h in WEBHOOKS if "hook" not in h.hint),
+    _make_rule(
+        "webhook", [h for h in WEBHOOKS if "hook" in h.hint], "hook"
+    ),  # one search for all of them
+    *(_make_rule(f"webhook of {h.service}", [h], h.hint) for h in WEBHOOKS if "hook" not in h.hint),
 )

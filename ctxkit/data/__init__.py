@@ -1,9 +1,8 @@
-"""Data that comes with the wheel: prices with limits of models and two vocabularies, each with its
-source.
+"""Data files of the wheel: prices and limits of models, and two token vocabularies.
 
-`prices.json` is made of LiteLLM's table (MIT licence) by `docs/make_data.py`; it says of which
-version and when. `*.tiktoken.gz` are OpenAI's vocabularies as tiktoken has them (MIT licence),
-checked by the hashes that tiktoken has of them.
+`prices.json` is built from LiteLLM's table (MIT licence) by `docs/make_data.py` and has its version
+and date. `*.tiktoken.gz` are OpenAI's vocabularies as published with tiktoken (MIT licence),
+checked by tiktoken's hashes.
 """
 
 from __future__ import annotations
@@ -11,3 +10,4 @@ from __future__ import annotations
 from pathlib import Path
 
 DATA_DIR = Path(__file__).parent
+"""The folder of the data files."""

@@ -4,9 +4,9 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.run_conversion import (
     billing_offset,
     call_start_time,
+    count_sizes_by_last_usage,
     log_from_session,
     run_of_replay,
-    sizes_as_known,
     weave_edits,
     with_message_ids,
 )
@@ -21,10 +21,10 @@ __all__ = [
     "advance",
     "billing_offset",
     "call_start_time",
+    "count_sizes_by_last_usage",
     "log_from_session",
     "run_of_replay",
     "run_rules",
-    "sizes_as_known",
     "weave_edits",
     "with_message_ids",
 ]

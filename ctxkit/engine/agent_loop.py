@@ -359,8 +359,11 @@ def history_processor(rules: Any, *, limit: int | None = None) -> Callable[[list
         A function from messages to messages; those that are unchanged are the same objects.
 
     Example:
-        ``Agent(model, capabilities=[ProcessHistory(ck.history_processor("pi"))])``; pydantic-ai 1
-        takes it as ``history_processors=[...]``.
+        Pass it as ``Agent(model, capabilities=[ProcessHistory(process)])``, in pydantic-ai 1 as
+        ``history_processors=[process]``.
+
+        >>> import ctxkit as ck
+        >>> process = ck.history_processor("pi", limit=100_000)
     """
     context = Context(rules, limit=limit)
 

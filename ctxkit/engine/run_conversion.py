@@ -56,7 +56,7 @@ def log_from_session(
             False: only another agent or model changes it, and all visible messages are sent, as no
             log says what would be unsent of another prompt.
         last_usage: give each prompt the size that was known before it was sent, and bill what the
-            record billed beyond that; see `sizes_as_known`.
+            record billed beyond that; see `count_sizes_by_last_usage`.
         anchored: the session's sizes under the rules' counter, if they were measured already.
     """
     from ctxkit.tokens.registry import default_counter
@@ -66,7 +66,7 @@ def log_from_session(
     session = with_message_ids(session)
     fixed_parts: list[FixedPart] | None = None
     if last_usage and tokens is None and fixed is None:
-        tokens, fixed_parts = sizes_as_known(session, counter)
+        tokens, fixed_parts = count_sizes_by_last_usage(session, counter)
     if tokens is not None:
         anchored = None
     elif anchored is None:
@@ -113,7 +113,9 @@ class FixedPart(NamedTuple):
     """Tokens that it was billed beyond what was known; negative: that it was billed less."""
 
 
-def sizes_as_known(session: Session, counter: TokenCounter) -> tuple[list[int], list[FixedPart]]:
+def count_sizes_by_last_usage(
+    session: Session, counter: TokenCounter
+) -> tuple[list[int], list[FixedPart]]:
     """Return counted sizes of the messages, and for each call the fixed part known before it.
 
     A live session knows its prompts this way: the last bill plus a count of the messages since (as

@@ -96,6 +96,10 @@ class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=
 
 Part = Text | Thinking | Image | ToolCall | SizeOnly
 
+# Token classes are disjoint, so that sums over them are sums of billed tokens: a token of the
+# prompt is uncached input, a cache read or a cache write, never two of them. Readers convert the
+# formats of providers that count cached tokens as part of the input.
+
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The billed tokens of one call, by disjoint classes.
@@ -104,6 +108,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     `cache_write_tokens` are writes that live five minutes (or whose lifetime is unknown),
     `cache_write_1h_tokens` those that live an hour. `reasoning_tokens` are part of `output_tokens`.
     `cost_usd` is what the log recorded, never computed here.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.Usage(input_tokens=100, cache_read_tokens=900, output_tokens=50).prompt_tokens
+        1000
     """
 
     input_tokens: int | None = None
@@ -129,6 +138,12 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
 
     An assistant message is the reply of exactly one call, so `usage`, `model`, `stop` and `latency`
     describe that call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.session.messages import Text
+        >>> ck.Message(role="user", parts=(Text("Hello"),)).text
+        'Hello'
     """
 
     role: Role
@@ -226,6 +241,11 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fal
     * `dropped`: none;
     * `shortened`, `replaced`: one for each target, in the same order;
     * `summarised`: any number, at the place of the first target (at the end without targets).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.Edit(kind="dropped", targets=("m1", "m2"), reason="the older half").targets
+        ('m1', 'm2')
     """
 
     kind: EditKind
@@ -278,5 +298,5 @@ class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def get_plain_text(message: Message) -> str:
-    """Return the plain text parts, joined by newlines."""
+    """Return the plain text parts of a message, joined by newlines, without thinking."""
     return "\n".join([p.text for p in message.parts if isinstance(p, Text)])

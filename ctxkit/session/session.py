@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 
 LogEntry = Message | Edit
 
+# Log, path and prompts.
+#
+# `log` holds all entries in the order of writing, `parents` makes them a tree, and `path` is the
+# branch from the root to the leaf. Everything below is derived from the path and cached: messages,
+# edits, turns, calls. A prompt is a fold over the path: a visible message is appended, an edit
+# replaces its targets (`apply_edit`). `views` makes one pass for all prompts: O(entries + sum of
+# the prompts after edits), as prompts between two edits share one list. Invariant: values never
+# change; `append` and `branch` return another session.
+
 
 class ModelCall(msgspec.Struct, frozen=True, gc=False):
     """One request to a model and its reply.

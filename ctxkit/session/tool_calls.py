@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Message
 
 
+# Logs of many programs name the same thing differently. Paths, commands and other arguments are
+# read from the first key of a list that a call has; a dict is used as an ordered set.
 _PATH_KEYS = dict.fromkeys(
     (
         *("path", "file_path", "filePath", "filepath", "absolute_path", "notebook_path"),
@@ -104,6 +106,7 @@ def describe_message(message: Message, call: ToolCall | None, folder: str | None
         if call:
             return describe_call(call, folder)
         return sanitize_line(message.tool or "tool result", 80)
+    # a reply is described by its largest part: a call, thinking, or text
     largest = max(message.parts, key=_part_length, default=None)
     if message.role == "assistant" and isinstance(largest, ToolCall):
         return sanitize_line(f"asks for {describe_call(largest, folder)}", 80)
@@ -159,6 +162,7 @@ def _line_range(arguments: dict[str, Any]) -> list[str]:
     first, last = (arguments.get(k) for k in ("start_line", "end_line"))
     if type(first) is int and type(last) is int:
         return [f"{first}-{last}"]
+    # the line number and the number of lines, as in Claude Code's tool
     offset, limit = arguments.get("offset"), arguments.get("limit")
     start = offset if type(offset) is int and offset > 0 else 1
     if type(limit) is int and limit > 0:

@@ -117,6 +117,7 @@ def _get_window_evidence(session: Session) -> dict[str | None, _WindowEvidence]:
 
 
 def _find_window_evidence(session: Session) -> dict[str | None, _WindowEvidence]:
+    # one pass: the size at an automatic compaction counts for the model of the call before it
     compacted: dict[str | None, int] = {}
     reached: dict[str | None, int] = {}
     last, size = session.model, 0

@@ -178,6 +178,7 @@ class IncrementalCounter:
         """Append a text; return the tokens of the whole."""
         tail = self._tail + text
         count, cut = self._counter.fresh, self._counter.cut(tail)
+        # before the cut nothing can change any more, so it is counted once
         if cut:
             self._head_tokens += count(tail[:cut])
             tail = tail[cut:]

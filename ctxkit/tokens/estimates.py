@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Part, Provenance
 
 
+# How real systems estimate tokens: the length of what is sent, in one of three units, divided by
+# three or four. They differ in what counts (role and tool names, JSON or text, images, failed
+# replies) and in what is rounded (each part, each message, the total). Each system is one value of
+# `EstimatedCounter`; its sources are named beside it.
+
 LengthUnit = Literal["characters", "bytes", "utf16"]
 
 
@@ -85,6 +90,7 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
             return len(text)
         if self.unit == "bytes":
             return len(text.encode("utf-8", "surrogatepass"))
+        # two bytes per code unit; a lone surrogate is one unit
         units = len(text.encode("utf-16-le", "surrogatepass")) // 2
         return units + wide_script_extra_units(text) if self.wide else units
 

@@ -378,6 +378,11 @@ def _positive_int(value: object) -> int | None:
     return int(number) if number else None
 
 
+# Look-up of a model's name: an exact match first, then spellings with one part after the other
+# removed (provider prefixes, Bedrock's region and version, dates), then the maker's prefix added,
+# and for Claude models the names of other platforms. A name is never completed or matched by
+# similarity, as models of similar names differ in price.
+
 _MAKER_NAMES = (
     "anthropic",
     "openai",

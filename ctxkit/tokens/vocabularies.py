@@ -137,6 +137,11 @@ def _load_ranks(name: str, url: str, digest: str, *, allow_download: bool) -> di
     return dict(zip(map(binascii.a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
 
 
+# Search order: ctxkit's cache, LiteLLM's wheel, the caches of tiktoken, ctxkit's wheel. A file
+# counts only with the hash that tiktoken publishes, so a damaged or foreign file is skipped, and
+# the first good one is copied to ctxkit's cache.
+
+
 def _find_vocabulary(name: str, url: str, digest: str) -> bytes | None:
     cached = _cached_copy(name)
     for path in (cached, *_other_locations(url), DATA_DIR / f"{name}.tiktoken.gz"):

@@ -125,7 +125,7 @@ def test_a_name_that_is_no_text_is_no_hindrance(folder, cache):
 
 
 def test_what_was_read_last_is_kept_longest(tmp_path, monkeypatch):
-    monkeypatch.setattr("ctxkit._internal.file_cache._MOST", 2)
+    monkeypatch.setattr("ctxkit._internal.file_cache._MAX_ENTRIES", 2)
     kept = FileCache(tmp_path / "x.jsonl", FileRows, 1, "0")
     for name in ("a", "b", "c", "a"):
         kept.put(FileRows(path=name, modified=0.0, size=0, rows=()))
