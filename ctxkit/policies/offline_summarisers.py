@@ -260,7 +260,7 @@ class Extractive(Validated):
             return ""
         lines = line_index.index_for_messages(messages)
         parts = lines.parts(messages)
-        line_index.keep_last_index(lines)
+        line_index.cache_last_index(lines)
         return extracts.write_extract(
             lines, parts, extracts.ExtractOptions(3.5 * tokens, self.user), parts
         )

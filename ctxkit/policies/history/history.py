@@ -147,7 +147,7 @@ class History(HistoryView, frozen=True):
         Args:
             error: the error of the summary; empty: no change.
         """
-        return edits.instead_of(self, error)
+        return edits.mark_fallback(self, error)
 
     # -- verbs on any messages: O(n) --------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class History(HistoryView, frozen=True):
         Raises:
             UnsoundHistory: a tool call would lose its result, or a result its call.
         """
-        return edits.apply_known_states(self, changes, reason)
+        return edits.apply_sized_states(self, changes, reason)
 
     def become(
         self, messages: Sequence[Message], reason: str = "", *, method: str | None = None

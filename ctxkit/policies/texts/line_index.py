@@ -205,7 +205,7 @@ def index_for_messages(messages: Sequence[Message]) -> LineIndex:
     return lines
 
 
-def keep_last_index(lines: LineIndex) -> None:
+def cache_last_index(lines: LineIndex) -> None:
     """Keep an index of messages without a log alive until the next one, unless it is large."""
     _last_index[:] = [lines] if len(lines.texts) < MAX_KEPT_LINES else []
 
