@@ -96,8 +96,10 @@ class Recall(ConfiguredPolicy):
 def promote_lessons(history: History) -> list[tuple[str, str]]:
     """Return the lessons of removed messages as (type, text), in order."""
     log = history.log
-    shown_ids = {history[p].id for p in range(history.head.size)}
-    hidden_rows = [row for row, m in enumerate(log.messages[: history.lo]) if m.id not in shown_ids]
+    present_ids = {history[p].id for p in range(history.head.size)}
+    hidden_rows = [
+        row for row, m in enumerate(log.messages[: history.lo]) if m.id not in present_ids
+    ]
     index: LessonIndex | None = log.memo.get("lessons")
     if index is None:
         index = log.memo["lessons"] = LessonIndex(log.messages)

@@ -111,15 +111,15 @@ class Roles(HistoryFilter):
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Hide each message of another role when its turn is over, a result with its reply."""
-        kept_codes = {role_code(role) for role in self.roles}
+        role_codes = {role_code(role) for role in self.roles}
         for p in view.new():
             call, role = view.arrival(p), view.role(p)
-            if role not in kept_codes or (
-                ASSISTANT not in kept_codes and _is_answer(view, p, call)
+            if role not in role_codes or (
+                ASSISTANT not in role_codes and _is_answer(view, p, call)
             ):
                 view.change(p, None, since=call)
-            elif role == ASSISTANT and TOOL not in kept_codes:
-                view.change(p, _strip_to_text, since=call, only_if_smaller=False)
+            elif role == ASSISTANT and TOOL not in role_codes:
+                view.change(p, _strip_to_text, since=call, smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

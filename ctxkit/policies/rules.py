@@ -292,7 +292,7 @@ class Rules:
 
         Example:
             >>> import ctxkit as ck
-            >>> print(ck.presets.pi().to_config())
+            >>> print(ck.presets.pi().to_config().strip())
             {
               "compaction": {
                 "enabled": true,

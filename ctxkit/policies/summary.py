@@ -187,10 +187,10 @@ class Summary(ConfiguredPolicy):
             return history.safe_before(max(history.nth_last("user", self.keep_turns), 0))
         if self.keep_messages is not None:
             return self.at(history, max(len(history) - self.keep_messages, 0))
-        keep_tokens = self.keep_tokens if self.keep_tokens is not None else 20_000
+        tokens = self.keep_tokens if self.keep_tokens is not None else 20_000
         if self.keep_share is not None:
-            keep_tokens = int(room.limit * self.keep_share)
-        return self.at(history, history.back(keep_tokens, estimated=self.estimated))
+            tokens = int(room.limit * self.keep_share)
+        return self.at(history, history.back(tokens, estimated=self.estimated))
 
     def at(self, history: History, position: int) -> int:
         """Return the safe cut at or after a position; the start of its turn if turns stay whole."""
@@ -373,8 +373,8 @@ class PiSummary(Summary):
         if not is_new_request(history.log, row, history.call):
             return super().cut(history, room)
         request = history.item(last)
-        kept_tokens = (self.keeps or 0) + (request.estimate if self.estimated else request.tokens)
-        first = self.at(history, history.back(kept_tokens, estimated=self.estimated))
+        tail_tokens = (self.keeps or 0) + (request.estimate if self.estimated else request.tokens)
+        first = self.at(history, history.back(tail_tokens, estimated=self.estimated))
         if first < last:
             return first
         return 0 if self.quirks else history.safe_before(max(last - 1, 0))

@@ -505,7 +505,7 @@ def _changed_each(
     return np.array(at, int), (tokens, estimates), makers
 
 
-def instead_of(view: H, error: str) -> H:
+def mark_fallback(view: H, error: str) -> H:
     """Record in the last edit that it replaces a summary that failed."""
     if not view.steps or not error:
         return view

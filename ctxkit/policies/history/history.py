@@ -147,7 +147,7 @@ class History(HistoryView, frozen=True):
         Args:
             error: the error of the summary; empty: no change.
         """
-        return edits.instead_of(self, error)
+        return edits.mark_fallback(self, error)
 
     # -- verbs on any messages: O(n) --------------------------------------------------------------
 

@@ -295,7 +295,7 @@ class MessageLog(GroupedRows):
         self.messages.append(message)
         self.index.setdefault(message.id, row)
         self.tokens.row(
-            self._count_or_known(message, self.counter.message) if tokens is None else tokens
+            self._recorded_or_counted(message, self.counter.message) if tokens is None else tokens
         )
         if self.estimates is not self.tokens:
             size = self.estimator.message(message) if estimate is None else estimate
@@ -333,13 +333,13 @@ class MessageLog(GroupedRows):
         count = self.counter.message
         if row < 0 and isinstance(self.counter, MemoizingCounter):
             count = self.counter.composed  # cached: policies write the same lines many times
-        tokens = self._count_or_known(message, count)
+        tokens = self._recorded_or_counted(message, count)
         row_tokens = tokens if row < 0 else self.tokens.sizes[row]
         if tokens > row_tokens and count_chars(message) <= count_chars(self.messages[row]):
             return row_tokens
         return tokens
 
-    def _count_or_known(self, message: Message, count: Callable[[Message], int]) -> int:
+    def _recorded_or_counted(self, message: Message, count: Callable[[Message], int]) -> int:
         recorded = self.known(message)
         if recorded is not None:
             return recorded
@@ -412,9 +412,9 @@ class MessageLog(GroupedRows):
             sums.setdefault(name, ([0], [0]))
         for name, (counts, sizes) in sums.items():
             for call in range(len(counts) - 1, len(self.upto)):
-                is_own = self.agents[call] == name
-                counts.append(counts[-1] + is_own)
-                sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if is_own else 0))
+                is_by_agent = self.agents[call] == name
+                counts.append(counts[-1] + is_by_agent)
+                sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if is_by_agent else 0))
         return sums
 
 

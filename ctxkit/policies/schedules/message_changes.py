@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     NewContent = str | None | MessageChange | tuple[str | MessageChange, ...]
 
 
-# A part of a pruning (say, "clear all tool results but the last three") says its effect as rules:
-# "from call `since` until call `until`, message p says this instead". This file turns the rules
+# A part of a pruning (say, "clear all tool results but the last three") states its effect as rules:
+# "at the calls `since` to `until`, message p has this content instead". This file turns the rules
 # into states. For each message the state as a function of the call is a step function; it is
 # stored as a sorted list of `MessageState`, each valid until the next one begins.
 #
