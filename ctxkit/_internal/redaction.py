@@ -41,14 +41,14 @@ def redact(text: str) -> str:
     return mask_spans(text, find_spans(text, environment_secrets()))
 
 
-def redact_json(value: Any, known: Sequence[str] | None = None) -> Any:
+def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
     """Redact every text and every key of an object in a JSON value.
 
     A text under a secret's key (`{"password": ...}`) is redacted like a text beside such a name.
 
     Args:
         value: texts, numbers, lists and objects.
-        known: result of `environment_secrets`, if many values are redacted in a row.
+        secrets: result of `environment_secrets`, if many values are redacted in a row.
     """
     secrets = environment_secrets() if secrets is None else secrets
     if isinstance(value, str):
@@ -104,8 +104,8 @@ class StreamRedactor:
         known: result of `environment_secrets`; None: it is computed.
     """
 
-    def __init__(self, known: Sequence[str] | None = None) -> None:
-        self._secrets = environment_secrets() if known is None else known
+    def __init__(self, secrets: Sequence[str] | None = None) -> None:
+        self._secrets = environment_secrets() if secrets is None else secrets
         self._secrets_with_spaces = [v for v in self._secrets if any(map(str.isspace, v))]
         self._text = ""
         self._emitted = 0
@@ -363,21 +363,21 @@ _CASED = [(r.hint, r.find) for r in RULES if not r.is_caseless]
 _CASELESS = [(r.hint, r.find) for r in RULES if r.is_caseless]
 
 
-def find_spans(text: str, known: Sequence[str]) -> list[Span]:
-    """Return the disjoint spans of secrets in order; `known` are the environment's secrets."""
+def find_spans(text: str, secrets: Sequence[str]) -> list[Span]:
+    """Return the disjoint spans of secrets in order; `secrets` are the environment's secrets."""
     view = VisibleText(text)
-    spans = list(_find_values(view, known))
+    spans = list(_find_values(view, secrets))
     for visible, rules in ((view.text, _CASED), (view.low, _CASELESS)):
         for hint, find in rules:
             if hint in visible:
                 spans.extend(find(view))
     if view.is_changed:
         spans = [view.original_span(span) for span in spans]
-        spans.extend(_find_in_strings(text, view.strings, known))
+        spans.extend(_find_in_strings(text, view.strings, secrets))
     return _merge_spans(sorted(spans))
 
 
-def _find_in_strings(text: str, strings: Sequence[Span], known: Sequence[str]) -> Iterator[Span]:
+def _find_in_strings(text: str, strings: Sequence[Span], secrets: Sequence[str]) -> Iterator[Span]:
     """Yield the spans of secrets in the strings of escape sequences, such as addresses of links."""
     offsets: list[int] = []
     pieces: list[str] = []
@@ -386,7 +386,7 @@ def _find_in_strings(text: str, strings: Sequence[Span], known: Sequence[str]) -
         offsets.append(size)
         pieces.append(text[start:end])
         size += end - start + 1
-    for a, b in find_spans("\n".join(pieces), known) if pieces else ():
+    for a, b in find_spans("\n".join(pieces), secrets) if pieces else ():
         i = bisect_right(offsets, a) - 1
         start, end = strings[i]
         yield start + a - offsets[i], min(start + b - offsets[i], end)

@@ -119,7 +119,7 @@ class Roles(HistoryFilter):
             ):
                 view.change(p, None, since=call)
             elif role == ASSISTANT and TOOL not in role_codes:
-                view.change(p, _strip_to_text, since=call, smaller=False)
+                view.change(p, _strip_to_text, since=call, only_if_smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
