@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
-from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import cache, partial, wraps
-from math import inf, isfinite
-from numbers import Real
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
+from ctxkit._internal.value_kinds import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
 from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
@@ -218,8 +215,6 @@ PositiveShare: TypeAlias = float
 """A number above 0 and up to 1."""
 AboveZero: TypeAlias = float
 """A number above 0, infinity too."""
-ValueCheck: TypeAlias = tuple[str, Callable[[Any], Any]]
-"""What a value must be, in words, and the value that it becomes; None: it is refused."""
 
 
 class Validated:
@@ -263,90 +258,6 @@ def _validate(part: Any) -> None:
             object.__setattr__(part, f.name, made)
 
 
-def coerce_setting(value: Any, annotation: str, need: str) -> Any:
-    """Return a setting's value in the type that its annotation says.
-
-    Args:
-        value: what was given.
-        annotation: the type as it is written; of one that is not known here any value will do.
-        need: the sentence of a refusal, with `{words}` for what is needed.
-
-    Raises:
-        BadArguments: it is none of that type.
-    """
-    kinds, optional = _kinds(annotation)
-    if not kinds or (value is None and optional):
-        return value
-    for _, taken in kinds:
-        made = taken(value)
-        if made is not None:
-            return made
-    words = " or ".join(words for words, _ in kinds)
-    raise BadArguments(f"{need.format(words=words)}, not {short_repr(value)}.")
-
-
-@cache
-def _kinds(annotation: str) -> tuple[tuple[ValueCheck, ...], bool]:
-    """Return the kinds of value that an annotation names, and whether None will do too.
-
-    There are none where one of them is not known.
-    """
-    found: list[ValueCheck] = []
-    optional = annotation.endswith(" | None")
-    for kind in annotation.removesuffix(" | None").split(" | "):
-        if kind.startswith("Literal["):
-            found.append(_one_of(literal_eval(kind.removeprefix("Literal"))))
-        elif kind in _KINDS:
-            found.append(_KINDS[kind])
-        else:
-            return (), optional
-    return tuple(found), optional
-
-
-def _one_of(known: list[str]) -> ValueCheck:
-    *others, last = known
-    words = f"{', '.join(others)} or {last}" if others else last
-    return words, lambda value: value if value in known else None
-
-
-def _to_name_tuple(value: Any) -> tuple[str, ...] | None:
-    several = (value,) if isinstance(value, str) else value
-    if not isinstance(several, (tuple, list, set)):
-        return None
-    return tuple(several) if all(isinstance(name, str) for name in several) else None
-
-
-def _whole(value: Any, least: float = -inf) -> int | None:
-    whole = _number(value) and value == value // 1  # infinity and NaN are not whole
-    return int(value) if whole and value >= least else None
-
-
-def _real(fits: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    return lambda value: value if _number(value) and fits(value) else None
-
-
-def _instance_of(kind: type) -> Callable[[Any], Any]:
-    return lambda value: value if isinstance(value, kind) else None
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-_KINDS: dict[str, ValueCheck] = {
-    "tuple[str, ...]": ("names", _to_name_tuple),
-    "int": ("a whole number", _whole),
-    "Natural": ("a whole number of 0 or more", partial(_whole, least=0)),
-    "Positive": ("a whole number of 1 or more", partial(_whole, least=1)),
-    "Proportion": ("a number between 0 and 1", _real(lambda x: 0 <= x <= 1)),
-    "PositiveShare": ("a number above 0 and up to 1", _real(lambda x: 0 < x <= 1)),
-    "AboveZero": ("a number above 0", _real(lambda x: x > 0)),
-    "float": ("a number", _real(isfinite)),
-    "str": ("text", _instance_of(str)),
-    "bool": ("True or False", _instance_of(bool)),
-}
-
-
 def non_default_settings(part: Any) -> dict[str, Any]:
     """Return the settings of a dataclass that are not at their default."""
     out = {}
@@ -366,7 +277,7 @@ def at_least(part: Any, low: float, *names: str) -> None:
     """
     for name in names:
         value = getattr(part, name)
-        if value is not None and not (_number(value) and value >= low):  # NaN fails too
+        if value is not None and not (is_number(value) and value >= low):  # NaN fails too
             raise BadArguments(
                 f"{type(part).__name__} needs {name} of at least {low}, not {short_repr(value)}."
             )

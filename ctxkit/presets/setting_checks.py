@@ -9,8 +9,8 @@ from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec
 
+from ctxkit._internal.value_kinds import coerce_setting
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import coerce_setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
