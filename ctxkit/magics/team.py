@@ -93,7 +93,7 @@ def _set_approvals(kit: KitState, made: Team, words: str) -> None:
 
 def _describe_run(made: Team) -> str:
     """Say what followed from each turn, what each agent used, and who had no turn."""
-    from ctxkit.teams.config_fields import join_names
+    from ctxkit.presets.config_keys import join_names
 
     lines = list(made.notes)
     for move in made.ledger.moves(of_task=True):

@@ -18,13 +18,13 @@ from ctxkit.policies.base import BasePolicy, Chain, ScheduledPruning
 from ctxkit.policies.history.columns import ASSISTANT
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts.content import call_path
-from ctxkit.presets.history_filters import history_filters
+from ctxkit.presets.config_keys import ConfigSection
+from ctxkit.presets.fuseraft_config import VIEW_KEYS, history_filters
 from ctxkit.session.messages import FROM_OTHERS, Message, Text
 from ctxkit.session.tool_calls import is_write_tool, results_by_call
-from ctxkit.teams.config_fields import ConfigSection
 from ctxkit.teams.contracts import TurnChanges, make_turn_changes
 from ctxkit.teams.handoffs import SUMMARY_FILE, SourceFiles, format_declared_context, parse_sources
-from ctxkit.teams.members import ISOLATIONS, WINDOW_KEYS
+from ctxkit.teams.members import ISOLATIONS
 from ctxkit.teams.plan import TeamPlan
 from ctxkit.teams.visibility import FRESH_TURN_KEY, OwnTurns, get_own_history_limits
 from ctxkit.tokens.registry import default_counter
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 
-VIEW_KEYS = ("ContextWindow", "Context", "Isolation")
+SOURCE_KEYS = ("ContextWindow", "Context", "Isolation")
+"""Keys of an agent that say what it is shown; a view may have those of a ContextWindow besides."""
 SHARED_VIEW = "shared"
 """The view in which all hear everything, against which the others are held."""
 DEFAULT_VIEWS: dict[str, dict[str, Any]] = {
@@ -131,16 +132,15 @@ def parse_view(name: str, keys: object) -> TeamView:
     if not isinstance(keys, Mapping):
         raise BadArguments(f"View {name!r} needs keys and values, such as {{'TextOnly': True}}.")
     f = ConfigSection(keys)
-    known = [*VIEW_KEYS, *WINDOW_KEYS]
+    known = [*SOURCE_KEYS, *VIEW_KEYS]
     section = f.section("ContextWindow")
-    for key in (*f, *(section or ())):
+    for key in (*f, *section):
         if key.casefold() not in {k.casefold() for k in (*known, FRESH_TURN_KEY)}:
             raise BadArguments(
                 f"View {name!r} has a key {sanitize_text(key, 40)!r}; there are {', '.join(known)}."
                 f"{did_you_mean(key, known)}"
             )
-    inner = section or ConfigSection({k: v for k, v in keys.items() if str(k).casefold() not in
-                               {x.casefold() for x in VIEW_KEYS}})  # fmt: skip
+    inner = section if section.values else f
     isolation = (f.text("Isolation") or "shared").casefold()
     if isolation not in ISOLATIONS:
         raise BadArguments(f"Isolation of view {name!r} is Shared, Fresh or Fork.")
@@ -149,7 +149,7 @@ def parse_view(name: str, keys: object) -> TeamView:
 
 
 def _make_window_filter(f: ConfigSection) -> tuple[BasePolicy, ...]:
-    by_tool = f.section("ToolResultCharOverrides") or ConfigSection({})
+    by_tool = f.section("ToolResultCharOverrides")
     return tuple(
         history_filters(
             text_only=f.flag("TextOnly"),

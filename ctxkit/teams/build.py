@@ -16,7 +16,7 @@ from ctxkit.agent.tools.root import Root
 from ctxkit.agent.turn import Limits, ignore_event
 from ctxkit.errors import BadArguments
 from ctxkit.presets import config_syntax
-from ctxkit.presets.systems.fuseraft import check_counts
+from ctxkit.presets.fuseraft_config import check_counts
 from ctxkit.teams.config_files import (
     describe_protected_files,
     load_referenced_files,

@@ -11,7 +11,8 @@ from ctxkit.agent.tools import root
 from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.presets import config_syntax
-from ctxkit.teams.config_fields import ConfigSection
+from ctxkit.presets.config_keys import ConfigSection
+from ctxkit.presets.fuseraft_config import orchestration_section
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -36,8 +37,7 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
         BadArguments: a file is not there, lies elsewhere, or holds no agent.
     """
     whole = ConfigSection(config)
-    held = whole.section("Orchestration")
-    body = held or whole
+    body = orchestration_section(config)
     made = {k: v for k, v in body.values.items() if k.casefold() != "systempromptpath"}
     root = Root(folder)
     path = body.text("SystemPromptPath")
@@ -48,7 +48,7 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
     key = next((k for k in made if k.casefold() == "agents"), None)
     if key is not None:
         made[key] = [_load_agent(root, f) for f in body.rows("Agents")]
-    if held is None:
+    if whole.get("Orchestration") is None:
         return made
     name = next(k for k in whole if k.casefold() == "orchestration")
     return {**whole.values, name: made}
@@ -63,7 +63,8 @@ def _load_agent(root: Root, f: ConfigSection) -> dict[str, Any]:
         found, _ = config_syntax.load_config(root.resolve(path))
     except CtxkitError as e:
         raise BadArguments(f"AgentFile {sanitize_text(path, 120)}: {e}") from None
-    base = ConfigSection(found).section("Agent") or ConfigSection(found)
+    base = ConfigSection(found)
+    base = base if base.get("Agent") is None else base.section("Agent")
     said = {
         k.casefold() for k, v in own.items() if v not in _INHERITED_VALUES and v not in ([], {})
     }

@@ -11,8 +11,8 @@ from ctxkit._internal.redaction import redact
 from ctxkit.errors import StoreError
 from ctxkit.policies.texts.content import call_path, call_target
 from ctxkit.session.tool_calls import is_write_tool
-from ctxkit.teams.config_fields import matches_any
 from ctxkit.teams.config_files import read_json, read_text
+from ctxkit.teams.plan import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.agent.tools.root import Root
+    from ctxkit.presets.config_keys import ConfigSection
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
-    from ctxkit.teams.config_fields import ConfigSection
     from ctxkit.teams.contracts import TurnChanges
 
 

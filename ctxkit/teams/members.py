@@ -9,9 +9,13 @@ from ctxkit._internal.formatting import sanitize_text
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
+from ctxkit.presets.fuseraft_config import (
+    VIEW_KEYS,
+    orchestration_section,
+    read_config,
+    settings_of_agents,
+)
 from ctxkit.presets.registry import preset
-from ctxkit.presets.systems.fuseraft import read_config, settings_of_agents
-from ctxkit.teams.config_fields import ConfigSection
 from ctxkit.teams.handoffs import parse_sources
 from ctxkit.teams.plan import Member, SubAgentPlan
 from ctxkit.teams.visibility import OwnTurns, with_view_filters
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.agent.live_session import LiveSession
+    from ctxkit.presets.config_keys import ConfigSection
     from ctxkit.teams.plan import Isolation
 
 
@@ -35,18 +40,6 @@ PLUGIN_TOOLS = {
 """What of fuseraft's plugins the kit has a tool for."""
 _BUILT_IN_PLUGINS = ("handoff", "subagent", "sessioncontext", "compaction")
 """Plugins whose tools an agent has by other ways."""
-WINDOW_KEYS = ("TextOnly", "ExcludeAgents", "MaxTurnAge", "MaxTailMessages", "MaxToolResultChars",
-               "ToolResultCharOverrides", "MaxReplayChars")  # fmt: skip
-"""The keys of a ContextWindow that say what is shown."""
-_VIEW_SETTINGS = (
-    "text_only",
-    "exclude_agents",
-    "max_turn_age",
-    "max_tail_messages",
-    "max_tool_result_chars",
-    "tool_result_char_overrides",
-    "max_replay_chars",
-)
 
 
 def members_of(config: Mapping[str, Any]) -> tuple[Member, ...]:
@@ -55,7 +48,7 @@ def members_of(config: Mapping[str, Any]) -> tuple[Member, ...]:
     Raises:
         BadArguments: one has no name, or a value is of the wrong kind.
     """
-    body = ConfigSection(config).section("Orchestration") or ConfigSection(config)
+    body = orchestration_section(config)
     rows = body.rows("Agents")
     return tuple(
         _member(f, config, body, settings)
@@ -84,7 +77,9 @@ def _member(
     plugins = [p.casefold() for p in f.texts("Plugins")]
     known = dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS)
     context = parse_sources(f.rows("Context"), f"Context of {sanitize_text(name, 40)}", own=True)
-    window = f.section("ContextWindow") or ConfigSection({})
+    window = f.section("ContextWindow")
+    if context:  # the sources take the place of what others said
+        settings = {k: v for k, v in settings.items() if k not in VIEW_KEYS.values()}
     made = Member(
         name=name,
         instructions="\n\n".join(filter(None, (base, instructions))),
@@ -96,9 +91,7 @@ def _member(
         context=context,
         cap=window.number("MaxTailMessages"),
         cap_fraction=window.share("ContextCapFraction"),
-        rules=_rules(
-            config, {k: v for k, v in settings.items() if not context or k not in _VIEW_SETTINGS}
-        ),
+        rules=_rules(config, settings),
         shown=_view_keys(f),
         sub=_parse_sub_agent(f) if "subagent" in plugins else None,
         max_calls=f.number("MaxToolCallsPerTurn") or None,
@@ -119,8 +112,8 @@ def has_plugin_tool(plugin: str) -> bool:
 def _view_keys(f: ConfigSection) -> dict[str, Any]:
     """Return the keys that say what it is shown of the others, as they are written."""
     window = f.section("ContextWindow")
-    known = {k.casefold() for k in WINDOW_KEYS}
-    kept = {k: window.get(k) for k in window if k.casefold() in known} if window else {}
+    known = {k.casefold() for k in VIEW_KEYS}
+    kept = {k: v for k, v in window.values.items() if k.casefold() in known}
     told = {"ContextWindow": kept, "Context": f.get("Context"), "Isolation": f.get("Isolation")}
     return {k: v for k, v in told.items() if v}
 
@@ -154,8 +147,7 @@ def _rules(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
 
 def _has_compaction(config: Mapping[str, Any]) -> bool:
     """Say whether anything is compacted but by hand: without a Compaction section, nothing is."""
-    body = next((v for k, v in config.items() if str(k).casefold() == "orchestration"), config)
-    return any(str(k).casefold() == "compaction" and v is not None for k, v in body.items())
+    return orchestration_section(config).get("Compaction") is not None
 
 
 SUB_AGENT_SUFFIX = "sub"

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.presets.systems.fuseraft import MAX_STATES, check_count
-from ctxkit.teams.config_fields import ConfigSection, join_names
+from ctxkit.presets.config_keys import ConfigSection, join_names
+from ctxkit.presets.fuseraft_config import MAX_STATES, check_count
 from ctxkit.teams.members import get_model_name, rules_of_all
 from ctxkit.teams.plan import (
     Condition,
@@ -163,7 +163,7 @@ def _json_transition(
 
 def route_by_graph(given: SelectionParts) -> Routing:
     """Return a graph's nodes and edges; a terminal node's agent has one turn more."""
-    graph = given.selection.section("Graph") or ConfigSection({})
+    graph = given.selection.section("Graph")
     nodes, edges = graph.rows("Nodes"), graph.rows("Edges")
     ids = [f.text("Id") for f in nodes]
     check_unique("nodes", ids)
@@ -204,7 +204,7 @@ def _edge_transition(given: SelectionParts, f: ConfigSection, ids: Sequence[str]
 
 def route_by_manager(given: SelectionParts) -> Routing:
     """Return a team that a manager leads (see `managers`)."""
-    f = given.selection.section("Magentic") or ConfigSection({})
+    f = given.selection.section("Magentic")
     alone = [a.text("Name") for a in given.agents if a.text("Isolation").casefold() == "fresh"]
     if alone:
         raise BadArguments(
@@ -330,12 +330,8 @@ def _describe_agent(agent: ConfigSection) -> str:
 
 def parse_manager_limits(f: ConfigSection, name: str) -> ManagerLimits:
     """Return how long a manager of that name may go on without progress (fuseraft's defaults)."""
-    stalls, resets = f.get("MaxStallCount"), f.get("MaxResetCount")
-    return ManagerLimits(
-        name=name,
-        stalls=3 if stalls is None else max(f.number("MaxStallCount"), 1),
-        resets=2 if resets is None else f.number("MaxResetCount"),
-    )
+    stalls = max(f.number("MaxStallCount", 3), 1)
+    return ManagerLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
 
 
 def count_manager_turns(f: ConfigSection) -> int:
@@ -400,8 +396,8 @@ def route_adversarial(given: SelectionParts) -> Routing:
 
     What passes, or was judged last, is what the next stage goes on from.
     """
-    f = given.selection.section("Adversarial") or ConfigSection({})
-    rounds = DEFAULT_ROUNDS if f.get("Rounds") is None else f.number("Rounds")
+    f = given.selection.section("Adversarial")
+    rounds = f.number("Rounds", DEFAULT_ROUNDS)
     if not 1 <= rounds <= MAX_ROUNDS:
         raise BadArguments(f"Adversarial.Rounds is a number from 1 to {MAX_ROUNDS}.")
     stages = [_parse_stage(given, s, n) for n, s in enumerate(f.rows("Stages"), 1)]
@@ -462,7 +458,7 @@ MAX_SPLITTER_RETRIES = 3
 
 def route_scatter_gather(given: SelectionParts) -> Routing:
     """Return participants that have a turn each, and one that makes an answer of all of them."""
-    f = given.selection.section("ScatterGather") or ConfigSection({})
+    f = given.selection.section("ScatterGather")
     names = [given.agent(n, "an agent of ScatterGather.Participants")
              for n in f.texts("Participants")]  # fmt: skip
     if not names:
@@ -483,16 +479,12 @@ def route_scatter_gather(given: SelectionParts) -> Routing:
 
 def route_map_reduce(given: SelectionParts) -> Routing:
     """Return three agents: one makes a list, one has a turn for each item, one the answer."""
-    f = given.selection.section("MapReduce") or ConfigSection({})
+    f = given.selection.section("MapReduce")
     splits, maps, reduces = (
         given.agent(f.text(key), f"MapReduce.{key}") for key in ("Splitter", "Mapper", "Reducer")
     )
     path = f.text("ItemsJsonPath").strip() or "items"
-    retries = (
-        MAX_SPLITTER_RETRIES
-        if f.get("MaxSplitterRetries") is None
-        else f.number("MaxSplitterRetries")
-    )
+    retries = f.number("MaxSplitterRetries", MAX_SPLITTER_RETRIES)
     if retries < 1:
         raise BadArguments("MapReduce.MaxSplitterRetries is a number of 1 or more.")
     way = Transition(to=REDUCE_STATE, targets=(MAP_STATE,))

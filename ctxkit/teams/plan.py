@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.value_kinds import FLAG
 from ctxkit.errors import BadArguments
-from ctxkit.teams.config_fields import join_names
+from ctxkit.presets.config_keys import join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.policies.rules import Rules
-    from ctxkit.teams.config_fields import ConfigSection
+    from ctxkit.presets.config_keys import ConfigSection
 
 
 FailureKind = Literal["MissingEvidence", "InvalidTransition", "ConflictingEvidence", "NoProgress"]
@@ -88,15 +89,13 @@ def classify_failure(missing: Sequence[str], *, again: bool, worked: bool) -> Fa
     return "ConflictingEvidence" if against else "MissingEvidence"
 
 
-def parse_failure_policy(f: ConfigSection | None) -> FailurePolicy:
+def parse_failure_policy(f: ConfigSection) -> FailurePolicy:
     """Return the policy of a section `FailureHandling`."""
-    if f is None:
-        return FailurePolicy()
     of = dict[str, tuple[FailureAction, int]]()
     for kind in FAILURE_KINDS:
-        row = f.section(kind)
-        if row is None:
+        if f.get(kind) is None:
             continue
+        row = f.section(kind)
         known = {a.casefold(): a for a in FAILURE_ACTIONS}
         action = known.get((row.text("Action") or "Reinstruct").casefold())
         if action is None:
@@ -113,10 +112,11 @@ def parse_failure_policy(f: ConfigSection | None) -> FailurePolicy:
     )
 
 
-def parse_verifier(f: ConfigSection | None, names: Sequence[str]) -> Verifier | None:
-    """Return the verifier of a section `Verifier`; None: there is none."""
-    if f is None:
+def parse_verifier(body: ConfigSection, names: Sequence[str]) -> Verifier | None:
+    """Return the verifier of a config's section `Verifier`; None: there is none."""
+    if body.get("Verifier") is None:
         return None
+    f = body.section("Verifier")
     wanted = f.text("AgentName")
     agent = next((n for n in names if n.casefold() == wanted.casefold()), None)
     if agent is None:
@@ -124,11 +124,10 @@ def parse_verifier(f: ConfigSection | None, names: Sequence[str]) -> Verifier | 
             f"Verifier.AgentName is {sanitize_text(wanted, 60)!r}, and there are "
             f"{join_names(names)}."
         )
-    odd = f.get("TriggerOnSuspiciousTransition")
     return Verifier(
         agent=agent,
         every=f.number("EveryNTurns"),
-        suspicious=True if odd is None else f.flag("TriggerOnSuspiciousTransition"),
+        suspicious=f.read("TriggerOnSuspiciousTransition", FLAG, default=True),
         word=f.text("FindingsKeyword") or Verifier.word,
     )
 
@@ -360,14 +359,14 @@ class Condition:
         return (value is not None and text == wanted) is (self.operator == "Is")
 
 
-def parse_condition(f: ConfigSection | None, where: str) -> Condition:
+def parse_condition(f: ConfigSection, where: str) -> Condition:
     """Return the condition of a section `Field` and one of `Is`, `IsNot`, `Contains`, `Exists`.
 
     Raises:
         BadArguments: it names no field, or not just one operator.
     """
-    given = [o for o in CONDITION_OPERATORS if f is not None and f.get(o) is not None]
-    if f is None or not f.text("Field") or len(given) != 1:
+    given = [o for o in CONDITION_OPERATORS if f.get(o) is not None]
+    if not f.text("Field") or len(given) != 1:
         raise BadArguments(
             f"{sanitize_text(where, 80)} needs a Condition: a Field and one of "
             f"{', '.join(CONDITION_OPERATORS)}."
@@ -395,3 +394,46 @@ def _json_candidates(reply: str) -> Iterator[str]:
     yield reply
     yield from _FENCED.findall(reply)
     yield reply[reply.find("{") : reply.rfind("}") + 1]
+
+
+PATTERN_SECONDS = 1.0
+"""How long one may take in one text: some take for ever, and the text is a model's."""
+
+
+def check_pattern(text: str, where: str) -> str:
+    """Return a regular expression that can be searched for.
+
+    Raises:
+        BadArguments: it is none; the sentence says where it stands.
+    """
+    import regex  # type: ignore[import-untyped]  # comes with tiktoken
+
+    try:
+        regex.compile(text)
+    except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as e:
+        why = sanitize_text(str(e), 120)
+        raise BadArguments(
+            f"{where}: {sanitize_text(text, 60)!r} is no regular expression ({why})."
+        ) from None
+    return text
+
+
+def matches_any(patterns: Iterable[str], text: str) -> bool:
+    """Say whether one of some regular expressions is found in a text.
+
+    Raises:
+        BadArguments: looking for one takes longer than a second.
+    """
+    import regex
+
+    for pattern in patterns:
+        try:
+            found: Any = regex.search(pattern, text, timeout=PATTERN_SECONDS)
+        except TimeoutError:
+            raise BadArguments(
+                f"The config's regular expression {sanitize_text(pattern, 60)!r} takes longer than "
+                f"{PATTERN_SECONDS:g} s in a text: write it simpler, and let the team go on."
+            ) from None
+        if found:
+            return True
+    return False

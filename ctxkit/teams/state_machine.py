@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.config_fields import matches_any
 from ctxkit.teams.orchestration_patterns import PROGRESS_FIELD
-from ctxkit.teams.plan import classify_failure, find_json_object
+from ctxkit.teams.plan import classify_failure, find_json_object, matches_any
 from ctxkit.teams.prompts import (
     MAX_ITEMS,
     ambiguous_signal_message,

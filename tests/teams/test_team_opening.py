@@ -14,7 +14,7 @@ from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import reading
-from ctxkit.presets.systems.fuseraft import MAX_AGENTS
+from ctxkit.presets.fuseraft_config import MAX_AGENTS
 from ctxkit.teams.demo import make_scripted_agent
 from ctxkit.teams.fuseraft_config import parse_plan
 from ctxkit.teams.session_factory import session_names
