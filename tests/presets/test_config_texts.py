@@ -62,7 +62,7 @@ SPECIAL = {
     "soft_trim_head_chars": st.integers(0, 900),
 }
 KEYS = {
-    "fuseraft": (*fuseraft.CONFIG_KEYS, *fuseraft.AGENT_CONFIG_KEYS, fuseraft.WINDOW_KEY),
+    "fuseraft": (*fuseraft_config.CONFIG_KEYS, *fuseraft_config.AGENT_CONFIG_KEYS, fuseraft_config.WINDOW_KEY),
     "fased": (*fased.CONFIG_TABLE.keys, fased.GUARD_RETRIES_KEY),
     "openclaw": openclaw.CONFIG_TABLE.keys,
     "ai": ai.CONFIG_TABLE.keys,
