@@ -232,6 +232,9 @@ class ConfigSection:
     def __iter__(self) -> Iterator[str]:
         return iter(self.values)
 
+    def __len__(self) -> int:
+        return len(self.values)
+
     def get(self, name: str) -> Any:
         """Return a value as it stands, or None."""
         return self._fold.get(name.casefold())

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit._internal import value_kinds
 from ctxkit.errors import BadArguments
+from ctxkit.presets import fuseraft_config
 from ctxkit.presets.loading import CONFIG_FORMATS
 from ctxkit.presets.systems import (
     ai,
     codex,
     fased,
-    fuseraft,
     gemini,
     openclaw,
     opencode,
@@ -62,7 +62,11 @@ SPECIAL = {
     "soft_trim_head_chars": st.integers(0, 900),
 }
 KEYS = {
-    "fuseraft": (*fuseraft_config.CONFIG_KEYS, *fuseraft_config.AGENT_CONFIG_KEYS, fuseraft_config.WINDOW_KEY),
+    "fuseraft": (
+        *fuseraft_config.CONFIG_KEYS,
+        *fuseraft_config.AGENT_CONFIG_KEYS,
+        fuseraft_config.WINDOW_KEY,
+    ),
     "fased": (*fased.CONFIG_TABLE.keys, fased.GUARD_RETRIES_KEY),
     "openclaw": openclaw.CONFIG_TABLE.keys,
     "ai": ai.CONFIG_TABLE.keys,

@@ -18,7 +18,7 @@ from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
 from ctxkit.presets.config_keys import ConfigFormat, ConfigKey, ConfigWriter, KeyTable
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,7 +31,7 @@ from ctxkit.presets.config_keys import (
     get_section,
     keys_from_words,
 )
-from ctxkit.presets.setting_checks import (
+from ctxkit.presets.registry import (
     LARGER_SUMMARY_DIFFERENCE,
     LAST_CALL_DIFFERENCE,
     Difference,

@@ -27,7 +27,7 @@ from ctxkit.presets.config_keys import (
     keys_from_words,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
-from ctxkit.presets.setting_checks import Difference, check_between, check_window, typed
+from ctxkit.presets.registry import Difference, check_between, check_window, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

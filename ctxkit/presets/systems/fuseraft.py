@@ -32,7 +32,7 @@ from ctxkit.presets.fuseraft_config import (
     to_config_tree,
     weigh_config,
 )
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion

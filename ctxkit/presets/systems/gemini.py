@@ -31,7 +31,7 @@ from ctxkit.presets.config_keys import (
     keys_from_words,
     zero_if_single,
 )
-from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, typed
 from ctxkit.session.messages import plain_text
 
 if TYPE_CHECKING:

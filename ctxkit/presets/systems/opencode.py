@@ -30,7 +30,7 @@ from ctxkit.presets.config_keys import (
     get_section,
     zero_if_single,
 )
-from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, check_window, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, check_window, typed
 from ctxkit.session.messages import plain_text
 
 if TYPE_CHECKING:

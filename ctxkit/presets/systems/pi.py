@@ -16,7 +16,7 @@ from ctxkit.presets.config_keys import (
     KeyTable,
     keys_from_words,
 )
-from ctxkit.presets.setting_checks import Difference, check_window, typed
+from ctxkit.presets.registry import Difference, check_window, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ from ctxkit.presets.config_keys import (
     ParsedConfig,
     zero_if_single,
 )
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 from ctxkit.session.messages import SENT_ROLE_KEY, Message, Text
 
 if TYPE_CHECKING:
