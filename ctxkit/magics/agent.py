@@ -28,8 +28,7 @@ from ctxkit.agent.tools.root import Root
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.acp import check_via_options, find_external_log
-from ctxkit.magics.approval_questions import ask_here
-from ctxkit.magics.approvals import Approvals, select_approval_tools
+from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
 from ctxkit.magics.commands import AgentLine, TextPage
 from ctxkit.magics.sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
 from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approval_questions import ask_here
-from ctxkit.magics.approvals import Approvals, select_approval_tools
+from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
 from ctxkit.magics.commands import TextPage
 from ctxkit.magics.turn_handle import TurnInterrupted
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import TextAndHtml, escape_html, sanitize_text
-from ctxkit.magics.approval_questions import as_html, ask_waiting
+from ctxkit.magics.approvals import as_html, ask_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.event_loops import BackgroundTask
     from ctxkit.agent.turn import Outcome
-    from ctxkit.magics.approval_questions import Question
+    from ctxkit.magics.approvals import Question
     from ctxkit.session.session import Session
 
 
