@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import StoreError
 from ctxkit.policies.texts.content import call_path, call_target
 from ctxkit.session.tool_calls import is_write_tool
-from ctxkit.teams.config_files import read_json, read_text
 from ctxkit.teams.plan import matches_any
 
 if TYPE_CHECKING:
@@ -223,3 +223,30 @@ def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[Turn
         if change is not None:
             out.append(change)
     return out
+
+
+def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
+    """Return a JSON object of the team's folder; None where there is no such one."""
+    try:
+        value = json.loads(read_text(root, path))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_text(root: ReadableFolder, path: str) -> str:
+    """Return a text of the team's folder, at most a million bytes; empty where unreadable."""
+    try:
+        return root.read(path, _MAX_READ_BYTES).decode("utf-8", "replace")
+    except StoreError:
+        return ""
+
+
+class ReadableFolder(Protocol):
+    """A folder, or the record of one."""
+
+    def read(self, name: str, most: int, /) -> bytes:
+        """Return a file's bytes; StoreError where there is none."""
+
+
+_MAX_READ_BYTES = 1_000_000

@@ -14,7 +14,7 @@ from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import plain_text
-from ctxkit.teams.config_files import ReadableFolder, read_json, read_text
+from ctxkit.teams.contracts import ReadableFolder, read_json, read_text
 from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ctxkit.presets.fuseraft_config import (
 from ctxkit.presets.registry import preset
 from ctxkit.teams.handoffs import parse_sources
 from ctxkit.teams.plan import Member, SubAgentPlan
-from ctxkit.teams.visibility import OwnTurns, with_view_filters
+from ctxkit.teams.shared_history import OwnTurns, with_view_filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +132,7 @@ def _parse_sub_agent(f: ConfigSection) -> SubAgentPlan:
 def get_model_name(f: ConfigSection) -> str:
     """Return the model's name, or the config's name for one; empty: it names none."""
     section = f.section("Model") if isinstance(f.get("Model"), dict) else None
-    return section.text("ModelId") if section else f.text("Model")
+    return section.text("ModelId") if section is not None else f.text("Model")
 
 
 def rules_of_all(config: Mapping[str, Any]) -> Any:

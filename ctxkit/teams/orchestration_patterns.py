@@ -36,8 +36,8 @@ from ctxkit.teams.plan import (
     Transition,
     parse_condition,
 )
-from ctxkit.teams.prompts import MAX_ITEMS
-from ctxkit.teams.visibility import with_fresh_turns, with_view_filters
+from ctxkit.teams.shared_history import with_fresh_turns, with_view_filters
+from ctxkit.teams.turns import MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -28,14 +28,7 @@ from ctxkit.teams.handoffs import (
     is_turn_finished,
     list_empty_sources,
 )
-from ctxkit.teams.prompts import (
-    quote_previous_reply,
-    recovery_prompt,
-    resume_prompt,
-    turn_prompt,
-    verifier_prompt,
-)
-from ctxkit.teams.session_factory import session_names
+from ctxkit.teams.sessions import TeamSessions, session_names
 from ctxkit.teams.shared_history import SharedHistory
 from ctxkit.teams.state_machine import (
     check_resumable,
@@ -45,8 +38,15 @@ from ctxkit.teams.state_machine import (
     next_agent,
 )
 from ctxkit.teams.team_files import TeamFiles
-from ctxkit.teams.team_sessions import TeamSessions
-from ctxkit.teams.turn_decisions import TurnDecision, TurnReply
+from ctxkit.teams.turns import (
+    TurnDecision,
+    TurnReply,
+    quote_previous_reply,
+    recovery_prompt,
+    resume_prompt,
+    turn_prompt,
+    verifier_prompt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.turn import Listener, Outcome
     from ctxkit.teams.contracts import TurnChanges
     from ctxkit.teams.plan import Member, TeamPlan
-    from ctxkit.teams.session_factory import SessionFactory
-    from ctxkit.teams.turn_decisions import TeamStatus
+    from ctxkit.teams.sessions import SessionFactory
+    from ctxkit.teams.turns import TeamStatus
 
 
 class Team:

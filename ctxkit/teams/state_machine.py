@@ -10,24 +10,22 @@ from msgspec.structs import replace
 from ctxkit.errors import BadArguments
 from ctxkit.teams.orchestration_patterns import PROGRESS_FIELD
 from ctxkit.teams.plan import classify_failure, find_json_object, matches_any
-from ctxkit.teams.prompts import (
+from ctxkit.teams.turns import (
     MAX_ITEMS,
+    TeamStatus,
+    TurnDecision,
     ambiguous_signal_message,
     blocked_handoff_message,
+    enter_state,
     escalation_message,
     finding_message,
+    mark_done,
+    mark_stopped,
     missing_fields_message,
     missing_list_message,
     missing_signal_message,
     parse_items,
     replan_message,
-)
-from ctxkit.teams.turn_decisions import (
-    TeamStatus,
-    TurnDecision,
-    enter_state,
-    mark_done,
-    mark_stopped,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
     from ctxkit.teams.contracts import ContractEvidence
     from ctxkit.teams.plan import ManagerLimits, TeamPlan, Transition
-    from ctxkit.teams.turn_decisions import TurnReply
+    from ctxkit.teams.turns import TurnReply
 
 
 _TAIL_CHARS = 20_000

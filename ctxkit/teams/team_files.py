@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import TeamPlan
-    from ctxkit.teams.turn_decisions import TeamStatus, TurnDecision
+    from ctxkit.teams.turns import TeamStatus, TurnDecision
 
 
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
