@@ -24,13 +24,24 @@ def word(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # n
     return field(default=default, metadata={"help": help, "completes": completes, "place": "word"})
 
 
-def option(help: str, *, default: Any = None, completes: str = "") -> Any:  # noqa: A002
-    """An option `--name VALUE`; a flag where the field is a `bool`."""
-    return field(
-        default=default,
-        metadata={"help": help, "completes": completes, "place": "option"},
-        kw_only=True,
-    )
+def option(
+    help: str,  # noqa: A002
+    *,
+    default: Any = None,
+    completes: str = "",
+    setting: str | None = None,
+) -> Any:
+    """An option `--name VALUE`; a flag where the field is a `bool`.
+
+    Args:
+        help: what it is, for people.
+        default: its value where the line does not name it.
+        completes: what its value may be, for the Tab key.
+        setting: the value of the setting of that name, which holds where no line names the option;
+            None: there is no such setting.
+    """
+    metadata = {"help": help, "completes": completes, "place": "option", "setting": setting}
+    return field(default=default, metadata=metadata, kw_only=True)
 
 
 def rest(help: str) -> Any:  # noqa: A002
@@ -177,6 +188,15 @@ def get_options(kind: type) -> dict[str, Field[Any]]:
     }
 
 
+def get_settings(kind: type) -> dict[str, tuple[str, str]]:
+    """Return the options of a line that have a setting: its default, and what it is."""
+    return {
+        f.name: (f.metadata["setting"], f.metadata["help"])
+        for f in get_options(kind).values()
+        if f.metadata["setting"] is not None
+    }
+
+
 def get_words(kind: type) -> list[Field[Any]]:
     """The words of a dataclass, in order."""
     return [f for f in fields(kind) if f.metadata["place"] == "word"]
@@ -198,9 +218,9 @@ def format_usage(kind: type, magic: str) -> str:
 
 
 def _convert_value(known: Field[Any], value: str, magic: str) -> Any:
-    kind = str(known.type).removesuffix(" | None")
+    parse = {"int": int, "float": float}.get(str(known.type).removesuffix(" | None"), str)
     try:
-        return int(value) if kind == "int" else float(value) if kind == "float" else value
+        return parse(value)
     except ValueError:
         label = known.name.rstrip("_").replace("_", "-")
         raise BadArguments(f"`{magic}`: {label} must be a number, not {value!r}.") from None

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.magics.commands import CompactLine
     from ctxkit.magics.kit_state import KitState
+    from ctxkit.magics.settings import CompactLine
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import Edit

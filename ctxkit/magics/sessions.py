@@ -20,8 +20,10 @@ from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.magics.acp import open_external_session, parse_via
+from ctxkit.magics.arguments import get_settings
 from ctxkit.magics.mcp import McpServers, parse_servers
 from ctxkit.magics.memory_selection import make_session_memory, parse_memory_words
+from ctxkit.magics.settings import AgentLine
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Share
@@ -41,10 +43,7 @@ if TYPE_CHECKING:
     from ctxkit.magics.settings import KitSettings
 
 
-SESSION_SETTINGS = (
-    "model", "summary_model", "rules", "tools", "via", "mcp", "root", "allow", "system",
-    "sections", "memory", "approve", "output",
-)  # fmt: skip
+SESSION_SETTINGS = tuple(get_settings(AgentLine))
 """What a session remembers of how it was opened."""
 DEFAULT_SESSION = "main"
 """Name of a session that nobody named."""

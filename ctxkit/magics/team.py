@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
+from ctxkit.magics.arguments import get_settings
 from ctxkit.magics.commands import TextPage
+from ctxkit.magics.settings import TeamLine
 from ctxkit.magics.turn_handle import TurnInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.magics.commands import TeamLine
     from ctxkit.magics.kit_state import KitState
     from ctxkit.teams.runner import Team
 
 
-_DEFAULTS = {"config": "scripted", "model": "", "tools": "files", "root": "", "allow": "",
-          "memory": ""}  # fmt: skip
+_DEFAULTS = {name: default for name, (default, _) in get_settings(TeamLine).items()}
 """How a team is opened that was not begun yet, and of which nothing is said."""
 
 
