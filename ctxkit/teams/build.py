@@ -1,4 +1,4 @@
-"""Build a team from a config, and open the session of each agent (`ck.team`)."""
+"""`ck.team`: a team made of a config, and the files that the config names."""
 
 from __future__ import annotations
 
@@ -102,10 +102,13 @@ def team(
         memory = before.get("memory", ()) if memory is None else memory
     tools, allow = ("files",) if tools is None else tuple(tools), tuple(allow or ())
     memory = tuple(memory or ())
-    given, named = dict(models or {}), config
+    models_by_name, named = dict(models or {}), config
     if config == SCRIPTED_CONFIG:
         config, played = make_scripted_team(clock)
-        given, tools = {**played, **given}, ("files", "shell") if tools == ("files",) else tools
+        models_by_name, tools = (
+            {**played, **models_by_name},
+            ("files", "shell") if tools == ("files",) else tools,
+        )
     if isinstance(config, (str, Path)):
         place = Path(config).expanduser().parent
         content, _ = config_syntax.load_config(config)
@@ -113,18 +116,18 @@ def team(
         config = load_referenced_files(content, place)
     if not isinstance(config, Mapping):
         raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
-    body = localise_paths(_plain(config))
+    body = localise_paths(_to_plain_config(config))
     plan = parse_plan(body)
     where = Root(root, allow) if root else _make_scratch_root(workspace, name, allow)
     crew = SessionFactory(
-        plan, models=given, model=model, tools=tools, root=where, allow=allow, clock=clock,
+        plan, models=models_by_name, model=model, tools=tools, root=where, allow=allow, clock=clock,
         limits=limits or Limits(), approve=approve, hear=hear, seed=seed, sections=sections,
         memory=memory,
     )  # fmt: skip
     how = {
         "config": SCRIPTED_CONFIG if named == SCRIPTED_CONFIG else body,
         "model": _model_name(model),
-        "models": {k: m for k, m in given.items() if isinstance(m, str)},
+        "models": {k: m for k, m in models_by_name.items() if isinstance(m, str)},
         "tools": [t for t in tools if isinstance(t, str)],
         "root": str(root or ""),
         "allow": list(allow),
@@ -132,16 +135,18 @@ def team(
         "memory": list(memory),
         **(words or {}),
     }
-    made = Team(plan, crew, name=name, workspace=workspace, clock=clock, seed=seed, words=how)
-    made.notes = (
+    opened_team = Team(
+        plan, crew, name=name, workspace=workspace, clock=clock, seed=seed, words=how
+    )
+    opened_team.notes = (
         *plan.notes,
         *describe_missing_grants(plan, tools, memory),
         *describe_protected_files(plan, allow),
     )
-    return made
+    return opened_team
 
 
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+def _to_plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return dict(msgspec.to_builtins(dict(config)))
     except (RecursionError, TypeError, ValueError):
@@ -157,8 +162,8 @@ def read_team_settings(workspace: Workspace, name: str) -> dict[str, Any]:
     Raises:
         BadArguments: there is no such team, or nothing is kept of it under the user's seal.
     """
-    found = read_session_settings(workspace.session(name))
-    words = found.words if found is not None else {}
+    stored = read_session_settings(workspace.session(name))
+    words = stored.words if stored is not None else {}
     if not words.get("config"):
         raise BadArguments(
             f"No team {sanitize_text(name, 60)!r} was begun here by you: say which config it has, "
@@ -196,38 +201,38 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
     """
     whole = ConfigSection(config)
     body = orchestration_section(config)
-    made = {k: v for k, v in body.values.items() if k.casefold() != "systempromptpath"}
+    merged = {k: v for k, v in body.values.items() if k.casefold() != "systempromptpath"}
     root = Root(folder)
     path = body.text("SystemPromptPath")
     if path:
-        named = {k for k in made if k.casefold() == "systemprompt"}
-        made = {k: v for k, v in made.items() if k not in named}
-        made["SystemPrompt"] = _read_prompt_file(root, path)
-    key = next((k for k in made if k.casefold() == "agents"), None)
+        named = {k for k in merged if k.casefold() == "systemprompt"}
+        merged = {k: v for k, v in merged.items() if k not in named}
+        merged["SystemPrompt"] = _read_prompt_file(root, path)
+    key = next((k for k in merged if k.casefold() == "agents"), None)
     if key is not None:
-        made[key] = [_load_agent(root, f) for f in body.rows("Agents")]
+        merged[key] = [_load_agent(root, f) for f in body.rows("Agents")]
     if whole.get("Orchestration") is None:
-        return made
+        return merged
     name = next(k for k in whole if k.casefold() == "orchestration")
-    return {**whole.values, name: made}
+    return {**whole.values, name: merged}
 
 
 def _load_agent(root: Root, f: ConfigSection) -> dict[str, Any]:
     path = f.text("AgentFile")
-    own = {k: v for k, v in f.values.items() if k.casefold() != "agentfile"}
+    values = {k: v for k, v in f.values.items() if k.casefold() != "agentfile"}
     if not path:
-        return own
+        return values
     try:
-        found, _ = config_syntax.load_config(root.resolve(path))
+        content, _ = config_syntax.load_config(root.resolve(path))
     except CtxkitError as e:
         raise BadArguments(f"AgentFile {sanitize_text(path, 120)}: {e}") from None
-    base = ConfigSection(found)
+    base = ConfigSection(content)
     base = base if base.get("Agent") is None else base.section("Agent")
-    said = {
-        k.casefold() for k, v in own.items() if v not in _INHERITED_VALUES and v not in ([], {})
+    named_keys = {
+        k.casefold() for k, v in values.items() if v not in _INHERITED_VALUES and v not in ([], {})
     }
-    return {**{k: v for k, v in base.values.items() if k.casefold() not in said},
-            **{k: v for k, v in own.items() if k.casefold() in said}}  # fmt: skip
+    return {**{k: v for k, v in base.values.items() if k.casefold() not in named_keys},
+            **{k: v for k, v in values.items() if k.casefold() in named_keys}}  # fmt: skip
 
 
 def _read_prompt_file(root: Root, path: str) -> str:
@@ -254,8 +259,8 @@ def localise_paths(config: Any) -> Any:
     return _PATH.sub(_localise_path, config) if isinstance(config, str) else config
 
 
-def _localise_path(found: re.Match[str]) -> str:
-    path = found[0].removeprefix("~/")
+def _localise_path(match: re.Match[str]) -> str:
+    path = match[0].removeprefix("~/")
     for token in ("{project_slug}/", "{session_id}/"):
         path = path.replace(token, "")
     return _TOKEN.sub("team", path)
@@ -267,9 +272,9 @@ def describe_protected_files(plan: TeamPlan, allow: Collection[str]) -> list[str
     if not names:
         return []
     first = sanitize_text(next(iter(names)), 120)
-    found = next((n for n in root.PROTECTED_NAMES if n in first.split("/")), "")
-    how = f"allow=({found!r},)" if found else "allow="
-    return [f"Its contracts ask for {first}, which agents may not write: {how} lets them."]
+    protected = next((n for n in root.PROTECTED_NAMES if n in first.split("/")), "")
+    hint = f"allow=({protected!r},)" if protected else "allow="
+    return [f"Its contracts ask for {first}, which agents may not write: {hint} lets them."]
 
 
 def _is_protected(path: str, allow: Collection[str]) -> bool:

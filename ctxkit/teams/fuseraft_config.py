@@ -1,4 +1,4 @@
-"""Parse a fuseraft orchestration config into a plan, and report keys that are ignored."""
+"""fuseraft's orchestration config as the plan of a team, with notes on the keys it ignores."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
     if order == "llm":  # what the model says that picks ends nothing
         stops = tuple(replace(s, agents=s.agents or tuple(names)) for s in stops)
     summaries = body.section("Compaction")
-    made = TeamPlan(
+    plan = TeamPlan(
         name=body.text("Name") or "team",
         members=members,
         order=cast("TurnOrder", order if order in ROUND_SELECTIONS else "statemachine"),
@@ -135,49 +135,49 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         notes=tuple(describe_ignored_keys(config, body)),
     )
     if order in ROUND_SELECTIONS:
-        return made
+        return plan
     rows = body.rows("Contracts")
-    contracts = {f.text("Name").casefold(): _parse_contract(f, made) for f in rows}
+    contracts = {f.text("Name").casefold(): _parse_contract(f, plan) for f in rows}
     check_unique("contracts", [f.text("Name") for f in rows])
     if order == "statemachine":
-        return _with_state_machine(made, selection, contracts)
-    given = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"),
+        return _with_state_machine(plan, selection, contracts)
+    parts = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"),
                            members=members, names=names, contracts=contracts)  # fmt: skip
-    return _with_routing(made, ROUTING_PARSERS[order](given))
+    return _with_routing(plan, ROUTING_PARSERS[order](parts))
 
 
-def _with_routing(made: TeamPlan, found: Routing) -> TeamPlan:
+def _with_routing(plan: TeamPlan, routing: Routing) -> TeamPlan:
     """Return a plan with what its selection says."""
-    failing, n = made.failing, found.retries
+    failing, n = plan.failing, routing.retries
     return replace(
-        made, initial=found.initial, states=found.states, manager=found.manager,
-        branches=found.branches, members=(*(found.members or made.members), *found.extra),
+        plan, initial=routing.initial, states=routing.states, manager=routing.manager,
+        branches=routing.branches, members=(*(routing.members or plan.members), *routing.extra),
         failing=failing if n is None else replace(failing, silent=n, failed=n),
-        max_turns=found.max_turns or made.max_turns * found.turns_a_round,
+        max_turns=routing.max_turns or plan.max_turns * routing.turns_a_round,
     )  # fmt: skip
 
 
 def _with_state_machine(
-    made: TeamPlan, selection: ConfigSection, contracts: Mapping[str, Contract]
+    plan: TeamPlan, selection: ConfigSection, contracts: Mapping[str, Contract]
 ) -> TeamPlan:
     machine = selection.section("StateMachine")
-    found = machine.section("States")
-    named = list(found)
-    if not named:
+    section = machine.section("States")
+    names = list(section)
+    if not names:
         raise BadArguments(
             "A state machine needs States: Selection.StateMachine.States names none."
         )
-    check_unique("states", named)
-    known = {name.casefold(): name for name in named}
+    check_unique("states", names)
+    names_by_fold = {name.casefold(): name for name in names}
     states = {}
-    for name in named:
-        fields = found.section(name)
+    for name in names:
+        fields = section.section(name)
         agent = fields.text("Agent")
         terminal = fields.flag("Terminal")
         if agent or not terminal:
-            agent = match_name(agent, [m.name for m in made.members], f"the agent of state {name}")
+            agent = match_name(agent, [m.name for m in plan.members], f"the agent of state {name}")
         ways = tuple(
-            _parse_transition(f, name, known, contracts, made.members)
+            _parse_transition(f, name, names_by_fold, contracts, plan.members)
             for f in fields.rows("Transitions")
         )
         check_unique(f"signals out of state {name}", [w.signal for w in ways])
@@ -185,15 +185,15 @@ def _with_state_machine(
     initial = machine.text("Initial")
     if not initial:
         raise BadArguments(
-            f"Selection.StateMachine.Initial names no state; there are {join_names(named)}."
+            f"Selection.StateMachine.Initial names no state; there are {join_names(names)}."
         )
-    initial = match_name(initial, named, "Selection.StateMachine.Initial")
+    initial = match_name(initial, names, "Selection.StateMachine.Initial")
     if states[initial].ends:
         raise BadArguments(
             f"The team begins in state {initial}, out of which nothing leads: give it Transitions."
         )
     _check_can_end(states, initial)
-    return replace(made, initial=initial, states=states)
+    return replace(plan, initial=initial, states=states)
 
 
 def _parse_transition(
@@ -210,14 +210,14 @@ def _parse_transition(
     targets = [match_name(t, list(states.values()), f"Targets of {at}") for t in targets]
     to = match_name(f.text("To"), list(states.values()), f"To of {at}")
     check_unique(f"Targets of {at}, or its To,", [*targets, to])
-    wanted = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
-    for name in wanted:
+    contract_names = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
+    for name in contract_names:
         match_name(name, [c.name for c in contracts.values()], f"the contract of {at}")
     agents = [m.name for m in members]
     return Transition(
         to=to,
         signal=f.text("Signal").strip(),
-        contracts=() if targets else tuple(contracts[n.casefold()] for n in wanted),
+        contracts=() if targets else tuple(contracts[n.casefold()] for n in contract_names),
         source_agents=tuple(
             match_name(a, agents, f"SourceAgents of {at}") for a in f.texts("SourceAgents")
         ),
@@ -226,29 +226,29 @@ def _parse_transition(
             if f.text("RecoveryAgent")
             else ""
         ),
-        handoff=parse_sources(f.rows("HandoffContext"), f"HandoffContext of {at}", own=False),
+        handoff=parse_sources(f.rows("HandoffContext"), f"HandoffContext of {at}", allow_own=False),
         max_revisits=f.number("MaxRevisits"),
         review=f.text("ReviewArtifactPath"),
         targets=tuple(targets),
     )
 
 
-def _parse_contract(f: ConfigSection, made: TeamPlan) -> Contract:
+def _parse_contract(f: ConfigSection, plan: TeamPlan) -> Contract:
     name = f.text("Name")
     if not name:
         raise BadArguments("A contract has no Name.")
-    needs = tuple(_parse_requirement(r, name) for r in f.rows("Requires"))
-    if any(r.kind == "RelatedTestsPass" for r in needs) and not made.suite:
+    requirements = tuple(_parse_requirement(r, name) for r in f.rows("Requires"))
+    if any(r.kind == "RelatedTestsPass" for r in requirements) and not plan.suite:
         raise BadArguments(
             f"Contract {sanitize_text(name, 60)} can never hold: its RelatedTestsPass goes by "
             "TestSelector.FullSuiteCommand, and there is none."
         )
-    if not needs:
+    if not requirements:
         raise BadArguments(
             f"Contract {sanitize_text(name, 60)} requires nothing: give it Requires, or leave "
             "it out."
         )
-    return Contract(name=name, requires=needs)
+    return Contract(name=name, requires=requirements)
 
 
 def _parse_requirement(f: ConfigSection, contract: str) -> Requirement:
@@ -256,7 +256,7 @@ def _parse_requirement(f: ConfigSection, contract: str) -> Requirement:
     kind = f.text("Type") or next(iter(f), "")
     inner = f if f.text("Type") else f.section(kind)
     kind = match_name(kind, list(REQUIREMENT_KINDS), f"a requirement of contract {contract}")
-    made = Requirement(
+    requirement = Requirement(
         kind=cast("Any", kind),
         path=inner.text("Path") or inner.text("Source") or inner.text("PatternSource"),
         field=inner.text("Field") or inner.text("PatternField"),
@@ -264,19 +264,20 @@ def _parse_requirement(f: ConfigSection, contract: str) -> Requirement:
         no_failures=inner.flag("NoFailures"),
         has_assertions=inner.flag("HasAssertions"),
     )
-    if kind == "FileExists" and not made.path:
+    if kind == "FileExists" and not requirement.path:
         raise BadArguments(
             f"Contract {sanitize_text(contract, 60)} can never hold: its FileExists names no Path."
         )
-    if made.path and (
-        made.path.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", made.path)
+    if requirement.path and (
+        requirement.path.startswith(("/", "\\", "~"))
+        or ".." in re.split(r"[/\\]", requirement.path)
     ):
         raise BadArguments(
             f"Contract {sanitize_text(contract, 60)} can never hold: "
-            f"{sanitize_text(made.path, 80)} lies outside of"
+            f"{sanitize_text(requirement.path, 80)} lies outside of"
             " the team's folder."
         )
-    return made
+    return requirement
 
 
 def _parse_stops(f: ConfigSection, names: Sequence[str]) -> list[StopCondition]:
@@ -298,12 +299,12 @@ def _parse_stops(f: ConfigSection, names: Sequence[str]) -> list[StopCondition]:
 def _token_budget(body: ConfigSection, ending: ConfigSection) -> int | None:
     """Return the least of what all tokens together may be; None: no matter how many."""
     rows = (ending, *ending.rows("Strategies"))
-    told = (body.number("MaxTotalTokens"), *(r.number("MaxTokens") for r in rows))
-    return min((n for n in told if n), default=None)
+    limits = (body.number("MaxTotalTokens"), *(r.number("MaxTokens") for r in rows))
+    return min((n for n in limits if n), default=None)
 
 
 def _max_turns(f: ConfigSection) -> int:
-    told = [
+    limits = [
         n
         for n in (
             f.number("MaxIterations"),
@@ -311,22 +312,22 @@ def _max_turns(f: ConfigSection) -> int:
         )
         if n
     ]
-    return min(told, default=TeamPlan.max_turns)
+    return min(limits, default=TeamPlan.max_turns)
 
 
 def _check_can_end(states: Mapping[str, TeamState], initial: str) -> None:
     """Refuse a machine that can never end: no state is reached out of which nothing leads."""
-    seen, todo = {initial}, [initial]
+    reached, todo = {initial}, [initial]
     while todo:
         state = states[todo.pop()]
         for way in () if state.ends else state.transitions:
-            if way.to not in seen:
-                seen.add(way.to)
+            if way.to not in reached:
+                reached.add(way.to)
                 todo.append(way.to)
-    if not any(states[name].ends for name in seen):
+    if not any(states[name].ends for name in reached):
         raise BadArguments(
-            f"The team could never end: its states ({join_names(sorted(seen))}) only lead to each"
-            " other. Let a transition lead to one that is Terminal."
+            f"The team could never end: its states ({join_names(sorted(reached))}) only lead to"
+            " each other. Let a transition lead to one that is Terminal."
         )
 
 
@@ -337,23 +338,23 @@ SELF_ENDING_SELECTIONS = ("magentic", "adversarial", "scattergather", "mapreduce
 def describe_ignored_keys(config: Mapping[str, Any], body: ConfigSection) -> list[str]:
     """Return what of a config is not obeyed, and which of its keys nobody knows."""
     unknown = [
-        _describe_unknown_key(where, key, known)
-        for where, fields, known in _iter_sections(body)
+        _describe_unknown_key(where, key, known_keys)
+        for where, fields, known_keys in _iter_sections(body)
         for key in fields
-        if key.casefold() not in map(str.casefold, known) and fields.get(key) is not False
+        if key.casefold() not in map(str.casefold, known_keys) and fields.get(key) is not False
     ]
     unknown += _describe_unknown_validators(body)
-    found = read_config(config, None)
-    unknown += [f"{told} is not known, and not obeyed." for told in found.unknown]
+    parsed = read_config(config, None)
+    unknown += [f"{note} is not known, and not obeyed." for note in parsed.unknown]
     out, others = _describe_agent_keys(body), []
     order = body.section("Selection").text("Type").casefold()
     if order in SELF_ENDING_SELECTIONS and body.get("Termination") is not None:
         out.append(f"Termination is not obeyed here: a team of type {order} ends by itself.")
-    for key in dict.fromkeys((*body, *found.elsewhere)):
+    for key in dict.fromkeys((*body, *parsed.elsewhere)):
         last = key.rsplit(".", 1)[-1]
         if reason := UNREAD_REASONS.get(last.casefold()):
             out.append(f"{sanitize_text(key, 80)} is not obeyed here: {reason}.")
-        elif key in found.elsewhere and last not in _OBEYED_KEYS:
+        elif key in parsed.elsewhere and last not in _OBEYED_KEYS:
             others.append(sanitize_text(key, 80))
     if others:
         out.append(f"Not obeyed here: {join_names(others)}.")
@@ -381,24 +382,24 @@ def _describe_agent_keys(body: ConfigSection) -> list[str]:
         for plugin in agent.texts("Plugins"):
             if not has_plugin_tool(plugin):
                 plugins.setdefault(sanitize_text(plugin, 40), []).append(name)
-    said = [
+    sentences = [
         f"{key} ({join_names(of)}) is not obeyed here: "
         f"{UNREAD_REASONS.get(key.casefold(), _MODEL_REASON)}."
         for key, of in keys.items()
     ]
     if plugins:
         each = [f"{plugin} ({join_names(of)})" for plugin, of in plugins.items()]
-        said.append(f"There is no tool here for the plugins {join_names(each)}.")
-    return said
+        sentences.append(f"There is no tool here for the plugins {join_names(each)}.")
+    return sentences
 
 
-def _describe_unknown_key(where: str, key: str, known: tuple[str, ...]) -> str:
+def _describe_unknown_key(where: str, key: str, known_keys: tuple[str, ...]) -> str:
     """Say of a key of a section that it is not known, or why it is not obeyed."""
     if reason := UNREAD_REASONS.get(key.casefold()):
         return f"{where}: {sanitize_text(key, 60)} is not obeyed here: {reason}."
     return (
         f"{where} has a key {sanitize_text(key, 60)!r} that is not known, and not obeyed."
-        f"{did_you_mean(key, known)}"
+        f"{did_you_mean(key, known_keys)}"
     )
 
 
@@ -410,12 +411,12 @@ def _describe_unknown_validators(body: ConfigSection) -> list[str]:
         *selection.section("Graph").rows("Edges"),
     )
     names = dict.fromkeys(name for f in routes for name in get_validator_names(f))
-    fold = {k.casefold() for k in VALIDATORS}
+    known_names = {k.casefold() for k in VALIDATORS}
     return [
         f"Validator {sanitize_text(name, 60)} is not checked here; there are "
         f"{', '.join(VALIDATORS)}."
         for name in names
-        if name.casefold() not in fold
+        if name.casefold() not in known_names
     ]
 
 

@@ -1,4 +1,4 @@
-"""Parse an agent of a team from its config section, and offer its sub-agent as tools."""
+"""Agents of a team: their config sections as members, and sub-agents as tools."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def members_of(config: Mapping[str, Any]) -> tuple[Member, ...]:
     body = orchestration_section(config)
     rows = body.rows("Agents")
     return tuple(
-        _member(f, config, body, settings)
+        _parse_member(f, config, body, settings)
         for f, settings in zip(rows, settings_of_agents(config), strict=True)
     )
 
 
-def _member(
+def _parse_member(
     f: ConfigSection, config: Mapping[str, Any], body: ConfigSection, settings: Mapping[str, Any]
 ) -> Member:
     """Return an agent from its section `f` and the settings of its rules."""
@@ -75,28 +75,30 @@ def _member(
             f" {sanitize_text(isolation, 40)!r}."
         )
     plugins = [p.casefold() for p in f.texts("Plugins")]
-    known = dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS)
-    context = parse_sources(f.rows("Context"), f"Context of {sanitize_text(name, 40)}", own=True)
+    tool_groups = dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS)
+    context = parse_sources(
+        f.rows("Context"), f"Context of {sanitize_text(name, 40)}", allow_own=True
+    )
     window = f.section("ContextWindow")
     if context:  # the sources take the place of what others said
         settings = {k: v for k, v in settings.items() if k not in VIEW_KEYS.values()}
-    made = Member(
+    member = Member(
         name=name,
         instructions="\n\n".join(filter(None, (base, instructions))),
         remembers=f.flag("EnableMemory"),
         model=get_model_name(f),
-        tools=() if has_no_tools(f) else tuple(known) or (() if plugins else Member.tools),
+        tools=() if has_no_tools(f) else tuple(tool_groups) or (() if plugins else Member.tools),
         handoff="handoff" in plugins,
         isolation=cast("Isolation", isolation),
         context=context,
         cap=window.number("MaxTailMessages"),
         cap_fraction=window.share("ContextCapFraction"),
-        rules=_rules(config, settings),
+        rules=_make_rules(config, settings),
         shown=_view_keys(f),
         sub=_parse_sub_agent(f) if "subagent" in plugins else None,
         max_calls=f.number("MaxToolCallsPerTurn") or None,
     )
-    return replace(made, rules=with_view_filters(made))
+    return replace(member, rules=with_view_filters(member))
 
 
 def has_no_tools(f: ConfigSection) -> bool:
@@ -112,10 +114,14 @@ def has_plugin_tool(plugin: str) -> bool:
 def _view_keys(f: ConfigSection) -> dict[str, Any]:
     """Return the keys that say what it is shown of the others, as they are written."""
     window = f.section("ContextWindow")
-    known = {k.casefold() for k in VIEW_KEYS}
-    kept = {k: v for k, v in window.values.items() if k.casefold() in known}
-    told = {"ContextWindow": kept, "Context": f.get("Context"), "Isolation": f.get("Isolation")}
-    return {k: v for k, v in told.items() if v}
+    shown_keys = {k.casefold() for k in VIEW_KEYS}
+    window_values = {k: v for k, v in window.values.items() if k.casefold() in shown_keys}
+    keys = {
+        "ContextWindow": window_values,
+        "Context": f.get("Context"),
+        "Isolation": f.get("Isolation"),
+    }
+    return {k: v for k, v in keys.items() if v}
 
 
 def _parse_sub_agent(f: ConfigSection) -> SubAgentPlan:
@@ -137,10 +143,10 @@ def get_model_name(f: ConfigSection) -> str:
 
 def rules_of_all(config: Mapping[str, Any]) -> Any:
     """Return the rules in which all agents of a config agree."""
-    return _rules(config, read_config(config, None).settings)
+    return _make_rules(config, read_config(config, None).settings)
 
 
-def _rules(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+def _make_rules(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     rules = preset("fuseraft", **settings)
     return rules.but(auto=rules.auto and _has_compaction(config))
 
@@ -196,16 +202,16 @@ class SubAgent:
         assert self.live is not None  # noqa: S101  it is opened with the session of its agent
         live, begun = self.live, len(self.live.session.calls)
         self._tell("sub_agent_start", {"query": query, "mode": mode}, self.agent)
-        played = getattr(live.agent.model, "begin", None)
-        if callable(played):
-            asked = sum(m.role == "user" for m in live.session.messages)
-            played(asked)
+        begin_script = getattr(live.agent.model, "begin", None)
+        if callable(begin_script):
+            question_count = sum(m.role == "user" for m in live.session.messages)
+            begin_script(question_count)
         outcome = await live.turn(query)
         used = [c.message.usage for c in live.session.calls[begun:] if c.message.usage]
-        told = {"outcome": outcome.ended, "summary_chars": len(outcome.text), "mode": mode,
+        payload = {"outcome": outcome.ended, "summary_chars": len(outcome.text), "mode": mode,
                 "input_tokens": sum(u.prompt_tokens or 0 for u in used),
                 "output_tokens": sum(u.output_tokens or 0 for u in used)}  # fmt: skip
-        self._tell("sub_agent_end", told, self.agent)
+        self._tell("sub_agent_end", payload, self.agent)
         return outcome.text or f"No answer: {outcome.why or outcome.ended}"
 
 

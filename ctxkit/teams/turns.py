@@ -191,9 +191,9 @@ def finding_message(agent: str, words: str) -> str:
     return f"VERIFICATION FINDING of {agent}, to be settled before you go on:\n{words[:4_000]}"
 
 
-def ambiguous_signal_message(given: Sequence[str]) -> str:
+def ambiguous_signal_message(signals: Sequence[str]) -> str:
     """Return what an agent is told that gave several signals."""
-    return f"WRONG KEYWORD: you gave {len(given)} ({', '.join(given)}). Give exactly one."
+    return f"WRONG KEYWORD: you gave {len(signals)} ({', '.join(signals)}). Give exactly one."
 
 
 def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
@@ -206,10 +206,11 @@ def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
 
 def escalation_message(way: Transition, objections: str) -> str:
     """Return what an agent is told that sends the work back too often."""
-    said = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
+    objections_text = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
     return (
         f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may):"
-        f" {way.signal} is not taken again. Settle what is open, or take another way.{said}"
+        f" {way.signal} is not taken again. Settle what is open, or take another way."
+        f"{objections_text}"
     )
 
 
@@ -225,14 +226,14 @@ def parse_items(reply: str, path: str) -> list[str] | None:
         path: names between dots, from the outermost on.
 
     Returns:
-        None: there is no such list, or it is longer than `MOST_ITEMS`.
+        None: there is no such list, or it is longer than `MAX_ITEMS`.
     """
-    found: Any = find_json_object(reply)
+    value: Any = find_json_object(reply)
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    if not isinstance(found, list) or len(found) > MAX_ITEMS:
+        value = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(value, list) or len(value) > MAX_ITEMS:
         return None
-    return [x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for x in found]
+    return [x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for x in value]
 
 
 def quote_previous_reply(
@@ -253,5 +254,5 @@ def quote_previous_reply(
     if not state.item:
         return redact(f"\n\nThis is what {state.reads} says:\n\n{words}")
     items = parse_items(words, state.item) or []
-    at = len(items) - len(standing.branches)
-    return redact(f"\n\nYour part, {at + 1} of {len(items)}:\n\n{items[at]}")
+    position = len(items) - len(standing.branches)
+    return redact(f"\n\nYour part, {position + 1} of {len(items)}:\n\n{items[position]}")

@@ -98,10 +98,10 @@ class Isolated(ScheduledPruning):
             elif message.kind == HANDOFF and message.details.get(HANDOFF_KEY) == self.agent:
                 if not self.handoffs:
                     view.change(p, None, since=view.arrival(p))
-            elif message.kind in (*FROM_OTHERS, HANDOFF) and not self._hears(spoke=spoke):
+            elif message.kind in (*FROM_OTHERS, HANDOFF) and not self._hears_others(spoke=spoke):
                 view.change(p, None, since=view.arrival(p))
 
-    def _hears(self, *, spoke: bool) -> bool:
+    def _hears_others(self, *, spoke: bool) -> bool:
         return self.isolation == "shared" or (self.isolation == "fork" and not spoke)
 
 
@@ -131,17 +131,17 @@ class TeamView:
         return Rules(name=self.name, pruning=Chain.of(*parts) if parts else None)
 
 
-def parse_views(given: object) -> list[TeamView]:
+def parse_views(views: object) -> list[TeamView]:
     """Return views from a mapping of names to the keys of a config, or the usual ones; that in
     which all hear everything is always among them.
 
     Raises:
         BadArguments: a view has other keys, or a value of the wrong kind.
     """
-    named = DEFAULT_VIEWS if given == "views" else given
-    if not isinstance(named, Mapping) or not named:
+    named_views = DEFAULT_VIEWS if views == "views" else views
+    if not isinstance(named_views, Mapping) or not named_views:
         raise BadArguments("Give views: 'views', or names with the keys of a ContextWindow each.")
-    all_of = {SHARED_VIEW: {}, **named}
+    all_of = {SHARED_VIEW: {}, **named_views}
     return [parse_view(sanitize_text(str(name), 60), keys) for name, keys in all_of.items()]
 
 
@@ -154,19 +154,20 @@ def parse_view(name: str, keys: object) -> TeamView:
     if not isinstance(keys, Mapping):
         raise BadArguments(f"View {name!r} needs keys and values, such as {{'TextOnly': True}}.")
     f = ConfigSection(keys)
-    known = [*SOURCE_KEYS, *VIEW_KEYS]
+    known_keys = [*SOURCE_KEYS, *VIEW_KEYS]
     section = f.section("ContextWindow")
     for key in (*f, *section):
-        if key.casefold() not in {k.casefold() for k in (*known, FRESH_TURN_KEY)}:
+        if key.casefold() not in {k.casefold() for k in (*known_keys, FRESH_TURN_KEY)}:
             raise BadArguments(
-                f"View {name!r} has a key {sanitize_text(key, 40)!r}; there are {', '.join(known)}."
-                f"{did_you_mean(key, known)}"
+                f"View {name!r} has a key {sanitize_text(key, 40)!r}; there are"
+                f" {', '.join(known_keys)}."
+                f"{did_you_mean(key, known_keys)}"
             )
     inner = section or f
     isolation = (f.text("Isolation") or "shared").casefold()
     if isolation not in ISOLATIONS:
         raise BadArguments(f"Isolation of view {name!r} is Shared, Fresh or Fork.")
-    context = parse_sources(f.rows("Context"), f"Context of view {name!r}", own=True)
+    context = parse_sources(f.rows("Context"), f"Context of view {name!r}", allow_own=True)
     return TeamView(name, _make_window_filter(inner), isolation, context, f.flag(FRESH_TURN_KEY))
 
 
@@ -207,28 +208,31 @@ def with_view_sizes(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
         return log
     counter = default_counter()
     counts = [counter.message(m) for m in log.record.messages]
-    done = run_rules(log_from_session(log.record, rules, tokens=counts, fixed=0), rules, None)
-    sent = RunPrompts(done)
-    shown = [sent.prompt(c) for c in range(len(prompts))]
-    scale = _scale(prompts, shown)
-    fixed = max(round(prompts[0] - scale * shown[0]), 0)
+    run = run_rules(log_from_session(log.record, rules, tokens=counts, fixed=0), rules, None)
+    sent = RunPrompts(run)
+    shown_sizes = [sent.prompt(c) for c in range(len(prompts))]
+    scale = _token_scale(prompts, shown_sizes)
+    fixed = max(round(prompts[0] - scale * shown_sizes[0]), 0)
     n, source = len(prompts), tuple(_DERIVED for _ in counts)
     return replace(log, known=MessageSizes(
         session=log.record, counter=counter.name,
         tokens=tuple(max(round(scale * c), 1) if c else 0 for c in counts),
         source=source, fixed=fixed, fixed_at=(fixed,) * n, unsent_at=(0,) * n,
         error=1 / scale - 1, clamped=0, recorded=tuple(prompts),
-        modelled=tuple(round(fixed + scale * s) for s in shown), inserted=(),
+        modelled=tuple(round(fixed + scale * s) for s in shown_sizes), inserted=(),
     ))  # fmt: skip
 
 
-def _scale(prompts: Sequence[int | None], shown: Sequence[int]) -> float:
-    """Return the tokens of one counted token, by the growth of prompts."""
-    real = counted = 0
-    for before, now, a, b in zip(prompts, prompts[1:], shown, shown[1:], strict=False):
+def _token_scale(prompts: Sequence[int | None], counts: Sequence[int]) -> float:
+    """Return the billed tokens for each counted token, by the growth of prompts.
+
+    Only pairs of calls in which both grow are added up: between them nothing was taken out.
+    """
+    recorded = counted = 0
+    for before, now, a, b in zip(prompts, prompts[1:], counts, counts[1:], strict=False):
         if before and now and now > before and b > a:
-            real, counted = real + now - before, counted + b - a
-    return real / counted if real and counted else 1.0
+            recorded, counted = recorded + now - before, counted + b - a
+    return recorded / counted if recorded and counted else 1.0
 
 
 def add_declared_context(
@@ -240,27 +244,27 @@ def add_declared_context(
     """
     by_name = {log.agent: log for log in logs}
     folder = next((log.record.cwd for log in logs if log.record.cwd), "") or ""
-    files, deeds = RecordedFiles(folder), list[TurnChanges]()
-    placed: dict[str, dict[int, str]] = {name: {} for name in by_name}
+    files, changes = RecordedFiles(folder), list[TurnChanges]()
+    blocks: dict[str, dict[int, str]] = {name: {} for name in by_name}
     for number, turn in enumerate(turns):
         if turn.agent not in by_name or not turn.calls:
             continue
-        shelf = SourceFiles(root=files, brief=TeamPlan.brief, changes=tuple(deeds))
-        placed[turn.agent][turn.calls[0]] = format_declared_context(shelf, declared)
-        said = _turn_messages(by_name[turn.agent].record, turn.calls)
-        files.take(said)
-        deed = make_turn_changes(number, turn.agent, said)
-        deeds += [deed] if deed is not None else []
-    return [_insert_blocks(log, placed[log.agent]) for log in logs]
+        source_files = SourceFiles(root=files, brief=TeamPlan.brief, changes=tuple(changes))
+        blocks[turn.agent][turn.calls[0]] = format_declared_context(source_files, declared)
+        messages = _turn_messages(by_name[turn.agent].record, turn.calls)
+        files.take(messages)
+        change = make_turn_changes(number, turn.agent, messages)
+        changes += [change] if change is not None else []
+    return [_insert_blocks(log, blocks[log.agent]) for log in logs]
 
 
 def _turn_messages(session: Session, calls: Sequence[int]) -> list[Message]:
     """Return the replies of some calls, and what their tools answered."""
     replies = [session.calls[c].message for c in calls]
-    found = results_by_call(session.messages)
-    told = (found.get(id(c)) for m in replies for c in m.tool_calls)
-    kept = {id(m) for m in (*replies, *told)}
-    return [m for m in session.messages if id(m) in kept]
+    results_by_id = results_by_call(session.messages)
+    results = (results_by_id.get(id(c)) for m in replies for c in m.tool_calls)
+    kept_ids = {id(m) for m in (*replies, *results)}
+    return [m for m in session.messages if id(m) in kept_ids]
 
 
 def _insert_blocks(log: AgentLog, blocks: dict[int, str]) -> AgentLog:
@@ -294,12 +298,12 @@ class RecordedFiles:
 
     def take(self, messages: Iterable[Message]) -> None:
         """Write what the calls of a turn wrote."""
-        asked: dict[str | None, ToolCall] = {}
+        calls: dict[str | None, ToolCall] = {}
         for m in messages:
-            asked |= {c.id: c for c in m.tool_calls}
-            call = asked.get(m.call_id) if m.role == "tool" and not m.is_error else None
+            calls |= {c.id: c for c in m.tool_calls}
+            call = calls.get(m.call_id) if m.role == "tool" and not m.is_error else None
             if call is not None:
-                self._write(call)
+                self._apply_write(call)
 
     def read(self, name: str, most: int) -> bytes:
         """Return the text of a file.
@@ -307,28 +311,30 @@ class RecordedFiles:
         Raises:
             StoreError: no call wrote it whole.
         """
-        text = self._texts.get(self._plain(name))
+        text = self._texts.get(self._plain_name(name))
         if text is None:
             raise StoreError(f"No call of the record wrote {name!r} whole.")
         return text.encode()[:most]
 
-    def _write(self, call: ToolCall) -> None:
-        given = call.arguments
-        whole = next((v for k in _CONTENT_ARGUMENTS if isinstance(v := given.get(k), str)), None)
+    def _apply_write(self, call: ToolCall) -> None:
+        arguments = call.arguments
+        whole = next(
+            (v for k in _CONTENT_ARGUMENTS if isinstance(v := arguments.get(k), str)), None
+        )
         if call.name == "session_context_write" and whole is not None:
             self._texts[SUMMARY_FILE] = whole
             return
-        name = self._plain(call_path(call))
+        name = self._plain_name(call_path(call))
         if not name or not is_write_tool(call.name):
             return
         if whole is not None:
             self._texts[name] = whole
         for old, new in _PATCH_ARGUMENTS:
-            before, after = given.get(old), given.get(new)
+            before, after = arguments.get(old), arguments.get(new)
             if name in self._texts and isinstance(before, str) and isinstance(after, str):
                 self._texts[name] = self._texts[name].replace(before, after, 1)
 
-    def _plain(self, name: str) -> str:
+    def _plain_name(self, name: str) -> str:
         return name.replace("\\", "/").removeprefix(self._folder).removeprefix("./")
 
 
@@ -377,7 +383,7 @@ class ViewComparison(pd.DataFrame):
             "is counted against all that the team had said by then."
         )
 
-    def _tabular(self) -> Table:
+    def _make_table(self) -> Table:
         heads = [Column(*words) for words in _HEADINGS.values()]
         rows = []
         for row in self.to_dict("records"):
@@ -395,16 +401,16 @@ class ViewComparison(pd.DataFrame):
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
-        return "\n".join([self.title, "", self._tabular().to_text(), "",
+        return "\n".join([self.title, "", self._make_table().to_text(), "",
                           *wrap(self.caption, TERMINAL_COLUMNS)])  # fmt: skip
 
     def _repr_html_(self) -> str:
         basis = escape_html(self.caption, 900)
-        told = f"<details><summary>What these figures rest on</summary>{basis}</details>"
+        details = f"<details><summary>What these figures rest on</summary>{basis}</details>"
         return (
             '<div class="ctxkit-views" '
             f'style="{TEXT_COLOR_CSS}"><strong>{escape_html(self.title, 120)}</strong>'
-            f"{self._tabular().to_html()}{told}</div>"
+            f"{self._make_table().to_html()}{details}</div>"
         )
 
     def __repr__(self) -> str:
@@ -434,30 +440,39 @@ def compare_views(
     Raises:
         BadArguments: only one agent speaks in it, or a view has other keys.
     """
-    found, turns = parse_views(views), get_team_turns(session)
-    shown: Mapping[str, Any] = session.details.get("views", {})
-    logs = [with_view_sizes(log, shown.get(log.agent, {})) for log in get_agent_logs(session)]
-    asked = get_tool_agent_logs(session)
-    seen = {RECORDED_VIEW: [_view_as_recorded(log, reuse=reuse) for log in (*logs, *asked)]}
-    for view in found:
-        given = add_declared_context(logs, turns, view.context) if view.context else logs
-        pairs = zip(given, logs, strict=True)
-        seen[view.name] = [_view_agent(log, view, whole, loss=loss) for log, whole in pairs]
-        seen[view.name] += [_view_sub_agent(log, reuse=reuse, loss=loss) for log in asked]
+    parsed_views, turns = parse_views(views), get_team_turns(session)
+    recorded_views: Mapping[str, Any] = session.details.get("views", {})
+    logs = [
+        with_view_sizes(log, recorded_views.get(log.agent, {})) for log in get_agent_logs(session)
+    ]
+    sub_agent_logs = get_tool_agent_logs(session)
+    results = {
+        RECORDED_VIEW: [_view_as_recorded(log, reuse=reuse) for log in (*logs, *sub_agent_logs)]
+    }
+    for view in parsed_views:
+        view_logs = add_declared_context(logs, turns, view.context) if view.context else logs
+        pairs = zip(view_logs, logs, strict=True)
+        results[view.name] = [_view_agent(log, view, whole, loss=loss) for log, whole in pairs]
+        results[view.name] += [
+            _view_sub_agent(log, reuse=reuse, loss=loss) for log in sub_agent_logs
+        ]
     whole = ("prompt_tokens", "peak_tokens", "needed_lost_n", "used_again_n")
-    rows = pd.DataFrame(_agent_rows([*logs, *asked], seen), columns=list(_COLUMNS))
-    made = ViewComparison(rows.astype(dict.fromkeys(whole, "Int64")))
-    made.turns, made.title = _turn_frame(logs, turns, seen), title_of(session, TERMINAL_COLUMNS)
-    made.limits = {k: n for k in ("warn_at", "cutover_at") if (n := session.details.get(k))}
-    return made
+    rows = pd.DataFrame(_agent_rows([*logs, *sub_agent_logs], results), columns=list(_COLUMNS))
+    comparison = ViewComparison(rows.astype(dict.fromkeys(whole, "Int64")))
+    comparison.turns, comparison.title = (
+        _turn_frame(logs, turns, results),
+        title_of(session, TERMINAL_COLUMNS),
+    )
+    comparison.limits = {k: n for k in ("warn_at", "cutover_at") if (n := session.details.get(k))}
+    return comparison
 
 
 def _view_as_recorded(log: AgentLog, *, reuse: bool) -> _AgentView:
     sizes, source = plain_prompts(log.record)
-    known = [n for n in sizes if n]
+    recorded_sizes = [n for n in sizes if n]
     row = {
-        "prompt_tokens": sum(known) if known else None,
-        "peak_tokens": max(known, default=None),
+        "prompt_tokens": sum(recorded_sizes) if recorded_sizes else None,
+        "peak_tokens": max(recorded_sizes, default=None),
         "cost_usd": build_recorded_ledger(log.record, reuse=reuse).own_usd,
         "source": source,
     }
@@ -466,46 +481,47 @@ def _view_as_recorded(log: AgentLog, *, reuse: bool) -> _AgentView:
 
 def _view_sub_agent(log: AgentLog, *, reuse: bool, loss: bool) -> _AgentView:
     """Return what an agent that is asked as a tool is sent: no view changes it, nothing is lost."""
-    seen = _view_as_recorded(log, reuse=reuse)
+    recorded = _view_as_recorded(log, reuse=reuse)
     lost = {"needed_lost_n": 0, "used_again_n": 0} if loss else {}
-    return seen._replace(row={**seen.row, **lost})
+    return recorded._replace(row={**recorded.row, **lost})
 
 
 def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -> _AgentView:
     """Return what an agent would have been sent under a view; `whole`: its log as it is kept."""
     base = log_from_session(log.shared, Rules(), anchored=log.anchored)
-    done = run_rules(base, view.rules(log.agent), context_window_of(log.shared))
-    sent, sheet = RunPrompts(done), ReplayCostModel.of(whole.record, whole.known)
+    run = run_rules(base, view.rules(log.agent), context_window_of(log.shared))
+    sent, sheet = RunPrompts(run), ReplayCostModel.of(whole.record, whole.known)
     invoice = bill_replay(sheet, sent)
     row = {"prompt_tokens": invoice.prompts, "peak_tokens": invoice.peak,
            "cost_usd": invoice.total_usd, "source": "derived" if sheet.has_usage else "estimated",
-           **(_count_lost(log, done) if loss and log.shared.has_text else {})}  # fmt: skip
+           **(_count_lost(log, run) if loss and log.shared.has_text else {})}  # fmt: skip
     return _AgentView(row, [sent.prompt(c) for c in range(len(sheet.billed))], ())
 
 
-def _count_lost(log: AgentLog, done: Run) -> dict[str, Any]:
+def _count_lost(log: AgentLog, run: Run) -> dict[str, Any]:
     items = ItemIndex(log.shared, MessageItemCache(log.anchored))
-    found = make_loss_columns(LossAnalysis(items, get_run_visibility(items, done)))
-    return {k: found[k] for k in ("needed_later_loss", "needed_lost_n", "used_again_n")}
+    loss_columns = make_loss_columns(LossAnalysis(items, get_run_visibility(items, run)))
+    return {k: loss_columns[k] for k in ("needed_later_loss", "needed_lost_n", "used_again_n")}
 
 
 def _agent_rows(
-    logs: Sequence[AgentLog], seen: dict[str, list[_AgentView]]
+    logs: Sequence[AgentLog], results: dict[str, list[_AgentView]]
 ) -> list[dict[str, Any]]:
     """Return the rows, agent by agent, and those of all agents together at the end."""
     out = []
     for n, log in enumerate(logs):
-        rows = {view: of[n].row for view, of in seen.items()}
+        rows = {view: of[n].row for view, of in results.items()}
         out += _with_shares(log.agent, rows, len(log.record.calls))
-    sums = {view: _sum_rows([s.row for s in of]) for view, of in seen.items()}
+    sums = {view: _sum_rows([s.row for s in of]) for view, of in results.items()}
     return [*out, *_with_shares(ALL_AGENTS, sums, sum(len(log.record.calls) for log in logs))]
 
 
 def _with_shares(agent: str, rows: dict[str, dict[str, Any]], calls: int) -> list[dict[str, Any]]:
-    whole = rows[SHARED_VIEW]["prompt_tokens"]
+    shared_tokens = rows[SHARED_VIEW]["prompt_tokens"]
     return [
         {"agent": agent, "view": view, "calls_n": calls, **row,
-         "token_share": row["prompt_tokens"] / whole if whole and row["prompt_tokens"] else None}
+         "token_share": row["prompt_tokens"] / shared_tokens
+         if shared_tokens and row["prompt_tokens"] else None}
         for view, row in rows.items()
     ]  # fmt: skip
 
@@ -517,29 +533,29 @@ def _sum_rows(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         values = [r.get(name) for r in rows]
         return None if None in values else sum(values)
 
-    lost, again = total("needed_lost_n"), total("used_again_n")
+    lost, reused = total("needed_lost_n"), total("used_again_n")
     peaks = [r["peak_tokens"] for r in rows if r["peak_tokens"]]
     return {"prompt_tokens": total("prompt_tokens"), "peak_tokens": max(peaks, default=None),
-            "cost_usd": total("cost_usd"), "needed_lost_n": lost, "used_again_n": again,
-            "needed_later_loss": lost / again if again else None,
+            "cost_usd": total("cost_usd"), "needed_lost_n": lost, "used_again_n": reused,
+            "needed_later_loss": lost / reused if reused else None,
             "source": rows[0]["source"]}  # fmt: skip
 
 
 def _turn_frame(
-    logs: Sequence[AgentLog], turns: Sequence[TeamTurn], seen: dict[str, list[_AgentView]]
+    logs: Sequence[AgentLog], turns: Sequence[TeamTurn], results: dict[str, list[_AgentView]]
 ) -> pd.DataFrame:
     names = {log.agent for log in logs}
-    kept = [t for t in turns if t.agent in names and t.calls]
+    agent_turns = [t for t in turns if t.agent in names and t.calls]
     outputs = {
         log.agent: [c.message.usage.output_tokens if c.message.usage else None
                     for c in log.record.calls] for log in logs
     }  # fmt: skip
     tables = []
-    for view, of in seen.items():
+    for view, of in results.items():
         pairs = [*zip(logs, of, strict=False)]  # who is asked takes no turn
         prompts = {log.agent: s.prompts for log, s in pairs}
         cuts = {log.agent: s.cuts for log, s in pairs}
-        tables.append(tabulate_turns(kept, prompts, outputs, cuts).assign(view=view))
+        tables.append(tabulate_turns(agent_turns, prompts, outputs, cuts).assign(view=view))
     return pd.concat(tables, ignore_index=True)
 
 
