@@ -54,13 +54,13 @@ def parse_via(words: str) -> tuple[str, ...]:
     return found
 
 
-def check_via_options(asked: Any) -> None:
+def check_via_options(line: Any) -> None:
     """Refuse options that say how an agent of ours is led.
 
     Raises:
         BadArguments: one is there.
     """
-    named = [f"--{k.replace('_', '-')}" for k in _AGENT_OPTIONS if getattr(asked, k) is not None]
+    named = [f"--{k.replace('_', '-')}" for k in _AGENT_OPTIONS if getattr(line, k) is not None]
     if named:
         raise BadArguments(
             f"`--via` names an agent that leads itself: leave {', '.join(named)} out, and set it "
@@ -99,10 +99,10 @@ def open_external_session(
     agent = AcpClient(command)
     model: Any = AcpModel(agent)
     folder = root or Workspace().scratch(name)
-    told = [
-        {"name": known or how.command[0], "command": how.command[0], "args": list(how.command[1:]),
-         "env": [{"name": k, "value": v} for k, v in how.env]}
-        for known, how in servers.items()
+    server_specs = [
+        {"name": server_name or how.command[0], "command": how.command[0],
+         "args": list(how.command[1:]), "env": [{"name": k, "value": v} for k, v in how.env]}
+        for server_name, how in servers.items()
     ]  # fmt: skip
     return LiveSession(
         name,
@@ -113,7 +113,7 @@ def open_external_session(
         root=root,
         words={**settings, "model": model.name},
         seed=seed,
-        via=partial(ExternalAgent, acp=agent, folder=str(folder.resolve()), servers=told),
+        via=partial(ExternalAgent, acp=agent, folder=str(folder.resolve()), servers=server_specs),
     )
 
 

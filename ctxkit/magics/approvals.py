@@ -34,7 +34,7 @@ _YES, _NO, _ALWAYS = ("y", "yes", "allow"), ("n", "no", "deny"), ("a", "always")
 
 
 class Approvals:
-    """Says whether a call may run; a value for `Agent.approve`.
+    """Ask a person before calls of some tools run; a value for `Agent.approve`.
 
     Args:
         names: tools that need a word.
@@ -86,17 +86,17 @@ def select_approval_tools(words: str, tools: Iterable[str], root: Root) -> froze
     Raises:
         BadArguments: there is no such tool.
     """
-    names, known = {w.strip() for w in words.split(",") if w.strip()}, list(tools)
-    for name in sorted(names.difference(known, TOOL_NAMES, {ALL_TOOLS})):
+    names, tool_names = {w.strip() for w in words.split(",") if w.strip()}, list(tools)
+    for name in sorted(names.difference(tool_names, TOOL_NAMES, {ALL_TOOLS})):
         raise BadArguments(
             f"`--approve {sanitize_line(name, 60)}`: the session has no such tool; it has"
-            f" {', '.join(known)}.{did_you_mean(name, [*known, *TOOL_NAMES, ALL_TOOLS])}"
+            f" {', '.join(tool_names)}.{did_you_mean(name, [*tool_names, *TOOL_NAMES, ALL_TOOLS])}"
         )
     groups = make_tools(
         sorted(names.intersection(TOOL_NAMES)), root, {}, work=make_inert_work_tools()
     )
     names |= {t.name for t in groups}
-    return frozenset(known if ALL_TOOLS in names else names)
+    return frozenset(tool_names if ALL_TOOLS in names else names)
 
 
 MOST_SHOWN = 100_000
@@ -146,15 +146,15 @@ def question_about(call: ToolCall) -> Question:
     """
     name = sanitize_line(redact(call.name), 60)
     try:
-        whole = _shown(call.name, call.arguments)
-        clean = _shown(redact(call.name), redact_json(call.arguments))
+        whole = _format_call(call.name, call.arguments)
+        clean = _format_call(redact(call.name), redact_json(call.arguments))
     except RecursionError:
         why = "its arguments are nested too deep"
     else:
         if len(whole) <= MOST_SHOWN:
             heading, _, rows = whole.partition("\n")
-            asked = f"{heading}{_NOTE}\n{rows}" if whole != clean else whole
-            return Question(name, asked, clean)
+            call_text = f"{heading}{_NOTE}\n{rows}" if whole != clean else whole
+            return Question(name, call_text, clean)
         why = f"it takes {len(whole):,} characters, and at most {MOST_SHOWN:,} are shown"
     raise BadArguments(
         f"This call of {name} needs a person's word and cannot be shown whole ({why}); it was not"
@@ -162,7 +162,7 @@ def question_about(call: ToolCall) -> Question:
     )
 
 
-def _shown(name: str, arguments: Mapping[str, Any]) -> str:
+def _format_call(name: str, arguments: Mapping[str, Any]) -> str:
     """Return a call in rows; each is marked, so that none looks like the question."""
     rows: list[str] = []
     for key, value in arguments.items():
@@ -194,7 +194,7 @@ def showing(question: Question) -> Iterator[str]:
     Raises:
         BadArguments: nobody would see it, or its keys would stay in a file.
     """
-    shell = _shell()
+    shell = _find_shell()
     if shell is None or not hasattr(shell, "kernel"):
         if question.hides_keys and not sys.stdout.isatty():
             raise BadArguments(UNSAFE)
@@ -207,19 +207,19 @@ def showing(question: Question) -> Iterator[str]:
         raise BadArguments(UNASKED)
     if isinstance(shell.display_pub, CapturingDisplayPublisher):
         raise BadArguments(CAPTURED)
-    shown = display(_bundle(question.whole), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+    display_handle = display(_make_bundle(question.whole), raw=True, display_id=True)  # type: ignore[no-untyped-call]
     try:
         yield question.prompt
     finally:
         with suppress(Exception):  # a front end that is gone must not cost the turn
-            shown.update(_bundle(question.clean), raw=True)
+            display_handle.update(_make_bundle(question.clean), raw=True)
 
 
-def _bundle(text: str) -> dict[str, str]:
+def _make_bundle(text: str) -> dict[str, str]:
     return {"text/plain": text, "text/html": as_html(text)}
 
 
-def _shell() -> Any:
+def _find_shell() -> Any:
     """Return the IPython that runs here; None where there is none."""
     from IPython import get_ipython
 
@@ -233,7 +233,7 @@ async def ask_here(question: Question) -> str:
         BadArguments: nobody can be asked.
     """
     with showing(question) as prompt:
-        return str(await run_in_thread(lambda: _typed(prompt)))
+        return str(await run_in_thread(lambda: _read_answer(prompt)))
 
 
 def ask_waiting(question: Question) -> str:
@@ -243,10 +243,10 @@ def ask_waiting(question: Question) -> str:
         BadArguments: nobody can be asked.
     """
     with showing(question) as prompt:
-        return _typed(prompt)
+        return _read_answer(prompt)
 
 
-def _typed(prompt: str) -> str:
+def _read_answer(prompt: str) -> str:
     try:
         return input(prompt)
     except (EOFError, NotImplementedError, OSError):

@@ -1,4 +1,9 @@
-"""Parse a magic's line into a dataclass of words and options."""
+"""The parser of magics' lines: a line becomes a value of a dataclass of words and options.
+
+A field is a `word` (taken in order), an `option` (`--name VALUE`, wherever it stands) or the `rest`:
+plain text, kept as it is written. The text cannot be split into words and joined again, as quotes and
+blanks in it are the user's; so the parser takes its options out by their positions.
+"""
 
 from __future__ import annotations
 
@@ -88,25 +93,30 @@ def strip_comment(line: str) -> str:
 def parse_line(kind: type[T], line: str, magic: str) -> T:
     """Return a line as a value of a dataclass made of `word`, `option` and `rest`.
 
+    Args:
+        kind: the dataclass.
+        line: the line without the magic's name.
+        magic: the magic as sentences name it.
+
     Raises:
         BadArguments: an option that does not exist, lacks its value or is no number; a word too
             many or too few.
     """
     options, words = get_options(kind), get_words(kind)
-    raw = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
-    found: dict[str, Any] = {}
-    stream = list(split_tokens(line))
-    while stream:
-        token = stream.pop(0)
+    rest_field = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    tokens = list(split_tokens(line))
+    while tokens:
+        token = tokens.pop(0)
         if line.startswith("--", token.start) and len(token.text) > 2:
-            name, value = _parse_option(token, stream, options, magic)
-            found[name] = value
-        elif raw is not None:
-            found[raw.name] = _extract_options(line[token.start :], options, magic, found)
+            name, value = _parse_option(token, tokens, options, magic)
+            values[name] = value
+        elif rest_field is not None:
+            values[rest_field.name] = _extract_options(line[token.start :], options, magic, values)
             break
         elif words:
-            known = words.pop(0)
-            found[known.name] = _convert_value(known, token.text, magic)
+            field_of_word = words.pop(0)
+            values[field_of_word.name] = _convert_value(field_of_word, token.text, magic)
         else:
             raise BadArguments(
                 f"`{magic}` takes no further word; {token.text!r} is one too many. See `{magic}"
@@ -117,7 +127,7 @@ def parse_line(kind: type[T], line: str, magic: str) -> T:
         raise BadArguments(
             f"`{magic}` needs {missing[0].name.upper()}: {missing[0].metadata['help']}."
         )
-    return kind(**found)
+    return kind(**values)
 
 
 def _parse_option(
@@ -128,53 +138,55 @@ def _parse_option(
     """
     name, equals, value = token.text.partition("=")
     if name not in options:
-        near = did_you_mean(name, options)
-        raise BadArguments(f"`{magic}` has no option {name}.{near} See `{magic} -h`.")
-    known = options[name]
-    if known.type == "bool":
+        hint = did_you_mean(name, options)
+        raise BadArguments(f"`{magic}` has no option {name}.{hint} See `{magic} -h`.")
+    field_of_option = options[name]
+    if field_of_option.type == "bool":
         if equals:
             raise BadArguments(f"`{magic} {name}` takes no value: write it alone, or leave it out.")
-        return known.name, True
+        return field_of_option.name, True
     if not equals and not stream:
-        raise BadArguments(f"`{magic} {name}` needs a value: {known.metadata['help']}.")
-    return known.name, _convert_value(known, value if equals else stream.pop(0).text, magic)
+        raise BadArguments(f"`{magic} {name}` needs a value: {field_of_option.metadata['help']}.")
+    return field_of_option.name, _convert_value(
+        field_of_option, value if equals else stream.pop(0).text, magic
+    )
 
 
 def _extract_options(
-    text: str, options: dict[str, Field[Any]], magic: str, found: dict[str, Any]
+    text: str, options: dict[str, Field[Any]], magic: str, values: dict[str, Any]
 ) -> str:
-    """Return a text without the options in it, which go to `found`.
+    """Return a text without the options in it, which go to `values`.
 
     An option after the first word must count: `%compact keep the ids --dry-run` once compacted for
     good. In quotes, and behind a `--` that stands alone, nothing is an option.
     """
-    kept, at = [], 0
+    pieces, at = [], 0
     words = [LineToken(m[0], m.start()) for m in _WORD.finditer(text)]
     while words:
         word = words.pop(0)
         if word.text == "--":
-            kept.append(text[at : word.start].strip())
+            pieces.append(text[at : word.start].strip())
             at = word.start + 2
             break
         if not word.text.startswith("--"):
             continue
-        kept.append(text[at : word.start].strip())
-        value = [LineToken(_unquote(w.text), w.start) for w in words[:1]]
-        took = len(value)
-        name, given = _parse_option(
-            LineToken(_unquote(word.text), word.start), value, options, magic
+        pieces.append(text[at : word.start].strip())
+        value = [LineToken(_strip_quotes(w.text), w.start) for w in words[:1]]
+        taken_count = len(value)
+        name, option_value = _parse_option(
+            LineToken(_strip_quotes(word.text), word.start), value, options, magic
         )
-        found[name] = given
-        del words[: took - len(value)]
+        values[name] = option_value
+        del words[: taken_count - len(value)]
         at = words[0].start if words else len(text)
-    return " ".join(t for t in (*kept, text[at:].strip()) if t) if kept else text
+    return " ".join(t for t in (*pieces, text[at:].strip()) if t) if pieces else text
 
 
-def _unquote(word: str) -> str:
+def _strip_quotes(word: str) -> str:
     """Return a word of a text without the quotes around it, or around the value after `=`."""
     name, equals, value = word.partition("=")
     if equals and name.startswith("--"):
-        return f"{name}={_unquote(value)}"
+        return f"{name}={_strip_quotes(value)}"
     quoted = len(word) > 1 and word[0] == word[-1] and word[0] in "\"'"
     return word[1:-1] if quoted else word
 
@@ -206,21 +218,23 @@ def format_usage(kind: type, magic: str) -> str:
     """Return how a line is written, with a line for each word and option."""
     parts, lines = [magic], []
     for name, f in get_options(kind).items():
-        shown = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
-        parts.append(f"[{shown}]")
-        lines.append((shown, f.metadata["help"]))
+        written = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
+        parts.append(f"[{written}]")
+        lines.append((written, f.metadata["help"]))
     for f in (f for f in fields(kind) if f.metadata["place"] != "option"):
-        shown = f.name.upper()
-        parts.append(shown if f.default is MISSING else f"[{shown}]")
-        lines.append((shown, f.metadata["help"]))
-    width = max((len(shown) for shown, _ in lines), default=0)
-    return "\n".join([" ".join(parts), *(f"  {shown:<{width}}  {text}" for shown, text in lines)])
+        written = f.name.upper()
+        parts.append(written if f.default is MISSING else f"[{written}]")
+        lines.append((written, f.metadata["help"]))
+    width = max((len(written) for written, _ in lines), default=0)
+    return "\n".join(
+        [" ".join(parts), *(f"  {written:<{width}}  {text}" for written, text in lines)]
+    )
 
 
-def _convert_value(known: Field[Any], value: str, magic: str) -> Any:
-    parse = {"int": int, "float": float}.get(str(known.type).removesuffix(" | None"), str)
+def _convert_value(field_of_value: Field[Any], value: str, magic: str) -> Any:
+    parse = {"int": int, "float": float}.get(str(field_of_value.type).removesuffix(" | None"), str)
     try:
         return parse(value)
     except ValueError:
-        label = known.name.rstrip("_").replace("_", "-")
+        label = field_of_value.name.rstrip("_").replace("_", "-")
         raise BadArguments(f"`{magic}`: {label} must be a number, not {value!r}.") from None

@@ -36,7 +36,7 @@ class Subcommand:
 
 
 def run_subcommand(
-    kit: KitState, magic: str, known: Mapping[str, Subcommand], line: str, default: str
+    kit: KitState, magic: str, subcommands: Mapping[str, Subcommand], line: str, default: str
 ) -> object:
     """Run the subcommand that a line names; one without a subcommand goes to the default.
 
@@ -47,14 +47,14 @@ def run_subcommand(
     first = next(split_tokens(line), None)
     if first is None or first.text.startswith("-"):
         if wants_help(line):
-            return TextPage(format_overview(magic, known, default))
-        chosen, after = known[default], line
-    elif first.text in known:
-        chosen, after = known[first.text], line[first.start + len(first.text) :]
+            return TextPage(format_overview(magic, subcommands, default))
+        chosen, after = subcommands[default], line
+    elif first.text in subcommands:
+        chosen, after = subcommands[first.text], line[first.start + len(first.text) :]
     else:
-        near = did_you_mean(first.text, known)
+        hint = did_you_mean(first.text, subcommands)
         raise BadArguments(
-            f"`{magic}` knows no {first.text!r}.{near} It knows: {', '.join(known)}."
+            f"`{magic}` knows no {first.text!r}.{hint} It knows: {', '.join(subcommands)}."
         )
     name = magic if chosen.name == default else f"{magic} {chosen.name}"
     if wants_help(after):
@@ -62,10 +62,10 @@ def run_subcommand(
     return chosen.run(kit, parse_line(chosen.shape, after, name))
 
 
-def format_overview(magic: str, known: Mapping[str, Subcommand], default: str) -> str:
+def format_overview(magic: str, subcommands: Mapping[str, Subcommand], default: str) -> str:
     """Return the help of a magic: its own line, then one line a subcommand."""
-    width = max(len(name) for name in known)
-    lines = [f"  {magic} {name:<{width}}  {s.help}" for name, s in known.items()]
+    width = max(len(name) for name in subcommands)
+    lines = [f"  {magic} {name:<{width}}  {s.help}" for name, s in subcommands.items()]
     head = (
         f"{magic} [SUBCOMMAND]: without one it is `{magic} {default}`. `{magic} SUBCOMMAND -h`"
         " explains each."
@@ -96,7 +96,7 @@ COMPACT_MAGIC = CellMagic(
 
 def run_cell_magic(
     kit: KitState,
-    known: CellMagic,
+    magic: CellMagic,
     line: str,
     cell: str | None,
     run: Callable[[KitState, Any, str], object],
@@ -104,8 +104,8 @@ def run_cell_magic(
     """Run what a line and the cell below it ask for, or say how the line is written."""
     words = line if cell is not None else strip_semicolon(line)
     if wants_help(words):
-        return TextPage(f"{format_usage(known.shape, known.magic)}\n\n{known.note}")
-    return run(kit, parse_line(known.shape, words, known.magic), cell or "")
+        return TextPage(f"{format_usage(magic.shape, magic.magic)}\n\n{magic.note}")
+    return run(kit, parse_line(magic.shape, words, magic.magic), cell or "")
 
 
 _TEXT_STYLE = "white-space:pre-wrap;margin:0;color:var(--jp-content-font-color1,inherit)"

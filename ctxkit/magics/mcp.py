@@ -47,12 +47,12 @@ def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, ServerComma
     return {"": _parse_command(words, words)}
 
 
-def _parse_servers_value(held: Any, words: str) -> dict[str, ServerCommand]:
-    if isinstance(held, dict) and "command" not in held:
-        inner = held.get("mcpServers", held.get("servers", held))
+def _parse_servers_value(value: Any, words: str) -> dict[str, ServerCommand]:
+    if isinstance(value, dict) and "command" not in value:
+        inner = value.get("mcpServers", value.get("servers", value))
         if isinstance(inner, dict) and inner:
             return {str(name): _parse_command(how, words) for name, how in inner.items()}
-    return {"": _parse_command(held, words)}
+    return {"": _parse_command(value, words)}
 
 
 def _parse_command(how: Any, words: str) -> ServerCommand:
@@ -100,7 +100,7 @@ class McpServers:
     def __init__(self) -> None:
         self._running: dict[str, dict[tuple[str, ServerCommand], McpServer]] = {}
 
-    def tools(self, session: str, told: Mapping[str, ServerCommand]) -> list[Tool]:
+    def tools(self, session: str, servers: Mapping[str, ServerCommand]) -> list[Tool]:
         """Return the tools of a session's servers; those that it has no more are ended.
 
         Raises:
@@ -108,14 +108,14 @@ class McpServers:
         """
         from ctxkit.agent.mcp import McpServer
 
-        known = self._running.setdefault(session, {})
-        for gone in [k for k in known if told.get(k[0]) != k[1]]:
-            known.pop(gone).close()
+        running = self._running.setdefault(session, {})
+        for gone in [k for k in running if servers.get(k[0]) != k[1]]:
+            running.pop(gone).close()
         out: list[Tool] = []
-        for name, how in told.items():
-            if (name, how) not in known:
-                known[name, how] = McpServer(how.command, name=name, env=dict(how.env))
-            out += known[name, how].tools()
+        for name, how in servers.items():
+            if (name, how) not in running:
+                running[name, how] = McpServer(how.command, name=name, env=dict(how.env))
+            out += running[name, how].tools()
         return out
 
     def notes(self, session: str) -> list[str]:

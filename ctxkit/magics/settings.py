@@ -157,14 +157,14 @@ class SessionRegistry:
         Without a name it is called after its id, with a number where another session has that name
         already.
         """
-        wanted = name or sanitize_line(session.id, 40).replace(" ", "-") or "session"
-        chosen, n = wanted, 2
+        base_name = name or sanitize_line(session.id, 40).replace(" ", "-") or "session"
+        chosen, n = base_name, 2
         while (
             name is None
             and chosen in self._sessions
             and not _is_same_session(self._sessions[chosen], session)
         ):
-            chosen, n = f"{wanted}-{n}", n + 1
+            chosen, n = f"{base_name}-{n}", n + 1
         self._sessions[chosen] = session
         self.active_name = chosen
         return chosen
@@ -181,10 +181,10 @@ class SessionRegistry:
             BadArguments: there is none of that name.
         """
         if name not in self._sessions:
-            known = ", ".join(self._sessions) or "none yet"
+            known_names = ", ".join(self._sessions) or "none yet"
             raise BadArguments(
                 f"No session is called {name!r}; known:"
-                f" {known}.{did_you_mean(name, self._sessions)}"
+                f" {known_names}.{did_you_mean(name, self._sessions)}"
             )
         return self._sessions[name]
 
