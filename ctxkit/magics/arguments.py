@@ -1,8 +1,8 @@
 """The parser of magics' lines: a line becomes a value of a dataclass of words and options.
 
-A field is a `word` (taken in order), an `option` (`--name VALUE`, wherever it stands) or the `rest`:
-plain text, kept as it is written. The text cannot be split into words and joined again, as quotes and
-blanks in it are the user's; so the parser takes its options out by their positions.
+A field is a `word` (taken in order), an `option` (`--name VALUE`, wherever it stands) or the
+`rest`: plain text as it is written. That text is not split into words and joined again, as its
+quotes and blanks are the user's: options are cut out of it by their positions.
 """
 
 from __future__ import annotations
