@@ -27,9 +27,9 @@ from ctxkit.agent.tools.images import (
 from ctxkit.agent.tools.root import Root
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.magics.acp import check_via_options, find_external_log
 from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
 from ctxkit.magics.commands import TextPage
+from ctxkit.magics.programs import check_via_options, find_external_log
 from ctxkit.magics.sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
 from ctxkit.magics.settings import AgentLine
 from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen

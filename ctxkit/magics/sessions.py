@@ -19,10 +19,9 @@ from ctxkit.agent.tools.root import Root
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.magics.acp import open_external_session, parse_via
 from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.mcp import McpServers, parse_servers
 from ctxkit.magics.memory_selection import make_session_memory, parse_memory_words
+from ctxkit.magics.programs import McpServers, open_external_session, parse_servers, parse_via
 from ctxkit.magics.settings import AgentLine
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.span_export import SpanAddress
     from ctxkit.agent.turn import Listener
-    from ctxkit.magics.mcp import ServerCommand
+    from ctxkit.magics.programs import ServerCommand
     from ctxkit.magics.settings import KitSettings
 
 
