@@ -106,13 +106,13 @@ class KeyTable:
         return {key.parameter: key.path for key in self.keys}
 
     def read(
-        self, section: Mapping[Any, Any], found: ParsedConfig, prefix: str = "", at: str = ""
+        self, section: Mapping[Any, Any], parsed: ParsedConfig, prefix: str = "", at: str = ""
     ) -> None:
         """Gather what a section says.
 
         Args:
             section: the file, or a section of it.
-            found: where it is gathered.
+            parsed: where it is gathered.
             prefix: what stands before its keys where a sentence names them.
             at: the section's path, with a dot behind it; empty: the file.
 
@@ -122,23 +122,26 @@ class KeyTable:
         fold = str.casefold if self.any_case else str
         keys = {key.path: key for key in self.keys}
         below = [p for p in (*keys, *self.elsewhere, *self.silent) if p.startswith(at)]
-        near = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
-        known = {fold(name): at + name for name in near}
+        known_names = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
+        path_by_name = {fold(name): at + name for name in known_names}
         is_open = at.removesuffix(".") in self.open
         for name, value in section.items():
-            path, shown = known.get(fold(str(name))), sanitize_text(f"{prefix}{at}{name}", 80)
+            path, shown_key = (
+                path_by_name.get(fold(str(name))),
+                sanitize_text(f"{prefix}{at}{name}", 80),
+            )
             if path is None:
-                hints = near if len(section) <= MAX_HINTS else []
-                found.unknown += _unknown_key_note(str(name), shown, hints, is_open=is_open)
+                hints = known_names if len(section) <= MAX_HINTS else []
+                parsed.unknown += _unknown_key_note(str(name), shown_key, hints, is_open=is_open)
             elif path in self.elsewhere:
-                found.elsewhere.append(shown)
+                parsed.elsewhere.append(shown_key)
             elif value is None or path in self.silent:
                 continue
             elif path in keys:
-                found.settings[keys[path].parameter] = keys[path].read(value, shown)
+                parsed.settings[keys[path].parameter] = keys[path].read(value, shown_key)
             else:
-                section_ = SECTION.check(value, f"{shown} must be {{words}}")
-                self.read(section_, found, prefix, f"{path}.")
+                subsection = SECTION.check(value, f"{shown_key} must be {{words}}")
+                self.read(subsection, parsed, prefix, f"{path}.")
 
     def tree(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters under the system's own keys; what is None is left out."""
@@ -285,14 +288,16 @@ def zero_if_single(signs: int) -> int:
     return signs if signs > 1 else 0
 
 
-def _unknown_key_note(name: str, shown: str, near: Sequence[str], *, is_open: bool) -> list[str]:
+def _unknown_key_note(
+    name: str, shown: str, known_names: Sequence[str], *, is_open: bool
+) -> list[str]:
     """Return what is said of a key that nobody knows; in an open section only of a slip."""
     from difflib import get_close_matches
 
-    folded = [n.casefold() for n in near]
+    folded = [n.casefold() for n in known_names]
     if is_open and not get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
         return []
-    hint = did_you_mean(name, near)
+    hint = did_you_mean(name, known_names)
     return [shown + (f" ({hint.strip()[:-1]}?)" if hint else "")]
 
 
@@ -329,17 +334,17 @@ class ConfigWriter:
     def _check(self, rules: Rules, parameters: dict[str, Any]) -> None:
         from ctxkit.presets.registry import preset
 
-        made = preset(self.system, **{**parameters, "summariser": rules.summariser})
-        same = replace(
-            made,
+        preset_rules = preset(self.system, **{**parameters, "summariser": rules.summariser})
+        comparable = replace(
+            preset_rules,
             name=rules.name,
             parameters=rules.parameters,
             counter=rules.counter,
             cache_life=rules.cache_life,
             on_compacted=rules.on_compacted,
-            auto=rules.auto if self.system == "fuseraft" else made.auto,
+            auto=rules.auto if self.system == "fuseraft" else preset_rules.auto,
         )
-        if same != rules:
+        if comparable != rules:
             raise BadArguments(
                 f"These rules are no longer what presets.{self.system} makes of their parameters: "
                 "make the change as a setting of the preset, then write them."
@@ -347,15 +352,15 @@ class ConfigWriter:
 
     def _lost(self, config: ConfigFormat, parameters: dict[str, Any]) -> None:
         defaults = preset_defaults(self.system)
-        known = {*config.keys, "version"}
-        lost = [
+        written_names = {*config.keys, "version"}
+        unwritten = [
             k
             for k, v in parameters.items()
-            if v != defaults.get(k) and (v is None) == (k in known)  # no file can say None
+            if v != defaults.get(k) and (v is None) == (k in written_names)  # no file can say None
         ]
-        if lost:
+        if unwritten:
             warnings.warn(
-                f"{config.file} has no key for {', '.join(lost)}: not written.",
+                f"{config.file} has no key for {', '.join(unwritten)}: not written.",
                 UserWarning,
                 stacklevel=4,
             )

@@ -59,8 +59,8 @@ def dump_config(tree: Mapping[str, Any], syntax: str) -> str:
 
 def _reason(error: ValueError) -> str:
     """Return why a text is no config, in the words of its parser but for Python's on digits."""
-    said = sanitize_text(" ".join(str(error).split()), 300).rstrip(".")
-    return f"it {LONG_NUMBER}" if "integer string conversion" in said else said
+    message = sanitize_text(" ".join(str(error).split()), 300).rstrip(".")
+    return f"it {LONG_NUMBER}" if "integer string conversion" in message else message
 
 
 def _text(path: Path) -> str:
@@ -93,15 +93,15 @@ def _json(text: str) -> Any:
 
 
 def _section(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    named = list(pairs)
-    found = dict(named)
-    if len(found) < len(named):
-        twice = next(k for k, n in Counter(k for k, _ in named).items() if n > 1)
+    pair_list = list(pairs)
+    section = dict(pair_list)
+    if len(section) < len(pair_list):
+        duplicate = next(k for k, n in Counter(k for k, _ in pair_list).items() if n > 1)
         raise BadArguments(
-            f"A section names {sanitize_text(twice, 60)!r} a second time: give each a name of "
+            f"A section names {sanitize_text(duplicate, 60)!r} a second time: give each a name of "
             "its own."
         )
-    return found
+    return section
 
 
 def _yaml(text: str) -> Any:
@@ -126,18 +126,18 @@ def _toml(text: str) -> Any:
 
 def _env(text: str) -> Any:
     """Return the variables of a file such as `.env`: a name, `=` and a value on each line."""
-    told: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, row in enumerate(text.splitlines(), 1):
-        said = row.strip().removeprefix("export ").lstrip()
-        if not said or said.startswith("#"):
+        assignment = row.strip().removeprefix("export ").lstrip()
+        if not assignment or assignment.startswith("#"):
             continue
-        name, sign, value = said.partition("=")
+        name, sign, value = assignment.partition("=")
         if not sign or not _VARIABLE.fullmatch(name.strip()):
             raise ValueError(f"line {number} is no NAME=VALUE")
         value = value.strip()
         quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-        told[name.strip()] = value[1:-1] if quoted else value.partition(" #")[0].rstrip()
-    return told
+        variables[name.strip()] = value[1:-1] if quoted else value.partition(" #")[0].rstrip()
+    return variables
 
 
 def _to_env(tree: Mapping[str, Any]) -> str:
@@ -236,35 +236,35 @@ def check_events(events: Iterable[Any]) -> None:
     """
     import yaml
 
-    named: dict[str, _Section] = {}
-    above = [_Section(is_open=True)]
+    anchored: dict[str, _Section] = {}
+    open_sections = [_Section(is_open=True)]
     for event in events:
         if isinstance(event, yaml.CollectionEndEvent):
-            node = above.pop()
+            node = open_sections.pop()
             node.is_open, size = False, node.size
         elif isinstance(event, yaml.NodeEvent):
-            _take_key(above[-1], event)
+            _take_key(open_sections[-1], event)
             if isinstance(event, yaml.CollectionStartEvent):
                 is_mapping = isinstance(event, yaml.MappingStartEvent)
-                above.append(_Section(is_mapping=is_mapping, is_open=True))
+                open_sections.append(_Section(is_mapping=is_mapping, is_open=True))
                 if event.anchor:
-                    named[event.anchor] = above[-1]
-                if len(above) > MAX_DEPTH + 1:
+                    anchored[event.anchor] = open_sections[-1]
+                if len(open_sections) > MAX_DEPTH + 1:
                     raise RecursionError
                 continue
-            size = _size(event, named)
+            size = _size(event, anchored)
         else:
             continue
-        above[-1].size += size
-        if above[-1].size > MAX_VALUES:
+        open_sections[-1].size += size
+        if open_sections[-1].size > MAX_VALUES:
             raise ValueError("its aliases unfold to too many values")
 
 
-def _size(event: Any, named: dict[str, _Section]) -> int:
+def _size(event: Any, anchored: dict[str, _Section]) -> int:
     """Return how many values a scalar or an alias stands for."""
     line, value = event.start_mark.line + 1, getattr(event, "value", None)
     if value is None:
-        node = named.get(event.anchor)
+        node = anchored.get(event.anchor)
         if node is not None and node.is_open:
             name = sanitize_text(event.anchor, 60)
             raise ValueError(f"line {line}: {name} contains itself: write out what it holds")
@@ -272,7 +272,7 @@ def _size(event: Any, named: dict[str, _Section]) -> int:
     if len(value) > MAX_DIGITS and _tag(event) in _NUMBERS:
         raise ValueError(f"line {line} {LONG_NUMBER}")
     if event.anchor:
-        named[event.anchor] = _Section()
+        anchored[event.anchor] = _Section()
     return 1
 
 

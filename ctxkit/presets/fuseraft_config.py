@@ -208,22 +208,29 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     body = _body(config)
     if body is not config:
         return 10
-    fold = {str(k).casefold() for k in body}
-    mine = {"contextbudget", "contextwindow", "maxinturntoolpairs", "maxinturncontexttokens"} & fold
+    top_keys = {str(k).casefold() for k in body}
+    budget_keys = {
+        "contextbudget",
+        "contextwindow",
+        "maxinturntoolpairs",
+        "maxinturncontexttokens",
+    } & top_keys
     compaction = _get(body, "Compaction")
-    known = {
+    compaction_names = {
         k.path.split(".")[1].casefold() for k in CONFIG_KEYS if k.path.startswith("Compaction.")
     }
     words = (
-        {str(k).casefold() for k in compaction} & known if isinstance(compaction, dict) else set()
+        {str(k).casefold() for k in compaction} & compaction_names
+        if isinstance(compaction, dict)
+        else set()
     )
     agents = _get(body, "Agents")
-    own = {"contextwindow", "maxinturntoolpairs", "instructions", "agentfile"}
+    agent_keys = {"contextwindow", "maxinturntoolpairs", "instructions", "agentfile"}
     members = [a for a in agents if isinstance(a, dict)] if isinstance(agents, list) else []
     return (
-        4 * len(mine)
+        4 * len(budget_keys)
         + 3 * len(words)
-        + 3 * any(own & {str(k).casefold() for k in a} for a in members)
+        + 3 * any(agent_keys & {str(k).casefold() for k in a} for a in members)
     )
 
 
@@ -234,23 +241,23 @@ def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
     Raises:
         BadArguments: there is no such agent, or a value is of the wrong kind.
     """
-    body, found = _body(config), ParsedConfig()
+    body, parsed = _body(config), ParsedConfig()
     check_counts(body)
-    CONFIG_TABLE.read(body, found)
+    CONFIG_TABLE.read(body, parsed)
     if body is not config:
         beside = [str(k) for k in config if str(k).casefold() != "orchestration"]
-        found.unknown += [f"{sanitize_text(k, 60)} (beside Orchestration)" for k in beside]
+        parsed.unknown += [f"{sanitize_text(k, 60)} (beside Orchestration)" for k in beside]
     agents = _agents(body)
     if agent is not None:
-        _take_agent(agents, agent, found)
+        _take_agent(agents, agent, parsed)
     elif agents:
-        _take_shared(agents, found)
-    found.settings |= _pinned(body)
+        _take_shared(agents, parsed)
+    parsed.settings |= _pinned(body)
     if _routes(_get(body, "Selection")):
-        found.elsewhere.append(SELECTION_NOTE)
+        parsed.elsewhere.append(SELECTION_NOTE)
     if (body is not config or agents) and _get(body, "Compaction") is None:
-        _note_no_compaction(found)
-    return found
+        _note_no_compaction(parsed)
+    return parsed
 
 
 def settings_of_agents(config: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -289,37 +296,37 @@ def check_counts(config: Mapping[str, Any]) -> None:
     check_count("Agents", len(_members(_get(body, "Agents"))), MAX_AGENTS)
     check_count("Contracts", len(_members(_get(body, "Contracts"))), MAX_WAYS)
     for path in (*_STATES, *_WAYS):
-        most = MAX_STATES if path in _STATES else MAX_WAYS
-        check_count(f"Selection.{path}", len(_members(_get(selection, path))), most)
+        max_count = MAX_STATES if path in _STATES else MAX_WAYS
+        check_count(f"Selection.{path}", len(_members(_get(selection, path))), max_count)
     states = _members(_get(selection, "StateMachine.States"))
     steps = sum(len(_members(_get(state, "Transitions"))) for state in states)
     check_count("Transitions", steps, MAX_WAYS)
 
 
-def check_count(what: str, count: int, most: int) -> None:
+def check_count(what: str, count: int, max_count: int) -> None:
     """Refuse what a team has too many of.
 
     Raises:
-        BadArguments: there are more than `most`.
+        BadArguments: there are more than `max_count`.
     """
-    if count > most:
+    if count > max_count:
         raise BadArguments(
-            f"There are {count:,} {what}, and a team has at most {most:,}: make several teams of"
-            " it."
+            f"There are {count:,} {what}, and a team has at most {max_count:,}: make several teams"
+            " of it."
         )
 
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys, the agent's under an agent."""
-    own: dict[str, Any] = {
+    agent: dict[str, Any] = {
         "Name": parameters.get("subject") or "Agent",
         **AGENT_TABLE.tree(parameters),
     }
     if parameters.get("context_window") is not None:
-        own["Model"] = {"MaxContextTokens": parameters["context_window"]}
+        agent["Model"] = {"MaxContextTokens": parameters["context_window"]}
     body = KeyTable(CONFIG_KEYS).tree(parameters)
     signals = parameters.get("routing_signals") or ()
-    body["Agents"] = [own]
+    body["Agents"] = [agent]
     if signals:
         body["Compaction"]["PinLastRoutingSignal"] = True
         step = {"Transitions": [{"Signal": s} for s in signals]}
@@ -352,62 +359,65 @@ def _agents(body: Mapping[str, Any]) -> list[tuple[str, ParsedConfig]]:
         raise BadArguments("Agents must be a list of agents with keys and values.")
     agents = []
     for position, entry in enumerate(listed):
-        name, found = str(_get(entry, "Name") or position), ParsedConfig()
+        name, parsed = str(_get(entry, "Name") or position), ParsedConfig()
         at = f"Agents.{sanitize_text(name, 40)}."
         shared = (
             str(_get(entry, "Isolation")).casefold() == "shared"
         )  # what these rules take for granted
         AGENT_TABLE.read(
             {k: v for k, v in entry.items() if not (shared and str(k).casefold() == "isolation")},
-            found,
+            parsed,
             at,
         )
         window = _window(_get(entry, "Model"), _get(body, "Models"))
         if window is not None:
-            found.settings["context_window"] = WINDOW_KEY.read(window, at + WINDOW_KEY.path)
-        agents.append((name, found))
+            parsed.settings["context_window"] = WINDOW_KEY.read(window, at + WINDOW_KEY.path)
+        agents.append((name, parsed))
     return agents
 
 
 def _window(model: Any, models: Any) -> Any:
-    own = _get(model, "MaxContextTokens")
+    window = _get(model, "MaxContextTokens")
     alias = model if isinstance(model, str) else _get(model, "ModelId")
-    if own is not None or not isinstance(alias, str):
-        return own
+    if window is not None or not isinstance(alias, str):
+        return window
     return _get(models, (alias, "MaxContextTokens"))
 
 
-def _take_agent(agents: list[tuple[str, ParsedConfig]], wanted: str, found: ParsedConfig) -> None:
-    for name, own in agents:
-        if name.casefold() == wanted.casefold():
-            found.settings |= own.settings
-            found.subject = name
-            found.unknown += own.unknown
-            found.elsewhere += own.elsewhere
+def _take_agent(
+    agents: list[tuple[str, ParsedConfig]], agent_name: str, parsed: ParsedConfig
+) -> None:
+    for name, agent_config in agents:
+        if name.casefold() == agent_name.casefold():
+            parsed.settings |= agent_config.settings
+            parsed.subject = name
+            parsed.unknown += agent_config.unknown
+            parsed.elsewhere += agent_config.elsewhere
             return
     names = [name for name, _ in agents]
     raise BadArguments(
-        f"There is no agent {wanted!r}; there are"
-        f" {', '.join(sanitize_text(n, 40) for n in names) or 'none'}.{did_you_mean(wanted, names)}"
+        f"There is no agent {agent_name!r}; there are"
+        f" {', '.join(sanitize_text(n, 40) for n in names) or 'none'}."
+        f"{did_you_mean(agent_name, names)}"
     )
 
 
-def _take_shared(agents: list[tuple[str, ParsedConfig]], found: ParsedConfig) -> None:
+def _take_shared(agents: list[tuple[str, ParsedConfig]], parsed: ParsedConfig) -> None:
     for _, own in agents:
-        found.unknown += own.unknown
-        found.elsewhere += own.elsewhere
-    found.subject = agents[0][0] if len(agents) == 1 and not agents[0][0].isdigit() else ""
+        parsed.unknown += own.unknown
+        parsed.elsewhere += own.elsewhere
+    parsed.subject = agents[0][0] if len(agents) == 1 and not agents[0][0].isdigit() else ""
     differ = []
     for key in (*AGENT_CONFIG_KEYS, WINDOW_KEY):
         values = [own.settings.get(key.parameter) for _, own in agents]
-        given = [v for v in values if v is not None]
+        present = [v for v in values if v is not None]
         if all((v or None) == (values[0] or None) for v in values):  # left out, or 0: the same
-            found.settings |= {key.parameter: given[0]} if given else {}
+            parsed.settings |= {key.parameter: present[0]} if present else {}
         else:
             differ.append(key.path)
     if differ:
         names = ", ".join(sanitize_text(name, 40) for name, _ in agents)
-        found.notes.append(
+        parsed.notes.append(
             f"The agents differ in {', '.join(differ)}, which stay at their defaults: "
             f"name one with agent= (of {names})."
         )
@@ -437,17 +447,17 @@ def _members(section: Any) -> list[Any]:
     return section if isinstance(section, list) else []
 
 
-def _note_no_compaction(found: ParsedConfig) -> None:
+def _note_no_compaction(parsed: ParsedConfig) -> None:
     """Say what a file without `Compaction` means: nothing is compacted, and no cutover taken."""
-    needs = [k.path for k in CONFIG_KEYS[1:3] if found.settings.get(k.parameter)]
+    needs = [k.path for k in CONFIG_KEYS[1:3] if parsed.settings.get(k.parameter)]
     if needs:
-        found.notes.append(
+        parsed.notes.append(
             f"fuseraft refuses {' and '.join(needs)} without a Compaction section; here they"
             " compact with its defaults."
         )
         return
-    found.absent = ("Compaction",)
-    found.notes.append(
+    parsed.absent = ("Compaction",)
+    parsed.notes.append(
         "Without a Compaction section nothing is compacted but by hand, as in fuseraft."
     )
 

@@ -190,21 +190,21 @@ def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
     """Return a preset that first refuses settings of another kind than its signature says, and
     whose rules bear its name and, as `parameters`, all its settings.
     """
-    known = signature(make).parameters
-    defaults = {name: parameter.default for name, parameter in known.items()}
+    parameters = signature(make).parameters
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
 
     @wraps(make)
-    def made(*args: P.args, **settings: P.kwargs) -> Rules:
-        for name in [name for name in known if name in settings]:
+    def checked_preset(*args: P.args, **settings: P.kwargs) -> Rules:
+        for name in [name for name in parameters if name in settings]:
             need = f"{name} of preset {make.__name__!r} must be {{words}}"
-            settings[name] = coerce_setting(settings[name], str(known[name].annotation), need)
+            settings[name] = coerce_setting(settings[name], str(parameters[name].annotation), need)
         rules = copy(make(*args, **settings))
-        given = dict(zip(known, args, strict=False)) | settings
+        named = dict(zip(parameters, args, strict=False)) | settings
         object.__setattr__(rules, "name", rules.name or make.__name__)
-        object.__setattr__(rules, "parameters", defaults | given)
+        object.__setattr__(rules, "parameters", defaults | named)
         return rules
 
-    return made
+    return checked_preset
 
 
 class Difference(NamedTuple):
