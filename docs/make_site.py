@@ -48,6 +48,7 @@ NAV = {
     "Course": ["course.md", "glossary.md", "write-a-policy.md"],
     "Guides": [
         "guide-live.md",
+        "magics.md",
         "command-line.md",
         "polars-and-duckdb.md",
         "widgets.md",

@@ -18,7 +18,7 @@ from ctxkit.policies.shorten import ConsumedReads, Intermediate, Outputs, Replie
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.window import AdaptiveTrim, TrimStage, WithoutTools
 from ctxkit.presets.common import ClearUses
-from ctxkit.presets.history_filters import history_filters
+from ctxkit.presets.fuseraft_config import history_filters
 
 WRITES = {"writers": ("write_*",), "whole_writers": ("write_*",), "looks": ("read_*", "shell")}
 EAGER = {"soft_trim_ratio": 0.01, "hard_clear_ratio": 0.02, "min_prunable_tool_chars": 0}

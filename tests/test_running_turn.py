@@ -26,13 +26,13 @@ from running_turns import (
 from talks_by_chance import Fours
 
 import ctxkit as ck
+from ctxkit._internal.value_kinds import COUNTS, FLAG, NAMES, NUMBER, WHOLE
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import HistoryFilter
 from ctxkit.policies.history import MessageLog
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.config_keys import COUNTS, FLAG, NAMES, NUMBER, WHOLE
-from ctxkit.presets.systems.fuseraft import AGENT_CONFIG_KEYS
+from ctxkit.presets.fuseraft_config import AGENT_CONFIG_KEYS
 from ctxkit.session.messages import OTHER_AGENT_KINDS, Message
 from ctxkit.teams.members import ISOLATIONS
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ctxkit.formats.inputs import SessionLike
     from ctxkit.policies.rules import Rules
     from ctxkit.session.session import Session
-    from ctxkit.teams.view_comparison import ViewComparison
+    from ctxkit.teams.views import ViewComparison
 
 
 DETAIL_HEADS = {
@@ -263,7 +263,7 @@ def compare(
     """
     session = as_session(session)
     if isinstance(rules, Mapping) or (isinstance(rules, str) and rules == "views"):
-        from ctxkit.teams.view_comparison import compare_views
+        from ctxkit.teams.views import compare_views
 
         return compare_views(session, rules, loss=loss, reuse=reuse)
     settings, bench = resolve_settings(rules), _CachingRunner(session.origin or session)

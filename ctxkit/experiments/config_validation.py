@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.value_kinds import PROPORTION
 from ctxkit.errors import CtxkitError
 from ctxkit.metrics.frames.columns import TEXT, FrameColumn, build_frame
 from ctxkit.presets import config_syntax
@@ -23,6 +25,7 @@ FAULT_COLUMNS = (
     FrameColumn("level", TEXT, "", "error: it would not start; warning: it runs, and not as meant"),
     FrameColumn("why", TEXT, "", "a sentence"),
 )
+_get = partial(get_section, any_case=True)
 _CHOICES = ("auto", "required", "none")
 _Found = Iterator[tuple[str, str]]
 
@@ -56,43 +59,42 @@ def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _F
     except CtxkitError:
         return  # which is said already
     if config.system == "fuseraft":
-        yield from _fuseraft(_lower_case_keys(content.get("Orchestration", content)))
+        yield from _fuseraft(content)
 
 
-def _fuseraft(body: Any) -> _Found:
+def _fuseraft(content: Mapping[str, Any]) -> _Found:
     """Yield what fuseraft refuses, or warns of, and the rules of one agent cannot know."""
+    body = _get(content, "Orchestration", default=content)
     if not isinstance(body, dict):
         yield LEVEL_ERROR, "Orchestration must be a section of keys and values."
         return
-    limits = {k: get_section(body, f"contextbudget.{k}") for k in ("warnat", "cutoverat")}
-    cutover = limits["cutoverat"] if isinstance(limits["cutoverat"], int) else 0
-    single = get_section(body, "contextbudget.maxsingleturninputtokens")
+    cutover = _get(body, "ContextBudget.CutoverAt")
+    cutover = cutover if isinstance(cutover, int) else 0
+    single = _get(body, "ContextBudget.MaxSingleTurnInputTokens")
     for name, value in (("CutoverAt", cutover), ("MaxSingleTurnInputTokens", single)):
-        if value and "compaction" not in body:
+        if value and _get(body, "Compaction") is None:
             why = f"ContextBudget.{name} cannot fire without a Compaction section: add one."
             yield LEVEL_ERROR, why
-    turn = body.get("warnturntokens")
+    turn = _get(body, "WarnTurnTokens")
     if cutover and isinstance(turn, int) and turn >= cutover:
         late = f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,})"
         yield LEVEL_WARNING, f"{late}: it warns too late."
-    tracked = (
-        get_section(body, "changetracking.path"),
-        get_section(body, "validation.changelogpath"),
-    )
+    tracked = _get(body, "ChangeTracking.Path"), _get(body, "Validation.ChangeLogPath")
     if all(tracked) and tracked[0] != tracked[1]:
         yield LEVEL_ERROR, "ChangeTracking.Path and Validation.ChangeLogPath must be the same file."
-    mode = str(get_section(body, "compaction.mode")).casefold()
-    if mode == "intent" and "changetracking" not in body:
+    mode = str(_get(body, "Compaction.Mode")).casefold()
+    if mode == "intent" and _get(body, "ChangeTracking") is None:
         yield LEVEL_WARNING, "Compaction.Mode intent falls back to a model without ChangeTracking."
-    yield from _agents(body.get("agents"))
-    if str(get_section(body, "selection.type")).casefold() == "magentic":
-        yield from _find_fresh_agents(body.get("agents"))
+    agents = _get(body, "Agents")
+    yield from _agents(agents)
+    if str(_get(body, "Selection.Type")).casefold() == "magentic":
+        yield from _find_fresh_agents(agents)
 
 
 def _find_fresh_agents(agents: Any) -> _Found:
     """Yield the agents that a manager speaks to and that hear nobody."""
     for i, agent in enumerate(agents if isinstance(agents, list) else ()):
-        if isinstance(agent, dict) and str(agent.get("isolation")).casefold() == "fresh":
+        if str(_get(agent, "Isolation")).casefold() == "fresh":
             yield LEVEL_ERROR, f"Agents[{i}].Isolation is Fresh: it would not hear its manager."
 
 
@@ -100,25 +102,16 @@ def _agents(agents: Any) -> _Found:
     if not isinstance(agents, list) or not agents:
         yield LEVEL_WARNING, "It has no agents: fuseraft does not start without one."
         return
-    names = [str((a or {}).get("name") or "") if isinstance(a, dict) else "" for a in agents]
+    names = [str(_get(agent, "Name", default="")) for agent in agents]
     for i, agent in enumerate(agents):
-        if not names[i] and not (isinstance(agent, dict) and agent.get("agentfile")):
+        if not names[i] and not _get(agent, "AgentFile"):
             yield LEVEL_ERROR, f"Agents[{i}] has no Name."
-        choice = agent.get("functionchoice") if isinstance(agent, dict) else None
+        choice = _get(agent, "FunctionChoice")
         if choice is not None and str(choice).casefold() not in _CHOICES:
             yield LEVEL_ERROR, f"Agents[{i}].FunctionChoice is one of {', '.join(_CHOICES)}."
-        trust = agent.get("trustscore") if isinstance(agent, dict) else None
-        if trust is not None and not (isinstance(trust, (int, float)) and 0 <= trust <= 1):
+        trust = _get(agent, "TrustScore")
+        if trust is not None and PROPORTION.convert(trust) is None:
             yield LEVEL_ERROR, f"Agents[{i}].TrustScore lies between 0 and 1."
     folded = [n.casefold() for n in names if n]
     for name in dict.fromkeys(n for n in folded if folded.count(n) > 1):
         yield LEVEL_ERROR, f"Two agents are called {sanitize_text(name, 60)!r}."
-
-
-def _lower_case_keys(value: Any, depth: int = 6) -> Any:
-    """Return sections with their keys in lower case, as fuseraft takes them in any."""
-    if isinstance(value, dict) and depth:
-        return {str(k).casefold(): _lower_case_keys(v, depth - 1) for k, v in value.items()}
-    if isinstance(value, list) and depth:
-        return [_lower_case_keys(v, depth - 1) for v in value[:500]]
-    return value

@@ -68,14 +68,14 @@ def load(shell: InteractiveShell) -> None:
             "entry": lambda: [e.name for e in open_memory().entries() if " " not in e.name],
             "section": lambda: ("on", "off", *SECTIONS, *(f"-{name}" for name in SECTIONS)),
         }
-        known = {
+        shapes = {
             "context": {name: s.shape for name, s in CONTEXT_SUBCOMMANDS.items()},
             "agent": {"": AGENT_MAGIC.shape},
             "team": {"": TEAM_MAGIC.shape},
             "compact": {"": COMPACT_MAGIC.shape},
             "memory": {name: s.shape for name, s in MEMORY_SUBCOMMANDS.items()},
         }
-        shell.Completer.custom_matchers.append(make_matcher(known, sources, DEFAULT_SUBCOMMAND))
+        shell.Completer.custom_matchers.append(make_matcher(shapes, sources, DEFAULT_SUBCOMMAND))
 
 
 def unload(shell: InteractiveShell) -> None:
@@ -95,12 +95,12 @@ def unload(shell: InteractiveShell) -> None:
         t for t in shell.input_transformers_post if t is not move_semicolons
     ]
     if shell.Completer is not None:
-        kept = [
+        matchers = [
             m
             for m in shell.Completer.custom_matchers
             if getattr(m, "__name__", "") != "ctxkit_matcher"
         ]
-        shell.Completer.custom_matchers[:] = kept
+        shell.Completer.custom_matchers[:] = matchers
 
 
 def get_kit(shell: InteractiveShell) -> CtxKit | None:

@@ -1,4 +1,4 @@
-"""`%%agent`: take a turn, show the status, attach images, or describe a dry run."""
+"""`%%agent`: a turn of a live session, its status, its pictures, and the dry run."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from ctxkit.agent.tools.images import (
 from ctxkit.agent.tools.root import Root
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.magics.acp import check_via_options, find_external_log
-from ctxkit.magics.approval_questions import ask_here
-from ctxkit.magics.approvals import Approvals, select_approval_tools
-from ctxkit.magics.commands import AgentLine, TextPage
+from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
+from ctxkit.magics.commands import TextPage
+from ctxkit.magics.programs import check_via_options, find_external_log
 from ctxkit.magics.sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
+from ctxkit.magics.settings import AgentLine
 from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
 from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
 from ctxkit.metrics.prompt_groups import apportion
@@ -55,33 +55,33 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
-def run_agent(kit: KitState, asked: AgentLine, body: str) -> object:
-    """Take the turn that a line and a cell ask for; without a prompt, say how things stand."""
-    prompt = "\n".join(t for t in (asked.prompt.strip(), body.strip()) if t)
-    if not prompt and asked != AgentLine(session=asked.session):
+def run_agent(kit: KitState, line: AgentLine, body: str) -> object:
+    """Take the turn that a line and a cell ask for; without a prompt, show the status."""
+    prompt = "\n".join(t for t in (line.prompt.strip(), body.strip()) if t)
+    if not prompt and line != AgentLine(session=line.session):
         raise BadArguments(
             "Nothing was asked: the cell below `%%agent` is the prompt. `%agent` alone is the"
             " status."
         )
     if not prompt:
-        return show_session_status(kit, asked.session)
-    if asked.out and not asked.out.isidentifier():
+        return show_session_status(kit, line.session)
+    if line.out and not line.out.isidentifier():
         raise BadArguments(
-            f"{asked.out!r} is no name of a variable: give `--out` one, such as answer."
+            f"{line.out!r} is no name of a variable: give `--out` one, such as answer."
         )
-    if asked.expand:
+    if line.expand:
         prompt = expand_variables(prompt, kit.shell.user_ns)
-    pictures = load_attachments(asked.attach, kit.shell.user_ns)
-    if asked.via:
-        check_via_options(asked)
-    name, limits = asked.session or kit.lives.standing or DEFAULT_SESSION, _line_limits(asked)
+    pictures = load_attachments(line.attach, kit.shell.user_ns)
+    if line.via:
+        check_via_options(line)
+    name, limits = line.session or kit.lives.standing or DEFAULT_SESSION, _line_limits(line)
     _update_limits(Limits(), limits)  # what is no limit is refused before anything is opened
-    if asked.trust:
+    if line.trust:
         Workspace().vouch(name)
-    if asked.dry_run:
-        return show_dry_run(kit, name, asked, prompt, pictures)
-    fresh = name not in kit.lives or asked.rules is not None or asked.model is not None
-    live = kit.lives.open(name, **_line_settings(asked))
+    if line.dry_run:
+        return show_dry_run(kit, name, line, prompt, pictures)
+    fresh = name not in kit.lives or line.rules is not None or line.model is not None
+    live = kit.lives.open(name, **_line_settings(line))
     live.limit(_update_limits(live.agent.limits, limits))
     confirmed = select_approval_tools(live.settings["approve"], live.agent.tools, live.root)
     notes = [live.log.recovered] if live.log.recovered else []
@@ -96,10 +96,10 @@ def run_agent(kit: KitState, asked: AgentLine, body: str) -> object:
     live.log.recovered = None
     if pictures and accepts_images(live.agent.model) is False:
         raise BadArguments(images_unsupported_message(live.agent.model))
-    if asked.background:
-        return run_in_background(kit, live, prompt, asked.out, confirmed, pictures=pictures)
+    if line.background:
+        return run_in_background(kit, live, prompt, line.out, confirmed, pictures=pictures)
     live.agent.approve = Approvals(confirmed, kit.lives.always(name), ask_here)
-    return run_in_cell(kit, live, prompt, asked.out, pictures)
+    return run_in_cell(kit, live, prompt, line.out, pictures)
 
 
 def run_in_cell(
@@ -139,11 +139,11 @@ def run_in_background(
             outcome = await live.turn(prompt, images=pictures)
         return _make_answer(kit, live, outcome, None, screen.shown)
 
-    def over() -> None:
+    def finish() -> None:
         handle.over()
         _publish_session(kit, live)
 
-    handle.running = BackgroundTask(work(), over)
+    handle.running = BackgroundTask(work(), finish)
     kit.lives.runs(live.name, handle.running)
     if out:
         kit.shell.user_ns[out] = handle
@@ -151,7 +151,7 @@ def run_in_background(
 
 
 def show_session_status(kit: KitState, name: str | None) -> TextPage:
-    """Say how a live session stands."""
+    """Return the status of a live session: context, model, rules, tools, files."""
     live = kit.lives.get(name)
     agent_ = live.agent
     used, limit = agent_.gauge()
@@ -172,29 +172,29 @@ def show_session_status(kit: KitState, name: str | None) -> TextPage:
 
 
 def show_dry_run(
-    kit: KitState, name: str, asked: AgentLine, prompt: str, pictures: Sequence[Image] = ()
+    kit: KitState, name: str, line: AgentLine, prompt: str, pictures: Sequence[Image] = ()
 ) -> TextPage:
     """Show what a turn would send first, its size and its cost; nothing is sent or kept."""
-    settings = kit.lives.settings(name, _line_settings(asked))
+    settings = kit.lives.settings(name, _line_settings(line))
     parts = kit.lives.named.parts(settings)
     if parts.via:
         raise BadArguments(
             f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before."
         )
-    kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
+    session = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
     model = kit.lives.named.model(parts.model, parts.rules)
-    check_model(kept, model, name)
+    check_model(session, model, name)
     tools, system = kit.lives.named.tools(settings["tools"]), kit.lives.named.system(settings)
     tools += kit.lives.servers.tools(name, parts.mcp)  # started: only they know what they offer
     root = Root(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
-    held = kit.lives.named.memory(settings["memory"], model)
+    memory = kit.lives.named.memory(settings["memory"], model)
     around = PromptSources(folder=folder, root=root, own=system, store=ContextStore(),
-                          memory=held.text if held is not None else None)  # fmt: skip
+                          memory=memory.text if memory is not None else None)  # fmt: skip
     sections = PromptSections(parse_section_names(settings["sections"]), around)
     return TextPage(
         describe_dry_run(
-            kept, model, parts.rules, tools, prompt, sections=sections, pictures=pictures
+            session, model, parts.rules, tools, prompt, sections=sections, pictures=pictures
         )
     )
 
@@ -219,7 +219,7 @@ def _make_answer(
     live: LiveSession,
     outcome: Outcome,
     out: str | None,
-    shown: TextAndHtml | None = None,
+    display: TextAndHtml | None = None,
 ) -> TurnAnswer:
     """Return the answer of a turn.
 
@@ -228,7 +228,7 @@ def _make_answer(
     """
     chart = live.workspace.chart(live.id).relative_to(live.workspace.folder.parent)
     drawn = chart if outcome.spent.calls else None
-    answer = TurnAnswer(outcome, live.session, shown, drawn, find_external_log(live))
+    answer = TurnAnswer(outcome, live.session, display, drawn, find_external_log(live))
     if answer.own is not None:
         kit.sessions.put(answer.own, f"{live.name}.own")
     if out:
@@ -248,24 +248,24 @@ def _publish_session(kit: KitState, live: LiveSession) -> None:
     live.workspace.write(live.workspace.chart(live.id), budget(live.session).page())
 
 
-def _line_settings(asked: AgentLine) -> dict[str, str | None]:
-    return {k: getattr(asked, k) for k in SESSION_SETTINGS}
+def _line_settings(line: AgentLine) -> dict[str, str | None]:
+    return {k: getattr(line, k) for k in SESSION_SETTINGS}
 
 
-def _line_limits(asked: AgentLine) -> dict[str, float]:
+def _line_limits(line: AgentLine) -> dict[str, float]:
     """Return the limits that a line names; the others stay as they were."""
-    given = {
-        "calls": asked.max_calls,
-        "cost_usd": asked.max_cost,
-        "tokens": asked.max_tokens,
-        "seconds": asked.max_seconds,
+    limits = {
+        "calls": line.max_calls,
+        "cost_usd": line.max_cost,
+        "tokens": line.max_tokens,
+        "seconds": line.max_seconds,
     }
-    return {k: v for k, v in given.items() if v is not None}
+    return {k: v for k, v in limits.items() if v is not None}
 
 
-def _update_limits(limits: Limits, given: dict[str, float]) -> Limits:
+def _update_limits(limits: Limits, changes: dict[str, float]) -> Limits:
     """Return limits with those that were named; `inf` lifts one."""
-    named: dict[str, Any] = {k: None if v == inf else v for k, v in given.items()}
+    named: dict[str, Any] = {k: None if v == inf else v for k, v in changes.items()}
     return replace(limits, **named)
 
 
@@ -282,24 +282,24 @@ def load_attachments(words: str | None, names: Mapping[str, Any]) -> list[Image]
     """
     if not words:
         return []
-    given = [words] if Path(words).expanduser().is_file() else words.split(",")
-    return [_load_attachment(w.strip(), names) for w in given if w.strip()]
+    names_or_paths = [words] if Path(words).expanduser().is_file() else words.split(",")
+    return [_load_attachment(w.strip(), names) for w in names_or_paths if w.strip()]
 
 
 def _load_attachment(word: str, names: Mapping[str, Any]) -> Image:
     if word.isidentifier() and word in names:
-        held = image_from_value(names[word])
-        if held is None:
+        image = image_from_value(names[word])
+        if image is None:
             raise BadArguments(
                 f"`--attach {sanitize_line(word, 60)}`: the variable holds no picture."
             )
-        return held
+        return image
     path = Path(word).expanduser()
     if not path.is_file():
-        said = (
+        sentence = (
             f"`--attach {sanitize_line(word, 200)}`: there is no such file, and no such variable."
         )
-        raise BadArguments(said)
+        raise BadArguments(sentence)
     try:
         with path.open("rb") as file:
             return image_from_bytes(file.read(MAX_IMAGE_BYTES + 1), sanitize_line(word, 200))
@@ -316,7 +316,7 @@ def _load_attachment(word: str, names: Mapping[str, Any]) -> Image:
 
 
 def describe_dry_run(
-    kept: Session | None,
+    stored: Session | None,
     model: Model,
     rules: Rules,
     tools: Sequence[str | Any],
@@ -331,45 +331,43 @@ def describe_dry_run(
     from ctxkit.agent import Agent
     from ctxkit.session.session import Session
 
-    session = kept or Session(id="dry-run")
-    stand = Agent(
+    session = stored or Session(id="dry-run")
+    trial = Agent(
         session, model=model, rules=rules, tools=_describe_tools(tools), clock=lambda: 0.0
     )
-    context = stand.compactor.context
+    context = trial.compactor.context
     if not session.log and not sections.names and sections.around.own:
-        stand.instruct(sections.around.own)
-    elif sections.names and (said := sections.due(session, time.time())):
-        context.add(rehearsal_replace(said, id="dry-run-sections"))
+        trial.instruct(sections.around.own)
+    elif sections.names and (section_message := sections.due(session, time.time())):
+        context.add(rehearsal_replace(section_message, id="dry-run-sections"))
     context.add(Message(role="user", id="dry-run", parts=(Text(prompt), *pictures)))
-    (shown, _), tokens = context.preview(), context.estimate_size()
-    parts = _tokens_by_part(shown, context.log.counter, context.schemas)
+    (messages, _), tokens = context.preview(), context.estimate_size()
+    parts = _tokens_by_part(messages, context.log.counter, context.schemas)
     sizes = apportion(tokens, [n for _, n in parts])
     rows = [f"{n:>9,}  {name}" for n, (name, _) in zip(sizes, parts, strict=True)]
     limit = context.run.room.limit
     head = (
-        f"Would send {len(shown)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}), to"
-        f" {model.name}."
+        f"Would send {len(messages)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}),"
+        f" to {model.name}."
     )
-    due = ["A compaction would come first."] if _would_compact(stand, rules) else []
-    told = [
+    due = ["A compaction would come first."] if _would_compact(trial, rules) else []
+    notes = [
         *due,
-        *describe_window_mismatch(stand),
+        *describe_window_mismatch(trial),
         f"Nothing was sent. The prompt: {sanitize_line(prompt, 200)}",
     ]
-    return "\n".join([head, *rows, _describe_price(model, tokens), *told])
+    return "\n".join([head, *rows, _describe_price(model, tokens), *notes])
 
 
 def describe_window_mismatch(agent: Agent) -> list[str]:
-    """Return what must be said of rules that were made for another window than the model's; usually
-    nothing.
-    """
+    """Return notes on rules that were made for another window than the model's; usually none."""
     room, model, rules = agent.compactor.context.run.room, agent.model, agent.rules
     window = next((k for k in rules.parameters if k.startswith("context_window")), None)
     less = [k for k in rules.parameters if re.search("reserve|output|^keep_.*tokens", k)]
-    better = "Give other rules, or a model with a larger window."
+    advice = "Give other rules, or a model with a larger window."
     if window is not None:
         size = f"{model.context_window or room.limit:_}"
-        better = (
+        advice = (
             f"Give rules that fit (`mine = ck.presets.{rules.label}({window}={size}, ...)`, then"
             " `--rules mine`"
             + (f"; smaller too: {', '.join(less)}" if less else "")
@@ -378,13 +376,13 @@ def describe_window_mismatch(agent: Agent) -> list[str]:
     if model.context_window is not None and room.limit > model.context_window:
         takes = f"{model.name} takes {model.context_window:,}"
         counts = f"count on a window of {room.limit:,} tokens"
-        return [f"Note: rules {rules.label} {counts}, but {takes}. {better}"]
+        return [f"Note: rules {rules.label} {counts}, but {takes}. {advice}"]
     if room.reserve >= room.limit:
-        held = (
+        reserve_text = (
             f"hold {room.reserve:,} tokens free in a window of {room.limit:,}: a compaction is due"
             " at every call"
         )
-        return [f"Note: rules {rules.label} {held}. {better}"]
+        return [f"Note: rules {rules.label} {reserve_text}. {advice}"]
     return []
 
 
@@ -401,14 +399,14 @@ def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
         return make_tools(named, Root(folder), {}, work=make_inert_work_tools())
 
 
-def _tokens_by_part(shown: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:
+def _tokens_by_part(messages: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:
     """Return the tokens of each role and tool, the largest first, then what no message holds."""
     sums: dict[str, int] = {}
-    for m in shown:
+    for m in messages:
         name = f"results of {sanitize_line(m.tool, 40)}" if m.tool else m.role
         sums[name] = sums.get(name, 0) + counter.message(m)
-    known = sorted(sums.items(), key=lambda part: -part[1])
-    return [*known, *([("tool descriptions", fixed)] if fixed else [])]
+    parts = sorted(sums.items(), key=lambda part: -part[1])
+    return [*parts, *([("tool descriptions", fixed)] if fixed else [])]
 
 
 def _describe_price(model: Model, tokens: int) -> str:
@@ -416,26 +414,26 @@ def _describe_price(model: Model, tokens: int) -> str:
 
     if model.notice:
         return f"It would cost nothing ({model.notice})."
-    known = price(model.name)
-    if known is None:
+    model_price = price(model.name)
+    if model_price is None:
         return "No price of the model is known."
-    dearest = tokens * known.at(tokens).write()
+    dearest = tokens * model_price.at(tokens).write()
     return f"The first prompt would cost at most ${dearest:.4f}, its reply beside."
 
 
-def _would_compact(stand: Any, rules: Rules) -> bool:
+def _would_compact(trial: Any, rules: Rules) -> bool:
     """Say whether the rules would compact before this call; their own policy is not asked, so no
     summary is written.
     """
     if rules.policy is None:
         return False
-    asked: list[int] = []
+    compacted_sizes: list[int] = []
 
     def policy(history: History, room: ContextBudget) -> History:  # noqa: ARG001  the shape of a policy
-        asked.append(history.tokens)
+        compacted_sizes.append(history.tokens)
         return history
 
-    context = stand.compactor.context
+    context = trial.compactor.context
     context.rules = rules.but(policy=policy, on_compacted=None)
     context.prepare(0.0)
-    return bool(asked)
+    return bool(compacted_sizes)

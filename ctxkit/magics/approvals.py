@@ -1,22 +1,32 @@
-"""Ask the user before a tool call runs."""
+"""Questions to the user before a tool call runs.
+
+The call is shown as it will run. A front end saves what it displays and what it prompts for: so the
+call stands in a display of its own, which its form without keys replaces however the question ends,
+and the prompt names the tool only.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+import sys
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting import NO_MATHJAX, escape_html, make_visible, sanitize_line
+from ctxkit._internal.redaction import redact, redact_json
 from ctxkit.agent.tools.builtin import TOOL_NAMES, make_inert_work_tools, make_tools
+from ctxkit.agent.tools.runner import run_in_thread
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.approval_questions import question_about
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from ctxkit.agent.tools.root import Root
-    from ctxkit.magics.approval_questions import Question
     from ctxkit.session.messages import ToolCall
 
-    AskPerson = Callable[[Question], Awaitable[str]]
+    AskPerson = Callable[["Question"], Awaitable[str]]
     """Puts a question to a person and returns the answer."""
 ALL_TOOLS = "all"
 _TRIES = 3
@@ -24,7 +34,7 @@ _YES, _NO, _ALWAYS = ("y", "yes", "allow"), ("n", "no", "deny"), ("a", "always")
 
 
 class Approvals:
-    """Says whether a call may run; a value for `Agent.approve`.
+    """Ask a person before calls of some tools run; a value for `Agent.approve`.
 
     Args:
         names: tools that need a word.
@@ -76,14 +86,168 @@ def select_approval_tools(words: str, tools: Iterable[str], root: Root) -> froze
     Raises:
         BadArguments: there is no such tool.
     """
-    names, known = {w.strip() for w in words.split(",") if w.strip()}, list(tools)
-    for name in sorted(names.difference(known, TOOL_NAMES, {ALL_TOOLS})):
+    names, tool_names = {w.strip() for w in words.split(",") if w.strip()}, list(tools)
+    for name in sorted(names.difference(tool_names, TOOL_NAMES, {ALL_TOOLS})):
         raise BadArguments(
             f"`--approve {sanitize_line(name, 60)}`: the session has no such tool; it has"
-            f" {', '.join(known)}.{did_you_mean(name, [*known, *TOOL_NAMES, ALL_TOOLS])}"
+            f" {', '.join(tool_names)}.{did_you_mean(name, [*tool_names, *TOOL_NAMES, ALL_TOOLS])}"
         )
     groups = make_tools(
         sorted(names.intersection(TOOL_NAMES)), root, {}, work=make_inert_work_tools()
     )
     names |= {t.name for t in groups}
-    return frozenset(known if ALL_TOOLS in names else names)
+    return frozenset(tool_names if ALL_TOOLS in names else names)
+
+
+MOST_SHOWN = 100_000
+"""Characters of a call, as it is shown, that a person is asked about."""
+UNASKED = "This call needs a person's word, and nobody can be asked here; it was not run."
+CAPTURED = (
+    "This call needs a person's word, and the output of this cell is captured, so nobody would see"
+    " it; it was not run."
+)
+UNSAFE = (
+    "This call needs a person's word and holds a key, and what is printed here goes to a file; it"
+    " was not run: ask from a terminal or a notebook."
+)
+_CHOICES = "[y]es, [n]o, or [a]lways for this tool: "
+_NOTE = " (keys included; they are taken out here once it is answered)"
+_PLAIN_KEY = re.compile(r"[\w-][\w .-]*")
+_STYLE = "white-space:pre-wrap;overflow-wrap:anywhere;direction:ltr"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a person is asked about a call; made by `question_about`."""
+
+    name: str
+    """The tool's name in a line, without keys."""
+    whole: str
+    """The call as it will run."""
+    clean: str
+    """The call without keys."""
+
+    @property
+    def prompt(self) -> str:
+        """What stands at the input field; it is saved with a notebook."""
+        return f"May the agent call {self.name}, as shown above? {_CHOICES}"
+
+    @property
+    def hides_keys(self) -> bool:
+        """Whether the call as it will run holds what must not be kept."""
+        return self.whole != self.clean
+
+
+def question_about(call: ToolCall) -> Question:
+    """Return what a person is asked about a call, every character of which can be seen.
+
+    Raises:
+        BadArguments: the call cannot be shown whole; the sentence goes to the model, too.
+    """
+    name = sanitize_line(redact(call.name), 60)
+    try:
+        whole = _format_call(call.name, call.arguments)
+        clean = _format_call(redact(call.name), redact_json(call.arguments))
+    except RecursionError:
+        why = "its arguments are nested too deep"
+    else:
+        if len(whole) <= MOST_SHOWN:
+            heading, _, rows = whole.partition("\n")
+            call_text = f"{heading}{_NOTE}\n{rows}" if whole != clean else whole
+            return Question(name, call_text, clean)
+        why = f"it takes {len(whole):,} characters, and at most {MOST_SHOWN:,} are shown"
+    raise BadArguments(
+        f"This call of {name} needs a person's word and cannot be shown whole ({why}); it was not"
+        " run: make smaller calls."
+    )
+
+
+def _format_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call in rows; each is marked, so that none looks like the question."""
+    rows: list[str] = []
+    for key, value in arguments.items():
+        label = key if _PLAIN_KEY.fullmatch(key) else _as_json(key)
+        first, *rest = value.split("\n") if isinstance(value, str) else [_as_json(value)]
+        rows += [f"{label}{':' if isinstance(value, str) else ' ='} {first}"]
+        rows += ["  " + row for row in rest]
+    if sum(map(len, rows)) > MOST_SHOWN:  # making them visible only adds to them
+        return "\n".join(rows)
+    marked = "\n".join(f"  | {make_visible(row)}" for row in rows or ["(no arguments)"])
+    return f"May the agent call {make_visible(name)}?\n{marked}"
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def as_html(text: str) -> str:
+    """Return a question as HTML that wraps, so that no part of it is out of sight."""
+    return f'<pre class="{NO_MATHJAX}" style="{_STYLE}">{escape_html(text)}</pre>'
+
+
+@contextmanager
+def showing(question: Question) -> Iterator[str]:
+    """Show a question while a person thinks; yields the prompt for the input field.
+
+    In a notebook the call is a display, which has no keys when the block is left.
+
+    Raises:
+        BadArguments: nobody would see it, or its keys would stay in a file.
+    """
+    shell = _find_shell()
+    if shell is None or not hasattr(shell, "kernel"):
+        if question.hides_keys and not sys.stdout.isatty():
+            raise BadArguments(UNSAFE)
+        yield f"{question.whole}\n{_CHOICES}"
+        return
+    from IPython.core.displaypub import CapturingDisplayPublisher
+    from IPython.display import display
+
+    if not getattr(shell.kernel, "_allow_stdin", True):
+        raise BadArguments(UNASKED)
+    if isinstance(shell.display_pub, CapturingDisplayPublisher):
+        raise BadArguments(CAPTURED)
+    display_handle = display(_make_bundle(question.whole), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+    try:
+        yield question.prompt
+    finally:
+        with suppress(Exception):  # a front end that is gone must not cost the turn
+            display_handle.update(_make_bundle(question.clean), raw=True)
+
+
+def _make_bundle(text: str) -> dict[str, str]:
+    return {"text/plain": text, "text/html": as_html(text)}
+
+
+def _find_shell() -> Any:
+    """Return the IPython that runs here; None where there is none."""
+    from IPython import get_ipython
+
+    return get_ipython()
+
+
+async def ask_here(question: Question) -> str:
+    """Ask in the input field of the cell that runs, or in the terminal.
+
+    Raises:
+        BadArguments: nobody can be asked.
+    """
+    with showing(question) as prompt:
+        return str(await run_in_thread(lambda: _read_answer(prompt)))
+
+
+def ask_waiting(question: Question) -> str:
+    """Ask as `ask_here` does; the calling thread waits.
+
+    Raises:
+        BadArguments: nobody can be asked.
+    """
+    with showing(question) as prompt:
+        return _read_answer(prompt)
+
+
+def _read_answer(prompt: str) -> str:
+    try:
+        return input(prompt)
+    except (EOFError, NotImplementedError, OSError):
+        raise BadArguments(UNASKED) from None

@@ -1,4 +1,9 @@
-"""Parse a magic's line into a dataclass of words and options."""
+"""The parser of magics' lines: a line becomes a value of a dataclass of words and options.
+
+A field is a `word` (taken in order), an `option` (`--name VALUE`, wherever it stands) or the
+`rest`: plain text as it is written. That text is not split into words and joined again, as its
+quotes and blanks are the user's: options are cut out of it by their positions.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +29,24 @@ def word(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # n
     return field(default=default, metadata={"help": help, "completes": completes, "place": "word"})
 
 
-def option(help: str, *, default: Any = None, completes: str = "") -> Any:  # noqa: A002
-    """An option `--name VALUE`; a flag where the field is a `bool`."""
-    return field(
-        default=default,
-        metadata={"help": help, "completes": completes, "place": "option"},
-        kw_only=True,
-    )
+def option(
+    help: str,  # noqa: A002
+    *,
+    default: Any = None,
+    completes: str = "",
+    setting: str | None = None,
+) -> Any:
+    """An option `--name VALUE`; a flag where the field is a `bool`.
+
+    Args:
+        help: what it is, for people.
+        default: its value where the line does not name it.
+        completes: what its value may be, for the Tab key.
+        setting: the value of the setting of that name, which holds where no line names the option;
+            None: there is no such setting.
+    """
+    metadata = {"help": help, "completes": completes, "place": "option", "setting": setting}
+    return field(default=default, metadata=metadata, kw_only=True)
 
 
 def rest(help: str) -> Any:  # noqa: A002
@@ -77,25 +93,30 @@ def strip_comment(line: str) -> str:
 def parse_line(kind: type[T], line: str, magic: str) -> T:
     """Return a line as a value of a dataclass made of `word`, `option` and `rest`.
 
+    Args:
+        kind: the dataclass.
+        line: the line without the magic's name.
+        magic: the magic as sentences name it.
+
     Raises:
         BadArguments: an option that does not exist, lacks its value or is no number; a word too
             many or too few.
     """
     options, words = get_options(kind), get_words(kind)
-    raw = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
-    found: dict[str, Any] = {}
-    stream = list(split_tokens(line))
-    while stream:
-        token = stream.pop(0)
+    rest_field = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    tokens = list(split_tokens(line))
+    while tokens:
+        token = tokens.pop(0)
         if line.startswith("--", token.start) and len(token.text) > 2:
-            name, value = _parse_option(token, stream, options, magic)
-            found[name] = value
-        elif raw is not None:
-            found[raw.name] = _extract_options(line[token.start :], options, magic, found)
+            name, value = _parse_option(token, tokens, options, magic)
+            values[name] = value
+        elif rest_field is not None:
+            values[rest_field.name] = _extract_options(line[token.start :], options, magic, values)
             break
         elif words:
-            known = words.pop(0)
-            found[known.name] = _convert_value(known, token.text, magic)
+            field_of_word = words.pop(0)
+            values[field_of_word.name] = _convert_value(field_of_word, token.text, magic)
         else:
             raise BadArguments(
                 f"`{magic}` takes no further word; {token.text!r} is one too many. See `{magic}"
@@ -106,7 +127,7 @@ def parse_line(kind: type[T], line: str, magic: str) -> T:
         raise BadArguments(
             f"`{magic}` needs {missing[0].name.upper()}: {missing[0].metadata['help']}."
         )
-    return kind(**found)
+    return kind(**values)
 
 
 def _parse_option(
@@ -117,53 +138,55 @@ def _parse_option(
     """
     name, equals, value = token.text.partition("=")
     if name not in options:
-        near = did_you_mean(name, options)
-        raise BadArguments(f"`{magic}` has no option {name}.{near} See `{magic} -h`.")
-    known = options[name]
-    if known.type == "bool":
+        hint = did_you_mean(name, options)
+        raise BadArguments(f"`{magic}` has no option {name}.{hint} See `{magic} -h`.")
+    field_of_option = options[name]
+    if field_of_option.type == "bool":
         if equals:
             raise BadArguments(f"`{magic} {name}` takes no value: write it alone, or leave it out.")
-        return known.name, True
+        return field_of_option.name, True
     if not equals and not stream:
-        raise BadArguments(f"`{magic} {name}` needs a value: {known.metadata['help']}.")
-    return known.name, _convert_value(known, value if equals else stream.pop(0).text, magic)
+        raise BadArguments(f"`{magic} {name}` needs a value: {field_of_option.metadata['help']}.")
+    return field_of_option.name, _convert_value(
+        field_of_option, value if equals else stream.pop(0).text, magic
+    )
 
 
 def _extract_options(
-    text: str, options: dict[str, Field[Any]], magic: str, found: dict[str, Any]
+    text: str, options: dict[str, Field[Any]], magic: str, values: dict[str, Any]
 ) -> str:
-    """Return a text without the options in it, which go to `found`.
+    """Return a text without the options in it, which go to `values`.
 
     An option after the first word must count: `%compact keep the ids --dry-run` once compacted for
     good. In quotes, and behind a `--` that stands alone, nothing is an option.
     """
-    kept, at = [], 0
+    pieces, at = [], 0
     words = [LineToken(m[0], m.start()) for m in _WORD.finditer(text)]
     while words:
         word = words.pop(0)
         if word.text == "--":
-            kept.append(text[at : word.start].strip())
+            pieces.append(text[at : word.start].strip())
             at = word.start + 2
             break
         if not word.text.startswith("--"):
             continue
-        kept.append(text[at : word.start].strip())
-        value = [LineToken(_unquote(w.text), w.start) for w in words[:1]]
-        took = len(value)
-        name, given = _parse_option(
-            LineToken(_unquote(word.text), word.start), value, options, magic
+        pieces.append(text[at : word.start].strip())
+        value = [LineToken(_strip_quotes(w.text), w.start) for w in words[:1]]
+        taken_count = len(value)
+        name, option_value = _parse_option(
+            LineToken(_strip_quotes(word.text), word.start), value, options, magic
         )
-        found[name] = given
-        del words[: took - len(value)]
+        values[name] = option_value
+        del words[: taken_count - len(value)]
         at = words[0].start if words else len(text)
-    return " ".join(t for t in (*kept, text[at:].strip()) if t) if kept else text
+    return " ".join(t for t in (*pieces, text[at:].strip()) if t) if pieces else text
 
 
-def _unquote(word: str) -> str:
+def _strip_quotes(word: str) -> str:
     """Return a word of a text without the quotes around it, or around the value after `=`."""
     name, equals, value = word.partition("=")
     if equals and name.startswith("--"):
-        return f"{name}={_unquote(value)}"
+        return f"{name}={_strip_quotes(value)}"
     quoted = len(word) > 1 and word[0] == word[-1] and word[0] in "\"'"
     return word[1:-1] if quoted else word
 
@@ -177,6 +200,15 @@ def get_options(kind: type) -> dict[str, Field[Any]]:
     }
 
 
+def get_settings(kind: type) -> dict[str, tuple[str, str]]:
+    """Return the options of a line that have a setting: its default, and what it is."""
+    return {
+        f.name: (f.metadata["setting"], f.metadata["help"])
+        for f in get_options(kind).values()
+        if f.metadata["setting"] is not None
+    }
+
+
 def get_words(kind: type) -> list[Field[Any]]:
     """The words of a dataclass, in order."""
     return [f for f in fields(kind) if f.metadata["place"] == "word"]
@@ -186,21 +218,23 @@ def format_usage(kind: type, magic: str) -> str:
     """Return how a line is written, with a line for each word and option."""
     parts, lines = [magic], []
     for name, f in get_options(kind).items():
-        shown = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
-        parts.append(f"[{shown}]")
-        lines.append((shown, f.metadata["help"]))
+        written = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
+        parts.append(f"[{written}]")
+        lines.append((written, f.metadata["help"]))
     for f in (f for f in fields(kind) if f.metadata["place"] != "option"):
-        shown = f.name.upper()
-        parts.append(shown if f.default is MISSING else f"[{shown}]")
-        lines.append((shown, f.metadata["help"]))
-    width = max((len(shown) for shown, _ in lines), default=0)
-    return "\n".join([" ".join(parts), *(f"  {shown:<{width}}  {text}" for shown, text in lines)])
+        written = f.name.upper()
+        parts.append(written if f.default is MISSING else f"[{written}]")
+        lines.append((written, f.metadata["help"]))
+    width = max((len(written) for written, _ in lines), default=0)
+    return "\n".join(
+        [" ".join(parts), *(f"  {written:<{width}}  {text}" for written, text in lines)]
+    )
 
 
-def _convert_value(known: Field[Any], value: str, magic: str) -> Any:
-    kind = str(known.type).removesuffix(" | None")
+def _convert_value(field_of_value: Field[Any], value: str, magic: str) -> Any:
+    parse = {"int": int, "float": float}.get(str(field_of_value.type).removesuffix(" | None"), str)
     try:
-        return int(value) if kind == "int" else float(value) if kind == "float" else value
+        return parse(value)
     except ValueError:
-        label = known.name.rstrip("_").replace("_", "-")
+        label = field_of_value.name.rstrip("_").replace("_", "-")
         raise BadArguments(f"`{magic}`: {label} must be a number, not {value!r}.") from None

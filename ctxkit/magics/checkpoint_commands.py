@@ -41,45 +41,45 @@ class BranchLine(SessionLine):
     name: str | None = word("name of the new session", default=None)
 
 
-def show_budget(kit: KitState, asked: SessionLine) -> Chart:
+def show_budget(kit: KitState, line: SessionLine) -> Chart:
     """Return the chart of cumulative input."""
     from ctxkit.plots.budget_charts import budget as chart
 
-    return chart(kit.session(asked.session))
+    return chart(kit.session(line.session))
 
 
-def show_diff(kit: KitState, asked: DiffLine) -> Chart:
+def show_diff(kit: KitState, line: DiffLine) -> Chart:
     """Return what a compaction did, message by message."""
     from ctxkit.plots.diff_chart import diff as chart
 
-    return chart(kit.session(asked.session), asked.compaction)
+    return chart(kit.session(line.session), line.compaction)
 
 
-def show_checkpoints(kit: KitState, asked: SessionLine) -> pd.DataFrame:
+def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
     from ctxkit.agent.store.session_log import list_checkpoints
 
-    found = list_checkpoints(kit.session(asked.session))
-    times = (c.time for c in found)
+    checkpoints = list_checkpoints(kit.session(line.session))
+    times = (c.time for c in checkpoints)
     columns = {
-        "tokens": [c.tokens for c in found],
-        "trigger": [sanitize_line(c.trigger or "", 40) for c in found],
+        "tokens": [c.tokens for c in checkpoints],
+        "trigger": [sanitize_line(c.trigger or "", 40) for c in checkpoints],
         "time": [None if at is None else datetime.fromtimestamp(at, UTC) for at in times],
-        "stands": [c.stands for c in found],
-        "entry": [c.entry for c in found],
+        "stands": [c.stands for c in checkpoints],
+        "entry": [c.entry for c in checkpoints],
     }
-    return pd.DataFrame(columns, index=pd.Index([c.number for c in found], name="checkpoint"))
+    return pd.DataFrame(columns, index=pd.Index([c.number for c in checkpoints], name="checkpoint"))
 
 
-def restore_checkpoint(kit: KitState, asked: RestoreLine) -> TextPage:
+def restore_checkpoint(kit: KitState, line: RestoreLine) -> TextPage:
     """Go back to a checkpoint; what came after stays in the log."""
     from ctxkit.agent.store.session_log import get_checkpoint
 
-    live = kit.lives.get(asked.session)
+    live = kit.lives.get(line.session)
     kit.lives.free(live.name)
-    place = get_checkpoint(live.session, asked.checkpoint)
+    place = get_checkpoint(live.session, line.checkpoint)
     session = live.restore(place.number)
     kit.sessions.add(session, live.name)
     used = live.agent.gauge()[0]
@@ -89,34 +89,34 @@ def restore_checkpoint(kit: KitState, asked: RestoreLine) -> TextPage:
     )
 
 
-def branch_session(kit: KitState, asked: BranchLine) -> TextPage:
+def branch_session(kit: KitState, line: BranchLine) -> TextPage:
     """Make a session of its own that stands at a checkpoint; the old one stays as it is."""
     from ctxkit.agent.store.session_log import get_checkpoint
 
-    session = kit.session(asked.session)
-    place = get_checkpoint(session, asked.checkpoint)
+    session = kit.session(line.session)
+    place = get_checkpoint(session, line.checkpoint)
     if place.entry < 0:
         raise BadArguments(
             "That checkpoint lies before the first message; there is nothing to branch from."
         )
-    name = asked.name or f"{asked.session or kit.sessions.active_name}-branch-{place.number}"
+    name = line.name or f"{line.session or kit.sessions.active_name}-branch-{place.number}"
     moved = session.branch(place.entry)
-    live = kit.branched(name, moved, asked.session or kit.sessions.active_name)
-    led = "live" if live else "active; name a model (`--model`) to go on"
+    live = kit.branched(name, moved, line.session or kit.sessions.active_name)
+    readiness = "live" if live else "active; name a model (`--model`) to go on"
     return TextPage(
-        f"Session {name} stands before compaction {place.number} and is {led}: `%%agent --session"
-        f" {name}`."
+        f"Session {name} stands before compaction {place.number} and is {readiness}: `%%agent"
+        f" --session {name}`."
     )
 
 
-def reset_session(kit: KitState, asked: LiveSessionLine) -> TextPage:
+def reset_session(kit: KitState, line: LiveSessionLine) -> TextPage:
     """Begin a fresh session under the old one's name; the old one is kept under another."""
-    live = kit.lives.get(asked.session)
+    live = kit.lives.get(line.session)
     kit.lives.free(live.name)
     name, settings = live.name, live.settings
-    kept = kit.put_aside(live)
+    stored_name = kit.put_aside(live)
     kit.lives.open(name, **settings)
-    return TextPage(f"Session {name} is fresh. The old one is kept as {kept}.")
+    return TextPage(f"Session {name} is fresh. The old one is kept as {stored_name}.")
 
 
 CHECKPOINT_SUBCOMMANDS = (

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.magics.commands import CompactLine
     from ctxkit.magics.kit_state import KitState
+    from ctxkit.magics.settings import CompactLine
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import Edit
@@ -73,15 +73,19 @@ class CompactionReport:
         """`Compacted (14,200 → 4,100 tokens, estimated, 71% saved), 36 messages went`."""
         word = "Compacted" if self.done else "Would compact"
         sizes = f"{self.before:,} → {self.after:,} tokens, estimated, {self.saved:.0%} saved"
-        went = [f"{n} {what}" for what, n in self._counted() if n] or ["no message changed"]
-        return f"{word} ({sizes}), {', '.join(went)}" + (f" · {self.notice}" if self.notice else "")
+        changes = [f"{n} {what}" for what, n in self._count_changes() if n] or [
+            "no message changed"
+        ]
+        return f"{word} ({sizes}), {', '.join(changes)}" + (
+            f" · {self.notice}" if self.notice else ""
+        )
 
-    def _counted(self) -> list[tuple[str, int]]:
+    def _count_changes(self) -> list[tuple[str, int]]:
         cut = len({t for e in self.edits if e.kind in ("shortened", "replaced") for t in e.targets})
-        went = len({t for e in self.edits for t in e.targets}) - cut
+        removed = len({t for e in self.edits for t in e.targets}) - cut
         if self.done:
-            return [("messages went", went), ("messages were shortened", cut)]
-        return [("messages would go", went), ("messages would be shortened", cut)]
+            return [("messages went", removed), ("messages were shortened", cut)]
+        return [("messages would go", removed), ("messages would be shortened", cut)]
 
     @property
     def summary(self) -> str:
@@ -105,18 +109,20 @@ class CompactionReport:
         )
 
 
-def run_compact(kit: KitState, asked: CompactLine, body: str) -> object:
+def run_compact(kit: KitState, options: CompactLine, body: str) -> object:
     """Compact a live session as a line and a cell ask for."""
-    focus = "\n".join(t for t in (asked.focus.strip(), body.strip()) if t)
-    if asked.keep is not None and asked.keep < 0:
-        raise BadArguments(f"`%compact --keep` is a number of turns, 0 or more; not {asked.keep}.")
-    live = kit.lives.get(asked.session)
+    focus = "\n".join(t for t in (options.focus.strip(), body.strip()) if t)
+    if options.keep is not None and options.keep < 0:
+        raise BadArguments(
+            f"`%compact --keep` is a number of turns, 0 or more; not {options.keep}."
+        )
+    live = kit.lives.get(options.session)
     kit.lives.free(live.name)
-    policy = _choose_policy(kit, asked)
+    policy = _choose_policy(kit, options)
     instead = None if policy is not None else KEEP_NEWEST_TURN
     before = get_current_size(live.session).tokens
-    if asked.dry_run:
-        return _dry(live, [policy, *([instead] if instead else [])], focus, before)
+    if options.dry_run:
+        return _preview_compaction(live, [policy, *([instead] if instead else [])], focus, before)
     try:
         edits = run_coroutine(live.compact(policy, focus=focus, fallback=instead))
     except ModelError as e:
@@ -124,12 +130,12 @@ def run_compact(kit: KitState, asked: CompactLine, body: str) -> object:
     if not edits:
         return _SKIPPED
     kit.sessions.put(live.session, live.name)
-    notice = _notice(edits, live.agent.compactor.chosen(policy, focus))
+    notice = _describe_writer(edits, live.agent.compactor.chosen(policy, focus))
     after = edits[-1].tokens_after or 0
     return CompactionReport(edits, before, after, live.session, done=True, notice=notice)
 
 
-def _dry(
+def _preview_compaction(
     live: LiveSession, choices: list[Policy | None], focus: str, before: int
 ) -> CompactionReport | TextPage:
     """Return what the first policy would do that would do anything; nothing is changed."""
@@ -139,13 +145,13 @@ def _dry(
         cut = compactor.context.tried(part)
         if cut is not None:
             edits, after = cut.edits, compactor.context.estimate_size(cut.new)
-            notice = _notice(edits, part)
+            notice = _describe_writer(edits, part)
             return CompactionReport(edits, before, after, live.session, done=False, notice=notice)
     return _SKIPPED
 
 
-def _notice(edits: tuple[Edit, ...], part: BasePolicy) -> str:
-    """Return what must be said of who wrote the summary, by which policy."""
+def _describe_writer(edits: tuple[Edit, ...], part: BasePolicy) -> str:
+    """Return who wrote the summary: a model, the extractive summariser, or none."""
     model = next((e.model for e in edits if e.model is not None), None)
     writers = list(writers_of(part))
     others = [w for w in writers if may_ask(w) and not isinstance(w, ModelSummariser)]
@@ -161,12 +167,12 @@ def _notice(edits: tuple[Edit, ...], part: BasePolicy) -> str:
     return EXTRACTIVE_NOTICE if all(isinstance(w, Extractive) for w in writers) else OTHER
 
 
-def _choose_policy(kit: KitState, asked: CompactLine) -> Any:
-    if asked.keep is not None:
-        return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=1)
-    if not asked.rules:
+def _choose_policy(kit: KitState, options: CompactLine) -> Any:
+    if options.keep is not None:
+        return Summary(keep_turns=options.keep) if options.keep else Summary(keep_messages=1)
+    if not options.rules:
         return None
-    rules = kit.lives.named.rules(asked.rules, once=True)
+    rules = kit.lives.named.rules(options.rules, once=True)
     if rules.policy is None:
         raise BadArguments(
             f"Rules {rules.label} compact nothing: name others, or none at all for the session's"

@@ -38,9 +38,11 @@ def make_matcher(
         match = _LINE.match(line)
         if match is None or match[1] not in magics:
             return {"completions": []}
-        fragment, found = complete_line(match[2], magics[match[1]], sources, default)
+        fragment, completions = complete_line(match[2], magics[match[1]], sources, default)
         return {
-            "completions": [SimpleCompletion(text=text, type="magic") for text in found[:_MAX]],
+            "completions": [
+                SimpleCompletion(text=text, type="magic") for text in completions[:_MAX]
+            ],
             "suppress": True,
             "ordered": True,
             "matched_fragment": fragment,
@@ -51,21 +53,21 @@ def make_matcher(
 
 def complete_line(
     line: str,
-    known: Mapping[str, type],
+    shapes: Mapping[str, type],
     sources: Mapping[str, Callable[[], Iterable[str]]],
     default: str,
 ) -> tuple[str, list[str]]:
     """Return the word that is being written, and what it could become."""
-    if default not in known:  # another magic's, or one without subcommands
-        default = next(iter(known))
+    if default not in shapes:  # another magic's, or one without subcommands
+        default = next(iter(shapes))
     seen = list(split_tokens(line))
     fragment = line[seen.pop().start :] if seen and not line.endswith((" ", "\t")) else ""
     done = [t.text for t in seen]
     if not done:
-        words = [*filter(None, known), *get_options(known[default])]
+        words = [*filter(None, shapes), *get_options(shapes[default])]
         return fragment, [w for w in words if w.startswith(fragment)]
-    shape = known[done[0] if done[0] in known else default]
-    before = done[1:] if done[0] in known else done
+    shape = shapes[done[0] if done[0] in shapes else default]
+    before = done[1:] if done[0] in shapes else done
     options = get_options(shape)
     if before and before[-1] in options and options[before[-1]].type != "bool":
         return fragment, _complete_values(
@@ -75,11 +77,11 @@ def complete_line(
         return fragment, [
             o for o in (*options, "--help") if o.startswith(fragment) and o not in before
         ]
-    given = sum(not w.startswith("-") for w in before) - sum(
+    word_count = sum(not w.startswith("-") for w in before) - sum(
         w in options and options[w].type != "bool" for w in before
     )
     places = get_words(shape)
-    kinds = places[given].metadata["completes"] if given < len(places) else ""
+    kinds = places[word_count].metadata["completes"] if word_count < len(places) else ""
     values = _complete_values(kinds, fragment, sources)
     return fragment, values if fragment else [*values, *(o for o in options if o not in before)]
 
@@ -102,9 +104,9 @@ def _complete_paths(fragment: str) -> list[str]:
     head, slash, tail = fragment.strip("\"'").rpartition("/")
     folder = Path(head + slash).expanduser() if slash else Path()
     try:
-        found = sorted(folder.iterdir())
+        entries = sorted(folder.iterdir())
     except OSError:
         return []
-    names = [p.name + ("/" if p.is_dir() else "") for p in found if p.name.startswith(tail)]
+    names = [p.name + ("/" if p.is_dir() else "") for p in entries if p.name.startswith(tail)]
     names = [n for n in names if tail.startswith(".") or not n.startswith(".")]
     return [f'"{head}{slash}{n}"' if " " in n else f"{head}{slash}{n}" for n in names]

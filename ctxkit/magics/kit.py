@@ -37,7 +37,7 @@ def convert_errors(magic: Callable[P, R]) -> Callable[P, R]:
     """
 
     @wraps(magic)
-    def opened(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def converted(*args: P.args, **kwargs: P.kwargs) -> Any:
         try:
             return magic(*args, **kwargs)
         except UsageError as e:
@@ -48,7 +48,7 @@ def convert_errors(magic: Callable[P, R]) -> Callable[P, R]:
                 f"The file{where} could not be used: {e.strerror or type(e).__name__}."
             ) from None
 
-    return opened
+    return converted
 
 
 DEFAULT_SUBCOMMAND = "status"

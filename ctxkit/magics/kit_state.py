@@ -1,4 +1,4 @@
-"""Settings of `%config CtxKit`, and the sessions of a kernel."""
+"""The state of the magics in one kernel: the active session, live sessions, branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class KitState(KitSettings):
-    """What a magic may ask of the kernel that it runs in."""
+    """The sessions and settings of one kernel, as magics use them."""
 
     def __init__(self, shell: InteractiveShell, **traits: Any) -> None:
         super().__init__(shell, **traits)
@@ -41,9 +41,9 @@ class KitState(KitSettings):
             BadArguments: there is none of that name, or none at all.
             ReadError: the file that the settings name cannot be read.
         """
-        wanted = name or self.sessions.active_name
-        if self._lives is not None and wanted in self._lives:
-            return self._lives.get(wanted).session
+        chosen = name or self.sessions.active_name
+        if self._lives is not None and chosen in self._lives:
+            return self._lives.get(chosen).session
         if name is not None:
             return self.sessions.get(name)
         if self.sessions.active_name is None and self.session_file:
@@ -56,17 +56,17 @@ class KitState(KitSettings):
         Raises:
             ReadError: the file cannot be read.
         """
-        known = self.sessions
+        registry = self.sessions
         variable = self.shell.user_ns.get(what) if what.isidentifier() else None
-        if what in known and format is None:
-            session, name = known.get(what), name or what
+        if what in registry and format is None:
+            session, name = registry.get(what), name or what
         elif isinstance(variable, Session) and format is None:
             session, name = variable, name or what
         else:
             from ctxkit.formats.reading import read
 
             session = read(Path(what).expanduser(), format=format)
-        known.add(session, name)
+        registry.add(session, name)
         return session
 
     def close(self) -> None:

@@ -58,7 +58,7 @@ class EditEntryLine:
     body: str | None = option("more text, or a variable that holds it")
 
 
-def list_entries(_: KitState, asked: ListLine) -> pd.DataFrame:
+def list_entries(_: KitState, line: ListLine) -> pd.DataFrame:
     """Return one row an entry that a session in this folder is told of, in the order of
     its block.
     """
@@ -66,95 +66,98 @@ def list_entries(_: KitState, asked: ListLine) -> pd.DataFrame:
 
     from ctxkit.policies.memory_entries import rank_by_score
 
-    held = open_memory()
-    for fault in held.faults():
+    store = open_memory()
+    for fault in store.faults():
         print(f"Note: {fault}")  # noqa: T201  beside the table
-    entries = rank_by_score(held.entries(everywhere=asked.all))
+    entries = rank_by_score(store.entries(everywhere=line.all))
     columns = ["type", "description", "chars", "guid"]
     rows = [(e.type, e.description, len(e.head) + len(e.body), e.guid[:8]) for e in entries]
     index = pd.Index([sanitize_line(e.name, 120) for e in entries], name="entry", dtype="object")
     return clean_texts(pd.DataFrame(rows, columns=columns, index=index))
 
 
-def show_entry(_: KitState, asked: EntryLine) -> TextPage:
+def show_entry(_: KitState, line: EntryLine) -> TextPage:
     """Show an entry whole."""
-    folder, kept = open_memory().of(asked.name)
-    body = [f"  {row}" for row in kept.body.split("\n")] if kept.body else []
-    return TextPage("\n".join([kept.head, *body, f"({kept.guid}, in {folder.path})"]))
+    folder, entry = open_memory().of(line.name)
+    body = [f"  {row}" for row in entry.body.split("\n")] if entry.body else []
+    return TextPage("\n".join([entry.head, *body, f"({entry.guid}, in {folder.path})"]))
 
 
-def add_entry(kit: KitState, asked: AddEntryLine) -> TextPage:
+def add_entry(kit: KitState, line: AddEntryLine) -> TextPage:
     """Remember something in this folder; an entry of that name is changed."""
     from ctxkit.policies.memory_entries import make_entry_name
 
-    if not asked.description.strip():
+    if not line.description.strip():
         raise BadArguments(
             "Say what is to be remembered: `%memory add Use pytest -q. --type feedback`."
         )
-    said = asked.description.strip()
+    description = line.description.strip()
     fresh = make_entry(
-        asked.name or make_entry_name(said) or said, said, asked.type, _get_body(kit, asked.body)
+        line.name or make_entry_name(description) or description,
+        description,
+        line.type,
+        _get_body(kit, line.body),
     )
-    kept = open_memory().add(fresh, home=1 if asked.fuseraft else 0)
-    return TextPage(f"Remembered {kept.head}")
+    entry = open_memory().add(fresh, home=1 if line.fuseraft else 0)
+    return TextPage(f"Remembered {entry.head}")
 
 
-def edit_entry(kit: KitState, asked: EditEntryLine) -> TextPage:
+def edit_entry(kit: KitState, line: EditEntryLine) -> TextPage:
     """Change an entry."""
-    given = {"name": asked.rename, "description": asked.description, "type": asked.type}
-    changes = {k: v for k, v in given.items() if v is not None}
-    if asked.body is not None:
-        changes["body"] = _get_body(kit, asked.body)
+    values = {"name": line.rename, "description": line.description, "type": line.type}
+    changes = {k: v for k, v in values.items() if v is not None}
+    if line.body is not None:
+        changes["body"] = _get_body(kit, line.body)
     if not changes:
         raise BadArguments("Say what is to change: --description, --type, --body or --rename.")
-    return TextPage(f"Changed {open_memory().edit(asked.name, **changes).head}")
+    return TextPage(f"Changed {open_memory().edit(line.name, **changes).head}")
 
 
-def forget_entry(_: KitState, asked: EntryLine) -> TextPage:
+def forget_entry(_: KitState, line: EntryLine) -> TextPage:
     """Take an entry out; no extraction brings it back."""
-    return TextPage(f"Forgot {sanitize_line(open_memory().forget(asked.name).name, 120)}.")
+    return TextPage(f"Forgot {sanitize_line(open_memory().forget(line.name).name, 120)}.")
 
 
-def show_entry_audit(_: KitState, asked: EntryLine) -> TextPage:
+def show_entry_audit(_: KitState, line: EntryLine) -> TextPage:
     """Say who saved an entry, when, and from which messages of which session."""
-    kept, rows = open_memory().why(asked.name)
-    lines = [kept.head]
+    entry, rows = open_memory().why(line.name)
+    lines = [entry.head]
     for row in rows:
-        told = [f"{row.get('time')} {row.get('what')} by {row.get('by')}"]
-        told += [f"in session {row['session']}"] if row.get("session") else []
-        told += [f"at its {row['why']}"] if row.get("why") else []
+        parts = [f"{row.get('time')} {row.get('what')} by {row.get('by')}"]
+        parts += [f"in session {row['session']}"] if row.get("session") else []
+        parts += [f"at its {row['why']}"] if row.get("why") else []
         ids = row.get("messages") if isinstance(row.get("messages"), list) else []
-        told += [f"from {', '.join(map(str, ids))}"] if ids else []
-        lines.append(sanitize_line(", ".join(told), 400))
+        parts += [f"from {', '.join(map(str, ids))}"] if ids else []
+        lines.append(sanitize_line(", ".join(parts), 400))
     return TextPage(
         "\n".join(lines if rows else [*lines, "Nobody noted who saved it: a person may have."])
     )
 
 
-def extract_entries(kit: KitState, asked: LiveSessionLine) -> TextPage:
+def extract_entries(kit: KitState, line: LiveSessionLine) -> TextPage:
     """Let the session's model say what is worth remembering; without one, sentences are taken."""
     from ctxkit.agent.event_loops import run_coroutine
 
-    live = kit.lives.get(asked.session)
+    live = kit.lives.get(line.session)
     kit.lives.free(live.name)
-    kept, cost = run_coroutine(live.remember())
-    names = ", ".join(sanitize_line(e.name, 60) for e in kept)
-    said = f"Remembered {len(kept)}: {names}." if kept else "Nothing new to remember."
-    return TextPage(said + (f" {cost}" if cost else ""))
+    entries, cost = run_coroutine(live.remember())
+    names = ", ".join(sanitize_line(e.name, 60) for e in entries)
+    summary = f"Remembered {len(entries)}: {names}." if entries else "Nothing new to remember."
+    return TextPage(summary + (f" {cost}" if cost else ""))
 
 
-def consolidate_entries(_: KitState, asked: EmptyLine) -> TextPage:  # noqa: ARG001  the shape of a subcommand
+def consolidate_entries(_: KitState, line: EmptyLine) -> TextPage:  # noqa: ARG001  the shape of a subcommand
     """Take out what was found by itself and is too much; what a person wrote stays."""
     from ctxkit.agent.memory.session_memory import EXTRACTED_BY
 
     gone = open_memory().consolidate(EXTRACTED_BY)
-    lines = [sanitize_line(f"Forgot {kept.name}: {why}.", 300) for kept, why in gone]
+    lines = [sanitize_line(f"Forgot {entry.name}: {why}.", 300) for entry, why in gone]
     return TextPage("\n".join(lines or ["Nothing is too much."]))
 
 
 def _get_body(kit: KitState, words: str) -> str:
-    held = kit.shell.user_ns.get(words) if words.isidentifier() else None
-    return held if isinstance(held, str) else words
+    value = kit.shell.user_ns.get(words) if words.isidentifier() else None
+    return value if isinstance(value, str) else words
 
 
 MEMORY_SUBCOMMANDS = {

@@ -1,4 +1,4 @@
-"""Which memory a session has: the words of `--memory`."""
+"""The memory of a session, from the words of `--memory`."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def parse_memory_words(words: str, names: Mapping[str, Any]) -> list[str]:
     """
     from ctxkit.agent.memory.session_memory import MemoryProvider
 
-    asked = [w.strip() for w in words.split(",") if w.strip()]
-    for word in asked:
-        held = names.get(word)
-        if word not in MEMORY_WORDS and not isinstance(held, (MemoryProvider, dict)):
+    names_of_memory = [w.strip() for w in words.split(",") if w.strip()]
+    for word in names_of_memory:
+        value = names.get(word)
+        if word not in MEMORY_WORDS and not isinstance(value, (MemoryProvider, dict)):
             raise BadArguments(
                 f"There is no memory {sanitize_line(word, 60)!r}: it is "
                 f"{', '.join(MEMORY_WORDS)}, or a variable"
                 f" that holds a webhook (ctxkit.memory.Webhook).{did_you_mean(word, MEMORY_WORDS)}"
             )
-    if OFF in asked and len(asked) > 1:
+    if OFF in names_of_memory and len(names_of_memory) > 1:
         raise BadArguments("`off` stands alone: it says that nothing is remembered.")
-    return asked
+    return names_of_memory
 
 
 def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> SessionMemory | None:
@@ -57,18 +57,18 @@ def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> S
     from ctxkit.agent.memory.session_memory import LocalMemory, SessionMemory, make_memory_provider
     from ctxkit.policies.memory_entries import MemoryBudgets
 
-    asked = parse_memory_words(words, names)
-    if asked == [OFF] or (not asked and model.notice.startswith("scripted")):
+    selected = parse_memory_words(words, names)
+    if selected == [OFF] or (not selected and model.notice.startswith("scripted")):
         return None
-    held = open_memory()
+    store = open_memory()
     providers: list[Any] = []
-    for word in asked:
-        found = names.get(word)
+    for word in selected:
+        value = names.get(word)
         if word in (LOCAL, DIGEST):
-            providers.append(LocalMemory(held, MemoryBudgets() if word == DIGEST else None))
+            providers.append(LocalMemory(store, MemoryBudgets() if word == DIGEST else None))
         elif word not in (ON, MODEL):
             providers.append(
-                make_memory_provider(found, held) if isinstance(found, dict) else found
+                make_memory_provider(value, store) if isinstance(value, dict) else value
             )
-    whole = ON in asked or set(asked) <= {MODEL}
-    return SessionMemory(held, providers, whole=whole, by_model=MODEL in asked)
+    whole = ON in selected or set(selected) <= {MODEL}
+    return SessionMemory(store, providers, whole=whole, by_model=MODEL in selected)

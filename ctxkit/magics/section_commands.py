@@ -44,23 +44,23 @@ class RemoveLine:
     name: str = word("what it is called in the store")
 
 
-def run_sections(kit: KitState, asked: SectionsLine) -> pd.DataFrame | TextPage:
+def run_sections(kit: KitState, line: SectionsLine) -> pd.DataFrame | TextPage:
     """Say what the sections of a session cost; or switch them from the next prompt on."""
-    if not asked.words.strip():
+    if not line.words.strip():
         from ctxkit.experiments.section_costs import sections as costs
 
-        table = clean_texts(costs(kit.session(asked.session)))
+        table = clean_texts(costs(kit.session(line.session)))
         return table.drop(columns="session").set_index("section")
-    wanted = asked.session or kit.lives.standing
-    if wanted is None or wanted not in kit.lives:
-        if asked.session is not None:
-            kit.lives.get(asked.session)
-        names, kit.sections = _switched(asked.words.strip(), kit.sections)
+    session_name = line.session or kit.lives.standing
+    if session_name is None or session_name not in kit.lives:
+        if line.session is not None:
+            kit.lives.get(line.session)
+        names, kit.sections = _switch_sections(line.words.strip(), kit.sections)
         return TextPage(f"Sections of new sessions: {', '.join(names) or 'none'}.")
-    live = kit.lives.get(wanted)
+    live = kit.lives.get(session_name)
     kit.lives.free(live.name)
     own = "" if live.session.log else kit.lives.named.system(live.settings)
-    names, words = _switched(asked.words.strip(), live.settings["sections"])
+    names, words = _switch_sections(line.words.strip(), live.settings["sections"])
     live.inject(words, own)
     live.settings["sections"] = words
     live.limit(live.agent.limits)  # it is kept with the session
@@ -68,7 +68,7 @@ def run_sections(kit: KitState, asked: SectionsLine) -> pd.DataFrame | TextPage:
     return TextPage("\n".join([*lines, *_describe_remaining(live, names)]))
 
 
-def _switched(words: str, before: str) -> tuple[tuple[str, ...], str]:
+def _switch_sections(words: str, before: str) -> tuple[tuple[str, ...], str]:
     """Return the sections that are on once words are taken, and words that say so by themselves.
 
     Names with signs change what words before them switched on.
@@ -90,22 +90,22 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
 
     table = costs(session).set_index("section")
     tokens, whole = table.loc[sorted(stand), "tokens"].sum(), live.agent.gauge()[0]
-    said = (
+    sentences = (
         f"Said already, and kept so that the cache holds: {', '.join(sorted(stand))} "
         f"({tokens:,} tokens a call). Taking it out would have the whole prompt ({whole:,} tokens) "
         "read anew; `%context reset` begins without."
     )
-    return [said]
+    return [sentences]
 
 
-def add_item(kit: KitState, asked: AddLine) -> TextPage:  # noqa: ARG001  the shape of a subcommand
+def add_item(kit: KitState, line: AddLine) -> TextPage:  # noqa: ARG001  the shape of a subcommand
     """Keep a file or a folder in the context store; documents are kept as their text."""
-    if not asked.name:
+    if not line.name:
         raise BadArguments(
-            f"Give it a name: `%context add {sanitize_line(asked.path, 200)} --name N`."
+            f"Give it a name: `%context add {sanitize_line(line.path, 200)} --name N`."
         )
-    found, home = import_files(asked.path), STORE_FOLDERS[1 if asked.fuseraft else 0]
-    item = ContextStore().put(asked.name, found.files, source=asked.path, description=asked.desc,
+    found, home = import_files(line.path), STORE_FOLDERS[1 if line.fuseraft else 0]
+    item = ContextStore().put(line.name, found.files, source=line.path, description=line.desc,
                          info=found.info, home=home)  # fmt: skip
     files = "1 file" if len(item.files) == 1 else f"{len(item.files)} files"
     lines = [(f"Kept {files}, {item.size_bytes:,} bytes of text, as {home}/context/{item.name}: "
@@ -114,9 +114,9 @@ def add_item(kit: KitState, asked: AddLine) -> TextPage:  # noqa: ARG001  the sh
     return TextPage("\n".join([*lines, *filter(None, [describe_skipped(found.left)])]))
 
 
-def remove_item(kit: KitState, asked: RemoveLine) -> TextPage:  # noqa: ARG001  as above
+def remove_item(kit: KitState, line: RemoveLine) -> TextPage:  # noqa: ARG001  as above
     """Take something out of the context store."""
-    item = ContextStore().remove(asked.name)
+    item = ContextStore().remove(line.name)
     return TextPage(
         f"Removed {item.name} from the context store; where it came from stays as it was."
     )
@@ -131,21 +131,21 @@ def list_store(kit: KitState, _: EmptyLine) -> pd.DataFrame:  # noqa: ARG001  as
     library = ContextStore()
     for fault in library.faults():
         print(f"Note: {fault}")  # noqa: T201  beside the table
-    held = library.items()
-    infos = (item.extraction_info for item in held.values())
+    store = library.items()
+    infos = (item.extraction_info for item in store.values())
     columns = {
-        "path": list(held),
-        "files_n": [len(item.files) for item in held.values()],
-        "raw_bytes": [item.raw_bytes for item in held.values()],
-        "text_bytes": [item.size_bytes for item in held.values()],
+        "path": list(store),
+        "files_n": [len(item.files) for item in store.values()],
+        "raw_bytes": [item.raw_bytes for item in store.values()],
+        "text_bytes": [item.size_bytes for item in store.values()],
         "injected_chars": [
-            len(format_index_block({p: item})) - len(INDEX_HEADING) for p, item in held.items()
+            len(format_index_block({p: item})) - len(INDEX_HEADING) for p, item in store.items()
         ],
-        "description": [item.description or "" for item in held.values()],
-        "source": [item.source_path for item in held.values()],
+        "description": [item.description or "" for item in store.values()],
+        "source": [item.source_path for item in store.values()],
         "info": [info if isinstance(info, str) else "" for info in infos],
     }
-    names = [path.rsplit("/", 1)[1] for path in held]
+    names = [path.rsplit("/", 1)[1] for path in store]
     return clean_texts(pd.DataFrame(columns, index=pd.Index(names, name="item", dtype="object")))
 
 

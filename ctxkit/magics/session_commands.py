@@ -53,33 +53,33 @@ class EmptyLine:
     """A line without words."""
 
 
-def list_turns(kit: KitState, asked: TurnsLine) -> pd.DataFrame:
+def list_turns(kit: KitState, options: TurnsLine) -> pd.DataFrame:
     """One row a turn, with the columns of `ctxkit.frame(per="turn")`; followed, it grows with the
     session.
 
     It is shown as an exported page shows it.
     """
-    if asked.follow:
-        return kit.lives.get(asked.session).turns
+    if options.follow:
+        return kit.lives.get(options.session).turns
     from ctxkit.widgets.reports.session_summary import tabulate_turns
 
-    return _session_frame(kit, asked, "turn", tabulate_turns)
+    return _session_frame(kit, options, "turn", tabulate_turns)
 
 
-def list_compactions(kit: KitState, asked: SessionLine) -> pd.DataFrame:
+def list_compactions(kit: KitState, options: SessionLine) -> pd.DataFrame:
     """One row a compaction, with the columns of `ctxkit.frame(per="compaction")`, shown as in an
     exported page.
     """
     from ctxkit.widgets.reports.session_summary import tabulate_compactions
 
-    return _session_frame(kit, asked, "compaction", tabulate_compactions)
+    return _session_frame(kit, options, "compaction", tabulate_compactions)
 
 
-def show_spending(kit: KitState, asked: SessionLine) -> Spend:
+def show_spending(kit: KitState, options: SessionLine) -> Spend:
     """Where the money of a session went."""
     from ctxkit.metrics.cost.spending import spend
 
-    return spend(kit.session(asked.session))
+    return spend(kit.session(options.session))
 
 
 def list_sessions(kit: KitState, _: EmptyLine) -> pd.DataFrame:
@@ -91,31 +91,31 @@ def list_sessions(kit: KitState, _: EmptyLine) -> pd.DataFrame:
     from ctxkit.widgets.reports.session_summary import tabulate_sessions
 
     names, active = list(kit.sessions), kit.sessions.active_name
-    known = [s for _, s in kit.sessions.items()]
+    registry = [s for _, s in kit.sessions.items()]
     columns = {
         "active": [name == active for name in names],
-        "format": [sanitize_line(s.format, 40) for s in known],
-        "messages": [len(s.messages) for s in known],
-        "calls": [len(s.calls) for s in known],
-        "compactions": [len(group_edits(s)) for s in known],
-        "title": [sanitize_line(s.title or "", 60) for s in known],
-        "file": [sanitize_line(s.path_ or "", 200) for s in known],
+        "format": [sanitize_line(s.format, 40) for s in registry],
+        "messages": [len(s.messages) for s in registry],
+        "calls": [len(s.calls) for s in registry],
+        "compactions": [len(group_edits(s)) for s in registry],
+        "title": [sanitize_line(s.title or "", 60) for s in registry],
+        "file": [sanitize_line(s.path_ or "", 200) for s in registry],
     }
     table = pd.DataFrame(columns, index=pd.Index(names, name="session", dtype="object"))
     called = [f"{name} (active)" if name == active else name for name in names]
     return with_display(
-        table, tabulate_sessions(known, len(known), [sanitize_line(n, 60) for n in called])
+        table, tabulate_sessions(registry, len(registry), [sanitize_line(n, 60) for n in called])
     )
 
 
 def _session_frame(
-    kit: KitState, asked: SessionLine, per: str, made: Callable[[Session], Table]
+    kit: KitState, options: SessionLine, per: str, make_table: Callable[[Session], Table]
 ) -> pd.DataFrame:
     from ctxkit.magics.tables import with_display
     from ctxkit.metrics.frames import frame
 
-    session = kit.session(asked.session)
-    return with_display(clean_texts(frame(session, per=per)), made(session))
+    session = kit.session(options.session)
+    return with_display(clean_texts(frame(session, per=per)), make_table(session))
 
 
 def clean_texts(table: pd.DataFrame) -> pd.DataFrame:
@@ -219,36 +219,36 @@ class ContextStatus:
         )
 
 
-def show_context_status(kit: KitState, asked: CallLine) -> ContextStatus:
+def show_context_status(kit: KitState, options: CallLine) -> ContextStatus:
     """Return the context of the active session in short."""
-    session, made = kit.session(asked.session), make_report(kit, asked)
-    stop = len(session.path) if made.call is None else session.call(made.call).position
+    session, report = kit.session(options.session), make_report(kit, options)
+    stop = len(session.path) if report.call is None else session.call(report.call).position
     before = sum(isinstance(e, Edit) for e in session.path[:stop])
-    return ContextStatus(made, before, kit.contributors)
+    return ContextStatus(report, before, kit.contributors)
 
 
-def list_window(kit: KitState, asked: CallLine) -> pd.DataFrame:
+def list_window(kit: KitState, options: CallLine) -> pd.DataFrame:
     """Return one row a section of the window."""
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
-    return clean_texts(make_report(kit, asked).frame()[columns])
+    return clean_texts(make_report(kit, options).frame()[columns])
 
 
-def list_audience(kit: KitState, asked: SessionLine) -> pd.DataFrame:
+def list_audience(kit: KitState, options: SessionLine) -> pd.DataFrame:
     """Return one row a message that the user sees, and whether the agent sees it, too."""
     from ctxkit.metrics.frames.per_message import audience as of
 
-    table = of(kit.session(asked.session))
+    table = of(kit.session(options.session))
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
     return clean_texts(seen.set_index("position"))
 
 
-def make_report(kit: KitState, asked: CallLine) -> ContextReport:
+def make_report(kit: KitState, options: CallLine) -> ContextReport:
     """Return the whole report."""
     from ctxkit.metrics.context_report import report
 
-    session = kit.session(asked.session)
-    if asked.call is not None:
-        return report(session, asked.call)
+    session = kit.session(options.session)
+    if options.call is not None:
+        return report(session, options.call)
     if session.behind is not None and session.format != "replay":
         return report(session, find_current_call(session))
     after = session.path[session.calls[-1].position + 1 :] if session.calls else ()
@@ -272,12 +272,16 @@ def _html_row(tokens: str, share: str, name: str) -> str:
 
 
 def _html_table(caption: str, rows: list[str]) -> str:
-    told = f'<caption style="text-align:left">{escape_html(caption)}</caption>' if caption else ""
+    rows_html = (
+        f'<caption style="text-align:left">{escape_html(caption)}</caption>' if caption else ""
+    )
     heads = "".join(
         f'<th scope="col" style="{s}">{h}</th>'
         for s, h in ((_NUMBER_STYLE, "tokens"), (_NUMBER_STYLE, "share"), (_WORD_STYLE, "part"))
     )
-    return f"<table>{told}<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return (
+        f"<table>{rows_html}<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    )
 
 
 VIEW_SUBCOMMANDS = (
@@ -313,46 +317,46 @@ class ReportLine(SessionLine):
     id: str = word("its id, as `%context reports` has it", default="")
 
 
-def list_reports(kit: KitState, asked: ReportsLine) -> pd.DataFrame:
+def list_reports(kit: KitState, options: ReportsLine) -> pd.DataFrame:
     """Return one row a kept report, the newest first."""
     import pandas as pd
 
-    found = _get_report_store(kit, asked.session).all()[::-1]
+    reports = _get_report_store(kit, options.session).all()[::-1]
     columns = {
-        "ts": [kept.time for kept in found],
-        "turn": [kept.turn for kept in found],
-        "call": [kept.report.call for kept in found],
-        "prompt_tokens": [kept.report.prompt_tokens for kept in found],
-        "share": [kept.report.full for kept in found],
+        "ts": [report.time for report in reports],
+        "turn": [report.turn for report in reports],
+        "call": [report.report.call for report in reports],
+        "prompt_tokens": [report.report.prompt_tokens for report in reports],
+        "share": [report.report.full for report in reports],
     }
-    index = pd.Index([kept.id for kept in found], name="report", dtype="object")
-    return pd.DataFrame(columns, index=index).head(max(asked.limit, 0))
+    index = pd.Index([report.id for report in reports], name="report", dtype="object")
+    return pd.DataFrame(columns, index=index).head(max(options.limit, 0))
 
 
-def show_report(kit: KitState, asked: ReportLine) -> ContextReport:
+def show_report(kit: KitState, options: ReportLine) -> ContextReport:
     """Return a kept report, whole; without an id the newest."""
-    held = _get_report_store(kit, asked.session)
-    newest = held.all()[-1:] if not asked.id else []
-    return newest[0].report if newest else held.of(asked.id).report
+    store = _get_report_store(kit, options.session)
+    newest = store.all()[-1:] if not options.id else []
+    return newest[0].report if newest else store.of(options.id).report
 
 
-def count_next_prompt(kit: KitState, asked: SessionLine) -> TextPage:
+def count_next_prompt(kit: KitState, options: SessionLine) -> TextPage:
     """Say how many tokens the next prompt has: by the provider's own count, and by ours."""
     from ctxkit.agent.event_loops import run_coroutine
     from ctxkit.agent.models.model import Request
 
-    live = kit.lives.get(asked.session)
+    live = kit.lives.get(options.session)
     ask = getattr(live.agent.model, "count", None)
     messages, tokens = live.agent.compactor.context.preview()
     tools = tuple(t.schema for t in live.agent.tools.values())
-    told = None if ask is None else run_coroutine(ask(Request(messages=messages, tools=tools)))
+    counted = None if ask is None else run_coroutine(ask(Request(messages=messages, tools=tools)))
     name = sanitize_line(live.agent.model.name, 80)
-    if not told:
+    if not counted:
         return TextPage(
             f"{tokens:,} tokens, counted here; {name} counts no prompt that is not sent."
         )
     return TextPage(
-        f"{told:,} tokens by {name}; {tokens:,} counted here ({tokens / told - 1:+.1%})."
+        f"{counted:,} tokens by {name}; {tokens:,} counted here ({tokens / counted - 1:+.1%})."
     )
 
 
@@ -360,9 +364,9 @@ def _get_report_store(kit: KitState, name: str | None) -> ReportStore:
     from ctxkit.agent.store.session_files import ReportStore
     from ctxkit.agent.store.workspace import Workspace
 
-    wanted = name or kit.lives.standing
-    if wanted is not None and wanted in kit.lives:
-        return kit.lives.get(wanted).reports
+    session_name = name or kit.lives.standing
+    if session_name is not None and session_name in kit.lives:
+        return kit.lives.get(session_name).reports
     return ReportStore(Workspace(), kit.session(name).id)
 
 
@@ -411,28 +415,28 @@ class ValidateLine:
     system: str | None = option("whose file it is, where its keys do not say")
 
 
-def validate_config(_: KitState, asked: ValidateLine) -> TextPage:
+def validate_config(_: KitState, options: ValidateLine) -> TextPage:
     """Say what is wrong with a config file, a line each."""
     from ctxkit.experiments.config_validation import validate as of
 
-    table = of(Path(asked.path).expanduser(), system=asked.system)
+    table = of(Path(options.path).expanduser(), system=options.system)
     rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]
     return TextPage(
-        "\n".join(rows) or f"{sanitize_line(asked.path, 200)}: nothing is wrong with it."
+        "\n".join(rows) or f"{sanitize_line(options.path, 200)}: nothing is wrong with it."
     )
 
 
-def use_session(kit: KitState, asked: UseLine) -> Session:
+def use_session(kit: KitState, options: UseLine) -> Session:
     """Make a session the active one: known by name, held by a variable, or read from a file."""
-    return kit.use(asked.what, asked.name, asked.format)
+    return kit.use(options.what, options.name, options.format)
 
 
-def export_session(kit: KitState, asked: ExportLine) -> TextPage:
+def export_session(kit: KitState, options: ExportLine) -> TextPage:
     """Write the active session as one HTML file that opens offline."""
     from ctxkit.widgets.reports import export as write
 
-    session = kit.session(asked.session)
-    path = write(session, Path(asked.path).expanduser())
+    session = kit.session(options.session)
+    path = write(session, Path(options.path).expanduser())
     return TextPage(
         f"{sanitize_line(session.id, 60)} is in {path} ({path.stat().st_size / 1e6:.1f} MB): it "
         "opens"

@@ -19,9 +19,10 @@ from ctxkit.agent.tools.root import Root
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.magics.acp import open_external_session, parse_via
-from ctxkit.magics.mcp import McpServers, parse_servers
+from ctxkit.magics.arguments import get_settings
 from ctxkit.magics.memory_selection import make_session_memory, parse_memory_words
+from ctxkit.magics.programs import McpServers, open_external_session, parse_servers, parse_via
+from ctxkit.magics.settings import AgentLine
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Share
@@ -37,14 +38,11 @@ if TYPE_CHECKING:
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.span_export import SpanAddress
     from ctxkit.agent.turn import Listener
-    from ctxkit.magics.mcp import ServerCommand
+    from ctxkit.magics.programs import ServerCommand
     from ctxkit.magics.settings import KitSettings
 
 
-SESSION_SETTINGS = (
-    "model", "summary_model", "rules", "tools", "via", "mcp", "root", "allow", "system",
-    "sections", "memory", "approve", "output",
-)  # fmt: skip
+SESSION_SETTINGS = tuple(get_settings(AgentLine))
 """What a session remembers of how it was opened."""
 DEFAULT_SESSION = "main"
 """Name of a session that nobody named."""
@@ -77,14 +75,16 @@ class LiveSessions:
         Raises:
             BadArguments: it is not open, or none is.
         """
-        wanted = name or self.standing
-        if wanted is None or wanted not in self._known:
-            said = f"No live session is called {wanted!r}" if wanted else "No live session is open"
-            begin = f"%%agent --session {wanted}" if wanted else "%%agent"
-            raise BadArguments(
-                f"{said}: begin one with `{begin}`.{did_you_mean(wanted or '', self._known)}"
+        chosen = name or self.standing
+        if chosen is None or chosen not in self._known:
+            sentence = (
+                f"No live session is called {chosen!r}" if chosen else "No live session is open"
             )
-        return self._known[wanted]
+            command = f"%%agent --session {chosen}" if chosen else "%%agent"
+            raise BadArguments(
+                f"{sentence}: begin one with `{command}`.{did_you_mean(chosen or '', self._known)}"
+            )
+        return self._known[chosen]
 
     @property
     def standing(self) -> str | None:
@@ -92,7 +92,7 @@ class LiveSessions:
         active = self._kit.sessions.active_name
         return active if active in self._known or active in self._remembered else self.current
 
-    def open(self, name: str, **asked: Any) -> LiveSession:
+    def open(self, name: str, **options: Any) -> LiveSession:
         """Return a session ready for a turn: opened, resumed from its file, or as it is with what
         was asked anew.
 
@@ -100,31 +100,34 @@ class LiveSessions:
             BadArguments: it is busy; or a model, rules or a tool do not exist.
             StoreError: another process holds it.
         """
+        # A session whose parts differ from those it was opened with (or whose log was closed) is
+        # closed and opened anew from its file; otherwise only what was asked is changed in place.
         self.free(name)
-        settings = self.settings(name, asked)
+        settings = self.settings(name, options)
         parts = self.named.parts(settings)  # refuses what is not there before anything is closed
-        old = self._known.get(name)
-        begun = old is not None and bool(old.session.log)
-        system = self.named.system(settings) if asked.get("system") or not begun else ""
+        previous = self._known.get(name)
+        has_log = previous is not None and bool(previous.session.log)
+        system = self.named.system(settings) if options.get("system") or not has_log else ""
         parse_section_names(settings["sections"])
-        heard: tuple[Listener, ...] = ()
-        sent: SentPrompts | None = None
-        if old is not None and (self._made[name] != parts or old.log.stopped):
+        listeners: tuple[Listener, ...] = ()
+        prompts: SentPrompts | None = None
+        if previous is not None and (self._made[name] != parts or previous.log.stopped):
             del self._known[name]
-            self._remembered[name], heard = old.settings, old.listeners
-            sent = old.agent.prompts
-            old.close()
+            self._remembered[name], listeners = previous.settings, previous.listeners
+            prompts = previous.agent.prompts
+            previous.close()
         if name not in self._known:
-            self._known[name] = self._opened(name, settings, parts, sent)
+            self._known[name] = self._open_session(name, settings, parts, prompts)
             self._made[name] = parts
-            for hear in heard:
+            for hear in listeners:
                 self._known[name].listen(hear)
-            if old is not None:  # what differs was named in this kernel
+            if previous is not None:  # what differs was named in this kernel
                 self._known[name].notes = ()
         live = self._known[name]
         if not parts.via:
             live.inject(
-                settings["sections"], system if asked.get("system") or not live.session.log else ""
+                settings["sections"],
+                system if options.get("system") or not live.session.log else "",
             )
         live.settings = settings
         self.current = name
@@ -146,8 +149,8 @@ class LiveSessions:
             BadArguments: one is.
         """
         running, live = self._running.get(name), self._known.get(name)
-        beside = running is not None and running.state in ("running", "stopping")
-        if beside or (live is not None and live.busy):
+        in_background = running is not None and running.state in ("running", "stopping")
+        if in_background or (live is not None and live.busy):
             from ctxkit.agent.live_session import busy_error
 
             raise busy_error(name)
@@ -176,20 +179,20 @@ class LiveSessions:
 
     # -- what a session is made of ----------------------------------------------------------------
 
-    def settings(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a session: what was asked now, before, or else the kit's."""
         live = self._known.get(name)
         before = live.settings if live is not None else self._remembered.get(name)
         if before is None:
-            found = read_session_settings(self._kit.kept(name))
-            before = found.words if found is not None else {}
+            stored = read_session_settings(self._kit.kept(name))
+            before = stored.words if stored is not None else {}
         defaults = {k: getattr(self._kit, k) for k in SESSION_SETTINGS}
-        given = {**defaults, **before, **{k: v for k, v in asked.items() if v is not None}}
-        if given["via"]:  # the agent's model is its own affair
-            given["model"] = ""
-        return {k: given[k] for k in defaults}
+        merged = {**defaults, **before, **{k: v for k, v in options.items() if v is not None}}
+        if merged["via"]:  # the agent's model is its own affair
+            merged["model"] = ""
+        return {k: merged[k] for k in defaults}
 
-    def _opened(
+    def _open_session(
         self, name: str, settings: dict[str, Any], parts: SessionParts, sent: SentPrompts | None
     ) -> LiveSession:
         from ctxkit.agent.live_session import LiveSession
@@ -204,7 +207,7 @@ class LiveSessions:
                 seed=self._kit.seed,
             )
         model = self.named.model(parts.model, parts.rules)
-        to = self._exported()
+        span_address = self._span_address()
         live = LiveSession(
             name,
             memory=self.named.memory(settings["memory"], model),
@@ -223,11 +226,11 @@ class LiveSessions:
             prompts=sent,
             outputs=parts.outputs,
         )
-        if to is not None:
-            live.export(to)
+        if span_address is not None:
+            live.export(span_address)
         return live
 
-    def _exported(self) -> SpanAddress | None:
+    def _span_address(self) -> SpanAddress | None:
         """Return where the spans of sessions go; None: nowhere."""
         if not self._kit.export:
             return None
@@ -295,7 +298,7 @@ class PartsResolver:
             summary_model=settings["summary_model"],
             said=settings["rules"],
             rules=rules,
-            tools=tuple(self._held(settings["tools"])),
+            tools=tuple(self._resolve_tools(settings["tools"])),
             via=parse_via(settings["via"]),
             mcp=parse_servers(settings["mcp"], self._kit.shell.user_ns),
             root=Path(settings["root"]).expanduser() if settings["root"] else None,
@@ -308,11 +311,11 @@ class PartsResolver:
         """Refuse a name that is neither a script, a local model, nor one of a known provider."""
         if name and "/" not in name and name not in ("scripted", "local") and price(name) is None:
             scripts = [f"scripted/{s}" for s in (*SCRIPTS, LOOKUP_NAME, *self._kit.sessions)]
-            near = next((s for s in scripts if s.endswith(f"/{name}")), None)
-            said = f" Did you mean {near!r}?" if near else did_you_mean(name, scripts)
+            match = next((s for s in scripts if s.endswith(f"/{name}")), None)
+            hint = f" Did you mean {match!r}?" if match else did_you_mean(name, scripts)
             raise BadArguments(
                 f"No model is called {name!r}: write PROVIDER/MODEL, local, or one of"
-                f" {', '.join(scripts)}.{said}"
+                f" {', '.join(scripts)}.{hint}"
             )
         if name.startswith("scripted/"):
             self.model(name, STANDARD_RULES)
@@ -338,9 +341,9 @@ class PartsResolver:
         """
         from ctxkit.presets.registry import resolve_rules
 
-        held = self._kit.shell.user_ns.get(name) if name.isidentifier() else None
-        if held is not None and (isinstance(held, (Rules, str)) or callable(held)):
-            return resolve_rules(held, once=once)
+        value = self._kit.shell.user_ns.get(name) if name.isidentifier() else None
+        if value is not None and (isinstance(value, (Rules, str)) or callable(value)):
+            return resolve_rules(value, once=once)
         if name == STANDARD_RULES.name:
             return STANDARD_RULES
         return resolve_rules(name, once=once)
@@ -361,25 +364,31 @@ class PartsResolver:
         Raises:
             BadArguments: there is no such tool.
         """
-        return [held if isinstance(held, (str, Tool)) else tool(held) for held in self._held(words)]
+        return [
+            value if isinstance(value, (str, Tool)) else tool(value)
+            for value in self._resolve_tools(words)
+        ]
 
-    def _held(self, words: str) -> list[Any]:
+    def _resolve_tools(self, words: str) -> list[Any]:
         """Return what the names of tools stand for: words for the kit's own, else functions of the
         user's.
         """
         from ctxkit.agent.tools.builtin import TOOL_NAMES
 
-        names, held = [w.strip() for w in words.split(",") if w.strip()], self._kit.shell.user_ns
+        variables = self._kit.shell.user_ns
+        names = [w.strip() for w in words.split(",") if w.strip()]
         for name in names:
-            found = held.get(name)
-            if name not in TOOL_NAMES and not callable(found) and not isinstance(found, Tool):
-                own = [k for k, v in held.items() if callable(v) and not k.startswith("_")]
+            value = variables.get(name)
+            if name not in TOOL_NAMES and not callable(value) and not isinstance(value, Tool):
+                functions = [
+                    k for k, v in variables.items() if callable(v) and not k.startswith("_")
+                ]
                 raise BadArguments(
                     f"There is no tool {name!r}; there are {', '.join(TOOL_NAMES)},"
                     " and functions of yours."
-                    f"{did_you_mean(name, [*TOOL_NAMES, *own])}"
+                    f"{did_you_mean(name, [*TOOL_NAMES, *functions])}"
                 )
-        return [name if name in TOOL_NAMES else held[name] for name in names]
+        return [name if name in TOOL_NAMES else variables[name] for name in names]
 
 
 PROJECT_FILE = PROJECT_FILES[0]
@@ -399,8 +408,8 @@ def load_instructions(words: str, names: Mapping[str, Any], root: Path | None) -
     Raises:
         BadArguments: a file that is not there, no text, or too large; or nothing is said.
     """
-    held = names.get(words) if words.isidentifier() else None
-    text = held if isinstance(held, str) else _read_file(words, root)
+    value = names.get(words) if words.isidentifier() else None
+    text = value if isinstance(value, str) else _read_file(words, root)
     text = words if text is None else text
     if not text.strip():
         raise BadArguments(f"`--system {sanitize_line(words, 60)}` says nothing; leave it out.")

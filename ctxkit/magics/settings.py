@@ -1,18 +1,219 @@
-"""Settings of the magics, `%config CtxKit`."""
+"""Options of the cell magics, settings of `%config CtxKit`, and the sessions known by name.
+
+An option with a `setting` is said once, in its line: `%config CtxKit` has a setting of that name,
+which holds for sessions that are opened without the option.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics
 from traitlets import Bool, CUnicode, Int, Unicode
 
-from ctxkit.magics.session_registry import SessionRegistry
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.magics.arguments import get_settings, option, rest, word
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from IPython.core.interactiveshell import InteractiveShell
 
     from ctxkit.session.session import Session
+
+
+@dataclass(frozen=True)
+class AgentLine:
+    """The line of `%%agent`."""
+
+    prompt: str = rest("what the agent shall do (a cell's body is added)")
+    session: str | None = option(
+        "name of the session; one that exists goes on", completes="session"
+    )
+    model: str | None = option(
+        "scripted[/NAME], local[/FILE], or a provider's model as LiteLLM names it",
+        setting="scripted/tour",
+    )
+    summary_model: str | None = option(
+        "another model that writes the summaries; empty: the session's own", setting=""
+    )
+    rules: str | None = option(
+        "a variable that holds rules, a preset, `standard`, or words for a policy",
+        completes="rules",
+        setting="standard",
+    )
+    tools: str | None = option(
+        "files, shell, python, or functions of yours; separated by commas",
+        completes="tools",
+        setting="files",
+    )
+    via: str | None = option(
+        "an agent of another program: acp:COMMAND, such as acp:'gemini --acp'", setting=""
+    )
+    mcp: str | None = option(
+        "an MCP server that brings tools: a command in quotes, a file with mcpServers, a variable",
+        completes="path",
+        setting="",
+    )
+    root: str | None = option(
+        "folder of the file tools; without it a scratch folder", completes="path", setting=""
+    )
+    allow: str | None = option(
+        "protected names the file tools may write, such as conftest.py; separated by commas",
+        setting="",
+    )
+    system: str | None = option(
+        "instructions a session begins with: a text in quotes, a file, or a variable",
+        completes="path",
+        setting="",
+    )
+    sections: str | None = option(
+        "sections put into prompts: on, off, names, or names with - or + before them",
+        completes="section",
+        setting="on",
+    )
+    memory: str | None = option(
+        "on, off, local, digest, model (it says at the end what to remember), or variables that"
+        " hold a webhook; separated by commas; empty: on, and off for scripts",
+        completes="memory",
+        setting="",
+    )
+    approve: str | None = option(
+        "tools that ask you before each call, or files, or all; separated by commas",
+        completes="tools",
+        setting="",
+    )
+    output: str | None = option(
+        "how much of a tool's output is kept: lines=N,chars=N,bytes=N,mode=head,spill=N",
+        setting="",
+    )
+    attach: str | None = option(
+        "pictures that go with the prompt: files, or variables that hold a figure; by commas",
+        completes="path",
+    )
+    trust: bool = option("go on with a session that came with the folder", default=False)
+    max_calls: int | None = option("calls to the model in this turn, at most")
+    max_cost: float | None = option("dollars in this turn, at most; checked before each call")
+    max_tokens: int | None = option("tokens billed in this turn, at most")
+    max_seconds: float | None = option("seconds of this turn, at most")
+    out: str | None = option("variable that gets the answer; with --background the handle")
+    background: bool = option(
+        "run beside the notebook; gives a handle with a Stop button", default=False
+    )
+    expand: bool = option("put the values of variables in place of {{name}}", default=False)
+    dry_run: bool = option("show what would be sent, and send nothing", default=False)
+
+
+@dataclass(frozen=True)
+class CompactLine:
+    """The line of `%compact`."""
+
+    focus: str = rest("what the summary shall look at, in plain words")
+    session: str | None = option("another live session than the current one", completes="session")
+    rules: str | None = option(
+        "rules whose policy is used once: a variable, a preset, words", completes="rules"
+    )
+    keep: int | None = option("turns that stay as they are")
+    dry_run: bool = option("show what it would do, and do nothing", default=False)
+
+
+@dataclass(frozen=True)
+class TeamLine:
+    """The line of `%%team`."""
+
+    name: str = word("name of the team; one that was begun goes on", default="team")
+    config: str | None = option(
+        "path of a config; without one, scripted", completes="path", setting="scripted"
+    )
+    model: str | None = option("model of all agents", setting="")
+    tools: str | None = option(
+        "what agents may have at most, separated by commas; else files", setting="files"
+    )
+    root: str | None = option(
+        "folder in which all work; without it a scratch folder", completes="path", setting=""
+    )
+    allow: str | None = option(
+        "protected names that may be written, separated by commas", setting=""
+    )
+    memory: str | None = option("what its memory reaches beyond its own: user, webhook", setting="")
+    approve: str | None = option(
+        "tools that ask before each call, or files, or all", completes="tools"
+    )
+    out: str | None = option("variable that gets the team")
+
+
+class SessionRegistry:
+    """Sessions by name, in the order in which they were first used."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+        self.active_name: str | None = None
+
+    def add(self, session: Session, name: str | None = None) -> str:
+        """Keep a session and make it the active one; return its name.
+
+        Without a name it is called after its id, with a number where another session has that name
+        already.
+        """
+        base_name = name or sanitize_line(session.id, 40).replace(" ", "-") or "session"
+        chosen, n = base_name, 2
+        while (
+            name is None
+            and chosen in self._sessions
+            and not _is_same_session(self._sessions[chosen], session)
+        ):
+            chosen, n = f"{base_name}-{n}", n + 1
+        self._sessions[chosen] = session
+        self.active_name = chosen
+        return chosen
+
+    def put(self, session: Session, name: str) -> None:
+        """Keep what a session has become; the active one stays the active one, if there was one."""
+        self._sessions[name] = session
+        self.active_name = self.active_name or name
+
+    def get(self, name: str) -> Session:
+        """Return a session by its name.
+
+        Raises:
+            BadArguments: there is none of that name.
+        """
+        if name not in self._sessions:
+            known_names = ", ".join(self._sessions) or "none yet"
+            raise BadArguments(
+                f"No session is called {name!r}; known:"
+                f" {known_names}.{did_you_mean(name, self._sessions)}"
+            )
+        return self._sessions[name]
+
+    @property
+    def active(self) -> Session:
+        """The session that magics speak of when no other is named.
+
+        Raises:
+            BadArguments: none was read yet.
+        """
+        if self.active_name is None:
+            raise BadArguments("No session is active: read one with `%context use FILE`.")
+        return self._sessions[self.active_name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._sessions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sessions)
+
+    def items(self) -> list[tuple[str, Session]]:
+        """Names and sessions."""
+        return list(self._sessions.items())
+
+
+def _is_same_session(one: Session, other: Session) -> bool:
+    return one is other or (
+        one.id == other.id and one.path_ is not None and one.path_ == other.path_
+    )
 
 
 def _text_setting(default: str, help: str) -> Any:  # noqa: A002  the word that traitlets uses
@@ -27,19 +228,12 @@ class KitSettings(Magics):
         config=True
     )
 
-    model = _text_setting("scripted/tour", "The model of `%%agent` unless --model names another.")
-    summary_model = _text_setting("", "The model that writes summaries; empty: the session's own.")
-    rules = _text_setting("standard", "The rules of `%%agent` unless --rules names others.")
-    tools = _text_setting("files", "The tools of `%%agent` unless --tools names others.")
-    via = _text_setting("", "An agent of another program that works: acp:COMMAND.")
-    mcp = _text_setting("", "MCP servers of `%%agent`: a command, a file, a variable.")
-    root = _text_setting("", "The folder of the file tools; empty: a scratch folder.")
-    allow = _text_setting("", "Protected names the file tools may write.")
-    system = _text_setting("", "Instructions of new sessions: a text, a file, a variable.")
-    sections = _text_setting("on", "Sections put into prompts: on, off, names, or -name.")
-    memory = _text_setting("", "Memory: see --memory; empty: on, off for scripts.")
-    output = _text_setting("", "Limits of tools' outputs: see --output.")
-    approve = _text_setting("", "Tools that ask before each call, or files, or all.")
+    vars().update(
+        (name, _text_setting(default, f"For sessions without --{name.replace('_', '-')}: {words}."))
+        for name, (default, words) in get_settings(AgentLine).items()
+    )
+    approve: str
+    sections: str
     export = _text_setting(
         "", "Where spans of sessions go: an OTLP/HTTP address, or env; empty: nowhere."
     )

@@ -28,6 +28,6 @@ class DisplayFrame(pd.DataFrame):
 
 def with_display(frame: pd.DataFrame, face: Table) -> pd.DataFrame:
     """Return a frame with a display."""
-    made = DisplayFrame(frame)
-    made.face = face
-    return made
+    displayed = DisplayFrame(frame)
+    displayed.face = face
+    return displayed

@@ -6,66 +6,63 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approval_questions import ask_here
-from ctxkit.magics.approvals import Approvals, select_approval_tools
+from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
+from ctxkit.magics.arguments import get_settings
 from ctxkit.magics.commands import TextPage
+from ctxkit.magics.settings import TeamLine
 from ctxkit.magics.turn_handle import TurnInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.magics.commands import TeamLine
     from ctxkit.magics.kit_state import KitState
     from ctxkit.teams.runner import Team
 
 
-_DEFAULTS = {"config": "scripted", "model": "", "tools": "files", "root": "", "allow": "",
-          "memory": ""}  # fmt: skip
+_DEFAULTS = {name: default for name, (default, _) in get_settings(TeamLine).items()}
 """How a team is opened that was not begun yet, and of which nothing is said."""
 
 
-def run_team(kit: KitState, asked: TeamLine, task: str) -> TextPage:
+def run_team(kit: KitState, line: TeamLine, task: str) -> TextPage:
     """Let a team work on a task; an empty one is the one that it has."""
     from ctxkit.teams import team as opened
 
-    if asked.out and not asked.out.isidentifier():
+    if line.out and not line.out.isidentifier():
         raise BadArguments(
-            f"{asked.out!r} is no name of a variable: give `--out` one, such as team."
+            f"{line.out!r} is no name of a variable: give `--out` one, such as team."
         )
-    named = {k: v for k, v in asdict(asked).items() if k not in ("name", "out") and v is not None}
-    before = {**_previous_settings(asked.name, named), **kit.teams.get(asked.name, {})}
-    how = {"approve": kit.approve, **before, **named}
-    made = opened(
-        how["config"],
-        name=asked.name,
-        model=how["model"],
-        tools=_split_words(how["tools"]),
-        models=how.get("models"),
-        root=how["root"] or None,
-        allow=_split_words(how["allow"]),
-        memory=_split_words(how["memory"]),
+    options = {k: v for k, v in asdict(line).items() if k not in ("name", "out") and v is not None}
+    previous = {**_previous_settings(line.name, options), **kit.teams.get(line.name, {})}
+    settings = {"approve": kit.approve, **previous, **options}
+    opened_team = opened(
+        settings["config"],
+        name=line.name,
+        model=settings["model"],
+        tools=_split_words(settings["tools"]),
+        models=settings.get("models"),
+        root=settings["root"] or None,
+        allow=_split_words(settings["allow"]),
+        memory=_split_words(settings["memory"]),
         seed=kit.seed,
-        words={"approve": how["approve"]},
+        words={"approve": settings["approve"]},
     )
     try:
-        _set_approvals(kit, made, how["approve"])
-        kit.teams[asked.name] = how
-        made.run(task)
+        _set_approvals(kit, opened_team, settings["approve"])
+        kit.teams[line.name] = settings
+        opened_team.run(task)
     except KeyboardInterrupt:
-        raise TurnInterrupted(
-            f"Interrupted. `%team {asked.name}` goes on where it stood."
-        ) from None
+        raise TurnInterrupted(f"Interrupted. `%team {line.name}` goes on where it stood.") from None
     finally:
-        for live in made.lives:
-            kit.sessions.put(live.session, f"{asked.name}.{live.session.agent}")
-        made.close()
-    if asked.out:
-        kit.shell.user_ns[asked.out] = made
-    return TextPage(_describe_run(made))
+        for live in opened_team.lives:
+            kit.sessions.put(live.session, f"{line.name}.{live.session.agent}")
+        opened_team.close()
+    if line.out:
+        kit.shell.user_ns[line.out] = opened_team
+    return TextPage(_describe_run(opened_team))
 
 
-def _previous_settings(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
+def _previous_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return how a team was opened last, in any kernel; as usual where it is new, or is given
     another config.
     """
@@ -73,30 +70,30 @@ def _previous_settings(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
     from ctxkit.teams.build import read_team_settings
 
     workspace = Workspace()
-    if "config" in named or not workspace.begun(name):
+    if "config" in options or not workspace.begun(name):
         return _DEFAULTS
     words = read_team_settings(workspace, name)
     lists = {k: ",".join(words.get(k, ())) for k in ("tools", "allow", "memory")}
-    known = ("config", "model", "models", "root", "approve")
-    return {**_DEFAULTS, **{k: words[k] for k in known if k in words}, **lists}
+    keys = ("config", "model", "models", "root", "approve")
+    return {**_DEFAULTS, **{k: words[k] for k in keys if k in words}, **lists}
 
 
-def _set_approvals(kit: KitState, made: Team, words: str) -> None:
+def _set_approvals(kit: KitState, opened_team: Team, words: str) -> None:
     """Let agents ask a person before the calls that words name."""
-    confirmed = select_approval_tools(words, made.tool_names, made.root)
+    tool_names = select_approval_tools(words, opened_team.tool_names, opened_team.root)
 
     def ask(live: LiveSession) -> None:
-        live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), ask_here)
+        live.agent.approve = Approvals(tool_names, kit.lives.always(live.name), ask_here)
 
-    made.sessions.each(ask)
+    opened_team.sessions.each(ask)
 
 
-def _describe_run(made: Team) -> str:
+def _describe_run(opened_team: Team) -> str:
     """Say what followed from each turn, what each agent used, and who had no turn."""
-    from ctxkit.teams.config_fields import join_names
+    from ctxkit.presets.config_keys import join_names
 
-    lines = list(made.notes)
-    for move in made.ledger.moves(of_task=True):
+    lines = list(opened_team.notes)
+    for move in opened_team.ledger.moves(of_task=True):
         if move["agent"]:
             on = f" -> {move['to']}" if "to" in move else ""
             lines.append(
@@ -105,11 +102,11 @@ def _describe_run(made: Team) -> str:
     lines += [
         f"{row.title}: {row.calls_n} calls, {row.prompt_tokens:,} tokens sent,"
         f" {row.output_tokens:,} written"
-        for row in made.account.itertuples()
+        for row in opened_team.account.itertuples()
     ]
-    silent = [m.name for m in made.plan.members if m.name not in made.sessions.opened]
+    silent = [m.name for m in opened_team.plan.members if m.name not in opened_team.sessions.opened]
     lines += [f"Without a turn: {join_names(silent)}."] if silent else []
-    standing = made.standing
+    standing = opened_team.standing
     return "\n".join(
         [*lines, f"{standing.ended}: {standing.why}" if standing.ended else "It goes on."]
     )

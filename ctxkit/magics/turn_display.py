@@ -63,94 +63,94 @@ class TurnDisplay:
     def hear(self, event: LiveEvent) -> None:
         """Take an event."""
         if event.kind == "delta":
-            self._piece(event.payload["kind"], event.payload["text"])
+            self._add_piece(event.payload["kind"], event.payload["text"])
             return
         if event.kind != "tool_result":
-            self._close()
+            self._close_text()
         if event.kind == "turn_end":
-            self._end(event.payload["ended"])
+            self._end_turn(event.payload["ended"])
         elif event.kind == "model_error":
-            self._failed()
+            self._show_error()
             self._error = f"! the model failed: {sanitize_line(str(event.payload['error']), 300)}"
-        elif said := _event_line(event.kind, event.payload):
-            self._failed()
-            self._add(said)
+        elif line := _event_line(event.kind, event.payload):
+            self._show_error()
+            self._add_line(line)
         if event.kind == "compaction_end" and "messages" in event.payload:
             number = len(group_edits(self._live.session)) - 1
             self._estimated.append((len(self.lines) - 1, number, event.payload))
         elif event.kind == "model_response" and self._estimated:
-            self._settle()
+            self._update_sizes()
 
-    def _settle(self) -> None:
-        """Give lines of compactions the sizes of the prompts that were sent, now that they are."""
+    def _update_sizes(self) -> None:
+        """Put the sizes of the prompts that were sent into the lines of compactions."""
         session = self._live.session
-        made = group_edits(session)
-        for place, number, told in self._estimated:
-            first, edits = made[number].position, made[number].edits
+        groups = group_edits(session)
+        for place, number, payload in self._estimated:
+            first, edits = groups[number].position, groups[number].edits
             size = get_sizes_around_compaction(session, first, first + len(edits) - 1)
             if size is not None:
                 before, after, source = size
                 sizes = {"tokens_before": before, "tokens_after": after, "tokens_source": source}
-                self.lines[place] = _compaction_line({**told, **sizes})
+                self.lines[place] = _compaction_line({**payload, **sizes})
         self._estimated.clear()
 
-    def _piece(self, kind: str, text: str) -> None:
+    def _add_piece(self, kind: str, text: str) -> None:
         if kind == "text":
-            self._unfold()
+            self._end_fold()
             self._open.append(text)
         elif kind == "thinking":
-            self._folded("thinking", text)
+            self._add_folded("thinking", text)
         elif kind == "tool_call":
-            self._folded(f"writing a call of {sanitize_line(text, 60)}", "", anew=True)
+            self._add_folded(f"writing a call of {sanitize_line(text, 60)}", "", anew=True)
         elif kind == "arguments":
-            self._folded(self._fold.label or "writing a call", text)
+            self._add_folded(self._fold.label or "writing a call", text)
 
-    def _folded(self, label: str, text: str, *, anew: bool = False) -> None:
+    def _add_folded(self, label: str, text: str, *, anew: bool = False) -> None:
         if anew or label != self._fold.label:
-            self._unfold()
-            self._say()
+            self._end_fold()
+            self._flush_text()
             self._fold = FoldedText(label)
         self._fold.add(text)
 
-    def _unfold(self) -> None:
-        """Leave a line where there was thinking; a call gets its own."""
+    def _end_fold(self) -> None:
+        """Close the folded text; thinking leaves a line, a call gets one of its own."""
         if self._fold.label == "thinking":
-            self._add(f"· thought {self._fold.chars:,} characters")
+            self._add_line(f"· thought {self._fold.chars:,} characters")
         self._fold = FoldedText("")
 
-    def _close(self) -> None:
-        self._unfold()
-        self._say()
+    def _close_text(self) -> None:
+        self._end_fold()
+        self._flush_text()
 
-    def _say(self) -> None:
-        if said := "".join(self._open).strip():
-            self.lines.append(said)
+    def _flush_text(self) -> None:
+        if text := "".join(self._open).strip():
+            self.lines.append(text)
         self._open = []
 
-    def _failed(self) -> None:
-        """Show an error after which something else was tried."""
+    def _show_error(self) -> None:
+        """Show the error of a model after which the turn went on."""
         if self._error:
-            self._add(self._error)
+            self._add_line(self._error)
         self._error = ""
 
-    def _end(self, ended: str) -> None:
+    def _end_turn(self, ended: str) -> None:
         if self._raises and ended == "error":
             self._error = ""
         last = self.lines[-1] if self.lines else ""
         if self._raises and ended == "limit" and last.startswith("! limit"):
             self.lines.pop()
-        self._failed()
+        self._show_error()
 
-    def _add(self, said: str) -> None:
+    def _add_line(self, line: str) -> None:
         """Add a line, unless it says what the last one says."""
-        if not self.lines or self.lines[-1] != said:
-            self.lines.append(said)
+        if not self.lines or self.lines[-1] != line:
+            self.lines.append(line)
 
     # -- how it looks ----------------------------------------------------------------------------
 
     @property
     def text(self) -> str:
-        """All that was said."""
+        """All lines and the text that is being written."""
         opened = "".join(self._open)
         return "\n".join([*self.lines, *([opened] if opened.strip() else [])])
 
@@ -158,28 +158,28 @@ class TurnDisplay:
         """Return the tokens of the context and the model's window."""
         return self._live.agent.gauge()
 
-    def plain(self, *, kept: bool = False) -> str:
-        """Return it as text; `kept` as it stays in a notebook, bounded."""
-        fold = "" if kept else self._fold.line()
+    def plain(self, *, is_final: bool = False) -> str:
+        """Return the turn as text; `is_final`: bounded, as it stays in a notebook."""
+        fold = "" if is_final else self._fold.line()
         used, limit = self.bar()
-        bar = f"[{_bar(used / limit)}] {used:,}/{limit:,} tokens ({used / limit:.0%})"
-        return "\n".join([self._words(kept=kept), *([fold] if fold else []), bar])
+        bar = f"[{_render_bar(used / limit)}] {used:,}/{limit:,} tokens ({used / limit:.0%})"
+        return "\n".join([self._visible_text(is_final=is_final), *([fold] if fold else []), bar])
 
-    def html(self, *, kept: bool = False) -> str:
-        """Return it as HTML; `kept` as it stays in a notebook, bounded."""
-        words = f'<pre style="{_PRE}">{escape_html(self._words(kept=kept))}</pre>'
-        fold = "" if kept else self._fold.html()
+    def html(self, *, is_final: bool = False) -> str:
+        """Return the turn as HTML; `is_final`: bounded, as it stays in a notebook."""
+        words = f'<pre style="{_PRE}">{escape_html(self._visible_text(is_final=is_final))}</pre>'
+        fold = "" if is_final else self._fold.html()
         used, limit = self.bar()
         note = f" · {escape_html(self.note)}" if self.note else ""
         label = f"context {used:,} of {limit:,} tokens ({used / limit:.0%})"
-        meter = _meter(used, limit, label)
+        meter = _render_meter(used, limit, label)
         return (
             f'<div class="{NO_MATHJAX}" style="{_STYLE}">'
             f"{words}{fold}{meter}<small>{escape_html(label)}{note}</small></div>"
         )
 
-    def _words(self, *, kept: bool) -> str:
-        if kept:
+    def _visible_text(self, *, is_final: bool) -> str:
+        if is_final:
             return truncate_start(sanitize_text(self.text), _MAX_FINAL_BYTES)
         whole = sanitize_text(
             self.text[-4 * _MAX_SCREEN_CHARS :]
@@ -188,7 +188,7 @@ class TurnDisplay:
 
 
 class FoldedText:
-    """What grows out of sight: thinking, the arguments of a call."""
+    """A folded text that grows: thinking, or the arguments of a call."""
 
     def __init__(self, label: str) -> None:
         self.label, self.chars, self._tail = label, 0, ""
@@ -212,67 +212,72 @@ class FoldedText:
         return f"<details><summary>{escape_html(self.line())}</summary>{more}</details>"
 
 
-def truncate_start(text: str, room: int) -> str:
-    """Return the end of a text that takes at most `room` bytes as escaped HTML."""
-    if len(escape_html(text).encode()) <= room:
+def truncate_start(text: str, max_bytes: int) -> str:
+    """Return the end of a text that takes at most `max_bytes` bytes as escaped HTML."""
+    if len(escape_html(text).encode()) <= max_bytes:
         return text
-    room -= len(escape_html(_CUT).encode())
-    low, high = 0, min(len(text), room)
+    max_bytes -= len(escape_html(_CUT).encode())
+    low, high = 0, min(len(text), max_bytes)
     while low < high:  # the longest end that fits
         half = (low + high + 1) // 2
         low, high = (
-            (half, high) if len(escape_html(text[-half:]).encode()) <= room else (low, half - 1)
+            (half, high)
+            if len(escape_html(text[-half:]).encode()) <= max_bytes
+            else (low, half - 1)
         )
     return _CUT + (text[-low:] if low else "")
 
 
-def _event_line(kind: str, said: dict[str, Any]) -> str:
+def _event_line(kind: str, payload: dict[str, Any]) -> str:
     """Return an event as a line; empty where it has none."""
     if kind == "tool_call":
-        arguments = ", ".join(f"{k}={sanitize_line(str(v), 60)}" for k, v in said["args"].items())
-        return f"▸ {said['tool_name']}({sanitize_line(arguments, 160)})"
-    if kind == "tool_result":
-        shown = f", {pluralize(said['pictures'], 'picture')}" if said.get("pictures") else ""
-        return (
-            f"  → {said['result_chars']:,} characters{shown}{' failed' if said['is_error'] else ''}"
+        arguments = ", ".join(
+            f"{k}={sanitize_line(str(v), 60)}" for k, v in payload["args"].items()
         )
+        return f"▸ {payload['tool_name']}({sanitize_line(arguments, 160)})"
+    if kind == "tool_result":
+        pictures = (
+            f", {pluralize(payload['pictures'], 'picture')}" if payload.get("pictures") else ""
+        )
+        failed = " failed" if payload["is_error"] else ""
+        return f"  → {payload['result_chars']:,} characters{pictures}{failed}"
     if kind == "sections_said":
-        return "" if said["top"] else f"· said with the prompt: {', '.join(said['names'])}"
+        return "" if payload["top"] else f"· said with the prompt: {', '.join(payload['names'])}"
     if kind in _EVENT_LINES:
-        return _EVENT_LINES[kind](said)
+        return _EVENT_LINES[kind](payload)
     if kind in ("context_exceeded_recovery", "limit_reached"):
-        words = (str(v) if isinstance(v, str) else f"{k} {v}" for k, v in said.items())
+        words = (str(v) if isinstance(v, str) else f"{k} {v}" for k, v in payload.items())
         return f"! {kind.replace('_', ' ')}: {sanitize_line(', '.join(words), 160)}"
     return ""
 
 
-def _memory_line(said: dict[str, Any]) -> str:
+def _memory_line(payload: dict[str, Any]) -> str:
     """Return what was remembered, or what failed; a flush is told by its file."""
-    names = said.get("names", [])
+    names = payload.get("names", [])
     if not names:
-        return f"! {sanitize_line(str(said['error']), 200)}" if said.get("error") else ""
+        return f"! {sanitize_line(str(payload['error']), 200)}" if payload.get("error") else ""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"· remembered: {sanitize_line(', '.join(names[:3]), 160)}{more} (%memory list)"
 
 
-def _compaction_line(said: dict[str, Any]) -> str:
-    failed = sanitize_line(str(said["error"]), 160) if said.get("error") else ""
-    if failed and "messages" not in said:
+def _compaction_line(payload: dict[str, Any]) -> str:
+    failed = sanitize_line(str(payload["error"]), 160) if payload.get("error") else ""
+    if failed and "messages" not in payload:
         return f"! compaction failed: {failed}; the history is kept as it was"
-    if said.get("outcome") == "skipped":
+    if payload.get("outcome") == "skipped":
         return "compaction skipped: too little history"
-    sizes = f"{said['tokens_before']:,} → {said['tokens_after']:,} tokens"
-    guess = ", estimated" if said.get("tokens_source") == "estimated" else ""
+    sizes = f"{payload['tokens_before']:,} → {payload['tokens_after']:,} tokens"
+    guess = ", estimated" if payload.get("tokens_source") == "estimated" else ""
     why = f"; the summary failed: {failed}" if failed else ""
-    return f"✂ compacted {sizes} ({said.get('trigger')}{guess}){why}"
+    return f"✂ compacted {sizes} ({payload.get('trigger')}{guess}){why}"
 
 
-def _warning_line(said: dict[str, Any]) -> str:
-    if said.get("warn_at"):  # a budget of tokens sent, as fuseraft's
-        sent = f"{said['cumulative_input_tokens']:,} tokens sent since the last compaction"
-        cut = f", cut over at {said['cutover_at']:,}" if said.get("cutover_at") else ""
-        return f"! context budget: {sent}, warned at {said['warn_at']:,}{cut}"
-    return f"! context budget: {said['tokens']:,} tokens in the prompt, near the next compaction"
+def _warning_line(payload: dict[str, Any]) -> str:
+    if payload.get("warn_at"):  # a budget of tokens sent, as fuseraft's
+        sent = f"{payload['cumulative_input_tokens']:,} tokens sent since the last compaction"
+        cut = f", cut over at {payload['cutover_at']:,}" if payload.get("cutover_at") else ""
+        return f"! context budget: {sent}, warned at {payload['warn_at']:,}{cut}"
+    return f"! context budget: {payload['tokens']:,} tokens in the prompt, near the next compaction"
 
 
 _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -291,7 +296,7 @@ _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
 """Events that are said in a line of their own."""
 
 
-def _meter(used: int, limit: int, label: str) -> str:
+def _render_meter(used: int, limit: int, label: str) -> str:
     share = min(used / limit, 1.0)
     ink = "#d55e00" if share > 0.8 else "#0072b2"
     return (
@@ -303,7 +308,7 @@ def _meter(used: int, limit: int, label: str) -> str:
     )
 
 
-def _bar(share: float, width: int = 30) -> str:
+def _render_bar(share: float, width: int = 30) -> str:
     filled = round(min(share, 1.0) * width)
     return "#" * filled + "." * (width - filled)
 
@@ -323,10 +328,10 @@ session.
 class TurnView(Protocol):
     """Where a turn is shown."""
 
-    def show(self, shown: TextAndHtml) -> None:
+    def show(self, display: TextAndHtml) -> None:
         """Show it as it stands."""
 
-    def end(self, shown: TextAndHtml) -> None:
+    def end(self, display: TextAndHtml) -> None:
         """Show what stays of it."""
 
 
@@ -339,25 +344,25 @@ class CellView:
         self._display: Any = display
         self._live = display(TextAndHtml(), display_id=True)  # type: ignore[no-untyped-call]
 
-    def show(self, shown: TextAndHtml) -> None:
+    def show(self, display: TextAndHtml) -> None:
         """Show it as it stands, in place."""
-        self._live.update(shown)
+        self._live.update(display)
 
-    def end(self, shown: TextAndHtml) -> None:
+    def end(self, display: TextAndHtml) -> None:
         """Empty the live view; display what stays."""
         self._live.update(TextAndHtml())
-        self._display(shown)
+        self._display(display)
 
 
 class TerminalView:
     """A terminal: nothing before the end, as it cannot update what it has printed."""
 
-    def show(self, shown: TextAndHtml) -> None:
+    def show(self, display: TextAndHtml) -> None:
         """Show nothing yet."""
 
-    def end(self, shown: TextAndHtml) -> None:
+    def end(self, display: TextAndHtml) -> None:
         """Print it."""
-        print(shown)  # noqa: T201  a terminal has nothing else
+        print(display)  # noqa: T201  a terminal has nothing else
 
 
 class TurnScreen:
@@ -382,8 +387,8 @@ class TurnScreen:
 
     def __exit__(self, *_: object) -> None:
         self._live.unlisten(self.hear)
-        html = self.turn.html(kept=True) + render_growth(self._live)
-        self.shown = TextAndHtml(self.turn.plain(kept=True), html)
+        html = self.turn.html(is_final=True) + render_growth(self._live)
+        self.shown = TextAndHtml(self.turn.plain(is_final=True), html)
         whole = (
             TextAndHtml(self.turn.plain(), html)
             if isinstance(self._view, TerminalView)

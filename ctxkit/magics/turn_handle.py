@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import TextAndHtml, escape_html, sanitize_text
-from ctxkit.magics.approval_questions import as_html, ask_waiting
+from ctxkit.magics.approvals import as_html, ask_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.event_loops import BackgroundTask
     from ctxkit.agent.turn import Outcome
-    from ctxkit.magics.approval_questions import Question
+    from ctxkit.magics.approvals import Question
     from ctxkit.session.session import Session
 
 
@@ -93,7 +93,7 @@ class TurnHandle:
         self._answer = loop.create_future()
         self._question, self._loop, self._unseen = question, loop, True
         self._draw_all()
-        seen = loop.call_later(_LOOK, self._see)
+        seen = loop.call_later(_LOOK, self._enable_choices)
         try:
             return await self._answer
         finally:
@@ -101,7 +101,7 @@ class TurnHandle:
             self._question = None
             self._draw_all()
 
-    def _see(self) -> None:
+    def _enable_choices(self) -> None:
         self._unseen = False
         self._draw_all()
 
@@ -112,13 +112,13 @@ class TurnHandle:
             word: such as `y`, `deny`, `always`.
             question: the one that is meant; another one gets no answer. None: whichever stands.
         """
-        asked = self._answer
+        pending = self._answer
         if question is not None and question is not self._question:
             return
 
         def settle() -> None:
-            if asked is not None and not asked.done():
-                asked.set_result(word)
+            if pending is not None and not pending.done():
+                pending.set_result(word)
 
         if self._question and self._loop is not None:
             with suppress(RuntimeError):  # the turn is over, and its loop closed
@@ -149,18 +149,18 @@ class TurnHandle:
 
         box = _HandleView(self)
         self._shown.append(box)
-        self._draw(box)
+        self._draw_view(box)
         bundle = box.widget._repr_mimebundle_()
         text = (
             f"Turn of session {self.name!r} beside the notebook: `.result()` waits for its answer."
         )
-        shown = {**bundle, "text/plain": text}
-        box.display = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        self._leave(box)
+        bundle_with_text = {**bundle, "text/plain": text}
+        box.display = display(bundle_with_text, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        self._leave_result(box)
 
-    def show(self, shown: TextAndHtml) -> None:
+    def show(self, display: TextAndHtml) -> None:
         """Show the turn as it stands."""
-        self._said = shown
+        self._said = display
         self._draw_all()
 
     end = show
@@ -170,24 +170,24 @@ class TurnHandle:
         self._over = True
         self._draw_all()
         for box in self._shown:
-            self._leave(box)
+            self._leave_result(box)
 
     @property
-    def _ended(self) -> str:
+    def _end_note(self) -> str:
         return f"The turn of session {self.name!r} is over: `.result()` has its answer."
 
-    def _leave(self, box: _HandleView) -> None:
+    def _leave_result(self, box: _HandleView) -> None:
         """Put the words of a turn that is over in the place of its widget."""
         if self._over and self._leaves and self._said is not None and box.display is not None:
-            html = f"{self._said.html}<small>{escape_html(self._ended)}</small>"
-            left = {"text/html": html, "text/plain": f"{self._said.text}\n{self._ended}"}
-            box.display.update(left, raw=True)
+            html = f"{self._said.html}<small>{escape_html(self._end_note)}</small>"
+            final_bundle = {"text/html": html, "text/plain": f"{self._said.text}\n{self._end_note}"}
+            box.display.update(final_bundle, raw=True)
 
     def _draw_all(self) -> None:
         for box in self._shown:
-            self._draw(box)
+            self._draw_view(box)
 
-    def _draw(self, box: _HandleView) -> None:
+    def _draw_view(self, box: _HandleView) -> None:
         box.words.value = self._said.html if self._said else ""
         box.question.value = as_html(self._question.whole) if self._question else ""
         box.asks.layout.display = "flex" if self._question else "none"
@@ -195,7 +195,7 @@ class TurnHandle:
             choice.disabled = self._unseen
         if self._over:
             box.stop.disabled = True
-            box.label.value = self._ended
+            box.label.value = self._end_note
 
 
 class _HandleView:
@@ -205,9 +205,9 @@ class _HandleView:
         from ipywidgets import HTML, Button, HBox, Label, Layout, VBox
 
         def button(name: str, does: Callable[[], None], tip: str) -> Any:
-            made = Button(description=name, tooltip=tip)
-            made.on_click(lambda _: None if made.disabled else does())
-            return made
+            widget = Button(description=name, tooltip=tip)
+            widget.on_click(lambda _: None if widget.disabled else does())
+            return widget
 
         self.stop = button("Stop", handle.stop, f"Stop the turn of session {handle.name}")
         self.label, self.words, self.question = Label(repr(handle)), HTML(), HTML()
@@ -244,14 +244,16 @@ class TurnAnswer:
 
     def __repr__(self) -> str:
         before = f"{self.shown.text}\n" if self.shown else ""
-        return before + "\n".join([sanitize_text(self.outcome.account()), *self._places()])
+        return before + "\n".join([sanitize_text(self.outcome.account()), *self._list_places()])
 
     def _repr_html_(self) -> str:
         before = self.shown.html if self.shown else ""
-        said = "<br>".join(escape_html(t) for t in (self.outcome.account(), *self._places()))
-        return f"{before}<small>{said}</small>"
+        lines_html = "<br>".join(
+            escape_html(t) for t in (self.outcome.account(), *self._list_places())
+        )
+        return f"{before}<small>{lines_html}</small>"
 
-    def _places(self) -> list[str]:
+    def _list_places(self) -> list[str]:
         return (
             [f"Context viz → {sanitize_text(self.chart.as_posix())}"]
             if self.chart is not None

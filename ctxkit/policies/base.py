@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
-from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import cache, partial, wraps
-from math import inf, isfinite
-from numbers import Real
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
+from ctxkit._internal.value_kinds import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
 from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
@@ -262,14 +259,6 @@ PositiveShare: TypeAlias = float
 """A number above 0 and up to 1."""
 AboveZero: TypeAlias = float
 """A number above 0, infinity too."""
-ValueCheck: TypeAlias = tuple[str, Callable[[Any], Any]]
-"""A requirement in words, and a function that converts a value, or returns None to refuse it."""
-
-
-# Settings are validated by their annotations, which are text: each type in `_VALUE_CHECKS` has a
-# requirement in words and a function that converts a value or refuses it. So a policy declares
-# ``keep_last: Natural = 3``, and a wrong value fails with the name of the setting. A module with
-# settings needs `from __future__ import annotations`.
 
 
 class Validated:
@@ -313,88 +302,6 @@ def _validate_fields(part: Any) -> None:
             object.__setattr__(part, f.name, converted)
 
 
-def coerce_setting(value: Any, annotation: str, need: str) -> Any:
-    """Return a setting's value, converted to the type of its annotation.
-
-    Args:
-        value: the value.
-        annotation: the type as it is written; a type that is not in the table accepts any value.
-        need: the error message, with `{words}` for the requirement.
-
-    Raises:
-        BadArguments: the value is not of that type.
-    """
-    # The first check that accepts the value also converts it.
-    checks, optional = _checks_for(annotation)
-    if not checks or (value is None and optional):
-        return value
-    for _, convert in checks:
-        converted = convert(value)
-        if converted is not None:
-            return converted
-    words = " or ".join(words for words, _ in checks)
-    raise BadArguments(f"{need.format(words=words)}, not {short_repr(value)}.")
-
-
-@cache
-def _checks_for(annotation: str) -> tuple[tuple[ValueCheck, ...], bool]:
-    """Return the checks of an annotation, none if a type is unknown, and whether None is valid."""
-    checks: list[ValueCheck] = []
-    optional = annotation.endswith(" | None")
-    for kind in annotation.removesuffix(" | None").split(" | "):
-        if kind.startswith("Literal["):
-            checks.append(_check_choice(literal_eval(kind.removeprefix("Literal"))))
-        elif kind in _VALUE_CHECKS:
-            checks.append(_VALUE_CHECKS[kind])
-        else:
-            return (), optional
-    return tuple(checks), optional
-
-
-def _check_choice(choices: list[str]) -> ValueCheck:
-    *others, last = choices
-    words = f"{', '.join(others)} or {last}" if others else last
-    return words, lambda value: value if value in choices else None
-
-
-def _to_name_tuple(value: Any) -> tuple[str, ...] | None:
-    several = (value,) if isinstance(value, str) else value
-    if not isinstance(several, (tuple, list, set)):
-        return None
-    return tuple(several) if all(isinstance(name, str) for name in several) else None
-
-
-def _to_integer(value: Any, minimum: float = -inf) -> int | None:
-    is_whole = _is_number(value) and value == value // 1  # infinity and NaN are not whole
-    return int(value) if is_whole and value >= minimum else None
-
-
-def _number_where(is_valid: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    return lambda value: value if _is_number(value) and is_valid(value) else None
-
-
-def _instance_of(kind: type) -> Callable[[Any], Any]:
-    return lambda value: value if isinstance(value, kind) else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-_VALUE_CHECKS: dict[str, ValueCheck] = {
-    "tuple[str, ...]": ("names", _to_name_tuple),
-    "int": ("a whole number", _to_integer),
-    "Natural": ("a whole number of 0 or more", partial(_to_integer, minimum=0)),
-    "Positive": ("a whole number of 1 or more", partial(_to_integer, minimum=1)),
-    "Proportion": ("a number between 0 and 1", _number_where(lambda x: 0 <= x <= 1)),
-    "PositiveShare": ("a number above 0 and up to 1", _number_where(lambda x: 0 < x <= 1)),
-    "AboveZero": ("a number above 0", _number_where(lambda x: x > 0)),
-    "float": ("a number", _number_where(isfinite)),
-    "str": ("text", _instance_of(str)),
-    "bool": ("True or False", _instance_of(bool)),
-}
-
-
 def non_default_settings(part: Any) -> dict[str, Any]:
     """Return the settings of a dataclass that differ from their default."""
     out = {}
@@ -414,7 +321,7 @@ def at_least(part: Any, low: float, *names: str) -> None:
     """
     for name in names:
         value = getattr(part, name)
-        if value is not None and not (_is_number(value) and value >= low):  # NaN fails too
+        if value is not None and not (is_number(value) and value >= low):  # NaN fails too
             raise BadArguments(
                 f"{type(part).__name__} needs {name} of at least {low}, not {short_repr(value)}."
             )

@@ -15,6 +15,7 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line, sanitize_text
 from ctxkit._internal.redaction import environment_secrets, redact_json
+from ctxkit._internal.value_kinds import NATURAL
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -299,9 +300,7 @@ class MemoryBudgets:
 
     def __post_init__(self) -> None:
         numbers = [self.items, self.chars, *(n for pair in self.kinds.values() for n in pair)]
-        if any(not isinstance(n, int) or n < 0 for n in numbers) or set(self.kinds) - set(
-            MEMORY_KINDS
-        ):
+        if any(NATURAL.convert(n) is None for n in numbers) or set(self.kinds) - set(MEMORY_KINDS):
             raise BadArguments(
                 f"Budgets are whole numbers from 0 on, for {', '.join(MEMORY_KINDS)}."
             )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ctxkit._internal.value_kinds import is_number
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ConfiguredPolicy, ScheduledPruning
 from ctxkit.policies.history.columns import ASSISTANT, TOOL
@@ -160,7 +161,7 @@ def inspect_trigger(threshold: float) -> Any:
     Raises:
         BadArguments: it is not above 0.
     """
-    if isinstance(threshold, bool) or not threshold > 0:
+    if not (is_number(threshold) and threshold > 0):  # NaN fails too
         raise BadArguments(
             f"threshold is a share of the window up to 1, or tokens above it; got {threshold!r}."
         )
@@ -197,7 +198,7 @@ def check_clause(size: Any, what: str) -> tuple[str, float]:
     """
     if isinstance(size, (list, tuple)) and len(size) == 2:
         kind, value = size
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        number = is_number(value)
         whole = kind == "fraction" or (number and value == int(value))
         if (
             kind in CLAUSE_KINDS

@@ -4,27 +4,33 @@ file.
 
 from __future__ import annotations
 
-import re
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from importlib import import_module
 from inspect import signature
-from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.value_kinds import (
+    FLAG,
+    LABEL,
+    ONE_OR_MORE_NAMES,
+    PROPORTION,
+    SECTION,
+    SECTIONS,
+    WHOLE,
+)
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
 from ctxkit.presets import config_syntax
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from ctxkit._internal.value_kinds import ValueKind
     from ctxkit.policies.rules import Rules
 
 
-_BRIEF = Repr()
-_BRIEF.maxlevel = 2  # YAML's aliases can make a small file endless to print
 MAX_HINTS = 500
 """Keys of a section beyond which slips are no longer looked for."""
 
@@ -38,6 +44,18 @@ class ConfigKey:
     parameter: str
     """The preset's name for it."""
     kind: ValueKind
+
+    def read(self, value: Any, place: str = "") -> Any:
+        """Return a value of the file as the preset takes it.
+
+        Args:
+            value: the value to read.
+            place: the key as a sentence names it; empty: its path.
+
+        Raises:
+            BadArguments: the value is of another kind; the sentence names the key.
+        """
+        return self.kind.check(value, f"{place or self.path} must be {{words}}")
 
 
 @dataclass
@@ -88,13 +106,13 @@ class KeyTable:
         return {key.parameter: key.path for key in self.keys}
 
     def read(
-        self, section: Mapping[Any, Any], found: ParsedConfig, prefix: str = "", at: str = ""
+        self, section: Mapping[Any, Any], parsed: ParsedConfig, prefix: str = "", at: str = ""
     ) -> None:
         """Gather what a section says.
 
         Args:
             section: the file, or a section of it.
-            found: where it is gathered.
+            parsed: where it is gathered.
             prefix: what stands before its keys where a sentence names them.
             at: the section's path, with a dot behind it; empty: the file.
 
@@ -104,26 +122,26 @@ class KeyTable:
         fold = str.casefold if self.any_case else str
         keys = {key.path: key for key in self.keys}
         below = [p for p in (*keys, *self.elsewhere, *self.silent) if p.startswith(at)]
-        near = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
-        known = {fold(name): at + name for name in near}
+        known_names = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
+        path_by_name = {fold(name): at + name for name in known_names}
         is_open = at.removesuffix(".") in self.open
         for name, value in section.items():
-            path, shown = known.get(fold(str(name))), sanitize_text(f"{prefix}{at}{name}", 80)
+            path, shown_key = (
+                path_by_name.get(fold(str(name))),
+                sanitize_text(f"{prefix}{at}{name}", 80),
+            )
             if path is None:
-                hints = near if len(section) <= MAX_HINTS else []
-                found.unknown += _unknown_key_note(str(name), shown, hints, is_open=is_open)
+                hints = known_names if len(section) <= MAX_HINTS else []
+                parsed.unknown += _unknown_key_note(str(name), shown_key, hints, is_open=is_open)
             elif path in self.elsewhere:
-                found.elsewhere.append(shown)
+                parsed.elsewhere.append(shown_key)
             elif value is None or path in self.silent:
                 continue
             elif path in keys:
-                found.settings[keys[path].parameter] = read_value(keys[path], value, shown)
-            elif isinstance(value, dict):
-                self.read(value, found, prefix, f"{path}.")
+                parsed.settings[keys[path].parameter] = keys[path].read(value, shown_key)
             else:
-                raise BadArguments(
-                    f"{shown} must be a section of keys and values, not {_brief(value)}."
-                )
+                subsection = SECTION.check(value, f"{shown_key} must be {{words}}")
+                self.read(subsection, parsed, prefix, f"{path}.")
 
     def tree(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters under the system's own keys; what is None is left out."""
@@ -165,33 +183,104 @@ class ConfigFormat:
         return self.file.rpartition(".")[2]
 
 
-def read_value(key: ConfigKey, value: Any, shown: str) -> Any:
-    """Return a value as the preset takes it.
-
-    Raises:
-        BadArguments: it is of another kind.
-    """
-    try:
-        return key.kind.read(value)
-    except ValueError:
-        raise BadArguments(f"{shown} must be {key.kind.words}, not {_brief(value)}.") from None
-
-
 def keys_from_words(words: str, below: str = "") -> frozenset[str]:
     """Return the keys that a text lists, a blank between two; all of them below a section."""
     return frozenset(f"{below}.{word}" if below else word for word in words.split())
 
 
-def get_section(config: Mapping[str, Any], path: str | Iterable[str]) -> Any:
-    """Return what stands at a path, or None; the names on it, or these joined by dots."""
-    place: Any = config
+def get_section(
+    config: Any, path: str | Iterable[str], *, any_case: bool = False, default: Any = None
+) -> Any:
+    """Return what stands at a path.
+
+    Args:
+        config: a section.
+        path: the names on it, or these joined by dots.
+        any_case: names are found in upper and lower case alike, the first of several.
+        default: the value where nothing stands there.
+    """
+    place = config
     for name in path.split(".") if isinstance(path, str) else path:
-        place = place.get(name) if isinstance(place, dict) else None
-    return place
+        if not isinstance(place, dict):
+            return default
+        if any_case and name not in place:
+            name = next((k for k in place if str(k).casefold() == name.casefold()), name)  # noqa: PLW2901
+        place = place.get(name)
+    return default if place is None else place
 
 
-def _brief(value: Any) -> str:
-    return sanitize_text(_BRIEF.repr(value), 60)
+class ConfigSection:
+    """A section of a config file whose keys are taken in any case, with typed access.
+
+    A value of another kind than is read raises `BadArguments`; the sentence names the key.
+
+    Args:
+        values: the keys and values of the section.
+
+    Raises:
+        BadArguments: it names one key twice, in other letters.
+    """
+
+    def __init__(self, values: Mapping[Any, Any]) -> None:
+        self.values = {str(k): v for k, v in values.items()}
+        self._fold = {k.casefold(): v for k, v in self.values.items()}
+        if len(self._fold) < len(self.values):
+            counts = Counter(map(str.casefold, self.values))
+            names = [k for k in self.values if counts[k.casefold()] > 1]
+            alike = [k for k in names if k.casefold() == names[0].casefold()]
+            raise BadArguments(
+                f"The config names {join_names(alike)} beside each other: keep one of them."
+            )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def get(self, name: str) -> Any:
+        """Return a value as it stands, or None."""
+        return self._fold.get(name.casefold())
+
+    def read(self, name: str, kind: ValueKind, default: Any = None) -> Any:
+        """Return a value of a kind, or the default where the section says nothing."""
+        value = self.get(name)
+        return default if value is None else kind.check(value, f"{name} must be {{words}}")
+
+    def text(self, name: str) -> str:
+        """Return a text; empty where there is none."""
+        return str(self.read(name, LABEL, ""))
+
+    def flag(self, name: str) -> bool:
+        """Return true or false; false where it says nothing."""
+        return bool(self.read(name, FLAG))
+
+    def number(self, name: str, default: int = 0) -> int:
+        """Return a whole number of 0 or more."""
+        return int(self.read(name, WHOLE, default))
+
+    def share(self, name: str) -> float:
+        """Return a number from 0 to 1; 0 where it says nothing."""
+        return float(self.read(name, PROPORTION, 0))
+
+    def texts(self, name: str) -> list[str]:
+        """Return a list of texts; one text is a list of one."""
+        return list(self.read(name, ONE_OR_MORE_NAMES, ()))
+
+    def section(self, name: str) -> ConfigSection:
+        """Return a section; an empty one where there is none."""
+        return ConfigSection(self.read(name, SECTION, {}))
+
+    def rows(self, name: str) -> list[ConfigSection]:
+        """Return a list of sections."""
+        return [ConfigSection(row) for row in self.read(name, SECTIONS, ())]
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return names for a sentence, at most twelve of them."""
+    clean = [sanitize_text(n, 60) for n in names]
+    more = f" and {len(clean) - 12} more" if len(clean) > 12 else ""
+    return ", ".join(clean[:12]) + more or "none"
 
 
 def zero_if_single(signs: int) -> int:
@@ -199,119 +288,17 @@ def zero_if_single(signs: int) -> int:
     return signs if signs > 1 else 0
 
 
-def _unknown_key_note(name: str, shown: str, near: Sequence[str], *, is_open: bool) -> list[str]:
+def _unknown_key_note(
+    name: str, shown: str, known_names: Sequence[str], *, is_open: bool
+) -> list[str]:
     """Return what is said of a key that nobody knows; in an open section only of a slip."""
     from difflib import get_close_matches
 
-    folded = [n.casefold() for n in near]
+    folded = [n.casefold() for n in known_names]
     if is_open and not get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
         return []
-    hint = did_you_mean(name, near)
+    hint = did_you_mean(name, known_names)
     return [shown + (f" ({hint.strip()[:-1]}?)" if hint else "")]
-
-
-MAX_NUMBER = 10**12
-"""No setting is larger; also what keeps out NaN, infinity and numbers of a thousand digits."""
-DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
-@dataclass(frozen=True)
-class ValueKind:
-    """One kind of value."""
-
-    words: str
-    """What a value must be, as it ends the sentence "... must be"."""
-    read: Callable[[Any], Any]
-    """The file's value to the preset's; raises ValueError for one of another kind."""
-    write: Callable[[Any], Any]
-    """The preset's value to the file's; None: it is left out."""
-
-
-def _whole(least: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if _number(value) != int(value) or value < least:
-            raise ValueError(value)
-        return int(value)
-
-    return read
-
-
-def _number(value: Any) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not 0 <= value <= MAX_NUMBER
-    ):
-        raise ValueError(value)
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(value)  # noqa: TRY004  one error for all kinds
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)  # noqa: TRY004  one error for all kinds
-    return value
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise ValueError(value)
-    return tuple(value)
-
-
-def _counts(value: Any) -> dict[str, int]:
-    if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
-        raise ValueError(value)
-    return {k: _whole(0)(v) for k, v in value.items()}
-
-
-def _seconds(value: Any) -> float:
-    """Return the seconds of a duration such as ``1h30m``; a bare number is minutes."""
-    if not isinstance(value, str):
-        return 60.0 * _number(value)
-    text = value.strip().lower()
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return 60.0 * float(text)
-    if not re.fullmatch(r"(\d+(\.\d+)?(ms|s|m|h|d))+", text):
-        raise ValueError(value)
-    return sum(
-        float(n) * DURATION_UNITS[unit]
-        for n, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
-    )
-
-
-def _plain(value: float) -> float:
-    return int(value) if value == int(value) else value
-
-
-WHOLE = ValueKind("a whole number of 0 or more", _whole(0), int)
-POSITIVE = ValueKind("a whole number above 0", _whole(1), int)
-NUMBER = ValueKind("a number of 0 or more", _number, _plain)
-FLAG = ValueKind("true or false", _flag, bool)
-TEXT = ValueKind("a text", _text, str)
-PROMPT = ValueKind("a text", _text, lambda s: s or None)
-NAMES = ValueKind("a list of texts", _names, list)
-COUNTS = ValueKind("a section of names and whole numbers", _counts, dict)
-DURATION = ValueKind(
-    "a duration such as '5m' or '1h'", _seconds, lambda s: f"{Decimal(repr(_plain(s))):f}s"
-)
-
-
-def choice(*words: str) -> ValueKind:
-    """Return the kind that takes one of these words, in any case."""
-
-    def read(value: Any) -> str:
-        low = _text(value).strip().lower()
-        if low not in words:
-            raise ValueError(value)
-        return low
-
-    return ValueKind("one of " + ", ".join(words), read, str)
 
 
 @dataclass(frozen=True)
@@ -347,17 +334,17 @@ class ConfigWriter:
     def _check(self, rules: Rules, parameters: dict[str, Any]) -> None:
         from ctxkit.presets.registry import preset
 
-        made = preset(self.system, **{**parameters, "summariser": rules.summariser})
-        same = replace(
-            made,
+        preset_rules = preset(self.system, **{**parameters, "summariser": rules.summariser})
+        comparable = replace(
+            preset_rules,
             name=rules.name,
             parameters=rules.parameters,
             counter=rules.counter,
             cache_life=rules.cache_life,
             on_compacted=rules.on_compacted,
-            auto=rules.auto if self.system == "fuseraft" else made.auto,
+            auto=rules.auto if self.system == "fuseraft" else preset_rules.auto,
         )
-        if same != rules:
+        if comparable != rules:
             raise BadArguments(
                 f"These rules are no longer what presets.{self.system} makes of their parameters: "
                 "make the change as a setting of the preset, then write them."
@@ -365,15 +352,15 @@ class ConfigWriter:
 
     def _lost(self, config: ConfigFormat, parameters: dict[str, Any]) -> None:
         defaults = preset_defaults(self.system)
-        known = {*config.keys, "version"}
-        lost = [
+        written_names = {*config.keys, "version"}
+        unwritten = [
             k
             for k, v in parameters.items()
-            if v != defaults.get(k) and (v is None) == (k in known)  # no file can say None
+            if v != defaults.get(k) and (v is None) == (k in written_names)  # no file can say None
         ]
-        if lost:
+        if unwritten:
             warnings.warn(
-                f"{config.file} has no key for {', '.join(lost)}: not written.",
+                f"{config.file} has no key for {', '.join(unwritten)}: not written.",
                 UserWarning,
                 stacklevel=4,
             )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.presets.yaml_checks import LONG_NUMBER, check_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
 
 MAX_BYTES = 1_000_000
 MAX_SLOW_CHARS = 100_000
@@ -59,8 +59,8 @@ def dump_config(tree: Mapping[str, Any], syntax: str) -> str:
 
 def _reason(error: ValueError) -> str:
     """Return why a text is no config, in the words of its parser but for Python's on digits."""
-    said = sanitize_text(" ".join(str(error).split()), 300).rstrip(".")
-    return f"it {LONG_NUMBER}" if "integer string conversion" in said else said
+    message = sanitize_text(" ".join(str(error).split()), 300).rstrip(".")
+    return f"it {LONG_NUMBER}" if "integer string conversion" in message else message
 
 
 def _text(path: Path) -> str:
@@ -93,15 +93,15 @@ def _json(text: str) -> Any:
 
 
 def _section(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    named = list(pairs)
-    found = dict(named)
-    if len(found) < len(named):
-        twice = next(k for k, n in Counter(k for k, _ in named).items() if n > 1)
+    pair_list = list(pairs)
+    section = dict(pair_list)
+    if len(section) < len(pair_list):
+        duplicate = next(k for k, n in Counter(k for k, _ in pair_list).items() if n > 1)
         raise BadArguments(
-            f"A section names {sanitize_text(twice, 60)!r} a second time: give each a name of "
+            f"A section names {sanitize_text(duplicate, 60)!r} a second time: give each a name of "
             "its own."
         )
-    return found
+    return section
 
 
 def _yaml(text: str) -> Any:
@@ -126,18 +126,18 @@ def _toml(text: str) -> Any:
 
 def _env(text: str) -> Any:
     """Return the variables of a file such as `.env`: a name, `=` and a value on each line."""
-    told: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, row in enumerate(text.splitlines(), 1):
-        said = row.strip().removeprefix("export ").lstrip()
-        if not said or said.startswith("#"):
+        assignment = row.strip().removeprefix("export ").lstrip()
+        if not assignment or assignment.startswith("#"):
             continue
-        name, sign, value = said.partition("=")
+        name, sign, value = assignment.partition("=")
         if not sign or not _VARIABLE.fullmatch(name.strip()):
             raise ValueError(f"line {number} is no NAME=VALUE")
         value = value.strip()
         quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-        told[name.strip()] = value[1:-1] if quoted else value.partition(" #")[0].rstrip()
-    return told
+        variables[name.strip()] = value[1:-1] if quoted else value.partition(" #")[0].rstrip()
+    return variables
 
 
 def _to_env(tree: Mapping[str, Any]) -> str:
@@ -200,3 +200,104 @@ _SUFFIXES = {
     ".json5": "json",
     ".env": "env",
 }
+
+
+MAX_DEPTH = 100
+MAX_VALUES = 1_000_000
+"""Values of a YAML file with its aliases unfolded; a file without aliases holds fewer."""
+MAX_DIGITS = 1000
+"""Characters of a number."""
+LONG_NUMBER = f"has a number of more than {MAX_DIGITS:,} characters: write a shorter one"
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+
+class _Section:
+    """A list or section while its events go by, or a value that has an anchor."""
+
+    def __init__(self, *, is_mapping: bool = False, is_open: bool = False) -> None:
+        self.is_mapping, self.is_open = is_mapping, is_open
+        self.size = 1
+        """Values in it so far, itself included, aliases unfolded."""
+        self.at_key = is_mapping
+        self.keys: set[str] = set()
+
+
+def check_events(events: Iterable[Any]) -> None:
+    """Refuse what is too deep, unfolds to more values than anybody wrote, contains itself, has a
+    number that is too long, or names a key twice.
+
+    Args:
+        events: as `yaml.parse` yields them.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+        ValueError: it is one of the others; the sentence names the line.
+        BadArguments: a section names a key twice, of which the last alone would count.
+    """
+    import yaml
+
+    anchored: dict[str, _Section] = {}
+    open_sections = [_Section(is_open=True)]
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            node = open_sections.pop()
+            node.is_open, size = False, node.size
+        elif isinstance(event, yaml.NodeEvent):
+            _take_key(open_sections[-1], event)
+            if isinstance(event, yaml.CollectionStartEvent):
+                is_mapping = isinstance(event, yaml.MappingStartEvent)
+                open_sections.append(_Section(is_mapping=is_mapping, is_open=True))
+                if event.anchor:
+                    anchored[event.anchor] = open_sections[-1]
+                if len(open_sections) > MAX_DEPTH + 1:
+                    raise RecursionError
+                continue
+            size = _size(event, anchored)
+        else:
+            continue
+        open_sections[-1].size += size
+        if open_sections[-1].size > MAX_VALUES:
+            raise ValueError("its aliases unfold to too many values")
+
+
+def _size(event: Any, anchored: dict[str, _Section]) -> int:
+    """Return how many values a scalar or an alias stands for."""
+    line, value = event.start_mark.line + 1, getattr(event, "value", None)
+    if value is None:
+        node = anchored.get(event.anchor)
+        if node is not None and node.is_open:
+            name = sanitize_text(event.anchor, 60)
+            raise ValueError(f"line {line}: {name} contains itself: write out what it holds")
+        return 1 if node is None else node.size
+    if len(value) > MAX_DIGITS and _tag(event) in _NUMBERS:
+        raise ValueError(f"line {line} {LONG_NUMBER}")
+    if event.anchor:
+        anchored[event.anchor] = _Section()
+    return 1
+
+
+def _tag(scalar: Any) -> str:
+    """Return the tag of a scalar: its own, or what a plain one looks like."""
+    import yaml
+
+    if not scalar.implicit[0]:
+        return str(scalar.tag)
+    resolver: Any = yaml.SafeLoader("")
+    return str(resolver.resolve(yaml.ScalarNode, scalar.value, (True, False)))
+
+
+def _take_key(section: _Section, event: Any) -> None:
+    """Note a key; between two keys stands a value."""
+    if not section.is_mapping:
+        return
+    is_key, section.at_key = section.at_key, not section.at_key
+    key = getattr(event, "value", None)
+    if not is_key or key is None or key == "<<":
+        return
+    if key in section.keys:
+        raise BadArguments(
+            f"Line {event.start_mark.line + 1} names {sanitize_text(key, 60)!r} a second time "
+            "in one"
+            " section: give each a name of its own."
+        )
+    section.keys.add(key)

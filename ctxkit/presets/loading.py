@@ -66,9 +66,9 @@ def load_rules(
             " out."
         )
     try:
-        found = config.read(content, agent)
-        known = preset_defaults(config.system)
-        rules = preset(config.system, **{k: v for k, v in found.settings.items() if k in known})
+        parsed = config.read(content, agent)
+        defaults = preset_defaults(config.system)
+        rules = preset(config.system, **{k: v for k, v in parsed.settings.items() if k in defaults})
     except UnknownPreset:
         raise UnknownPreset(
             f"{path}: this is a config file of {config.system}, for which the kit has no preset; "
@@ -76,10 +76,10 @@ def load_rules(
         ) from None
     except BadArguments as error:
         raise BadArguments(f"{path}: {_with_file_keys(str(error), config.keys)}") from None
-    found.elsewhere += [config.keys[k] for k in found.settings if k not in known]
-    _warn_of_keys(path, found)
-    text = ConfigWriter(config.system, found.subject, syntax)
-    return rules.but(config=text, auto=rules.auto and "Compaction" not in found.absent)
+    parsed.elsewhere += [config.keys[k] for k in parsed.settings if k not in defaults]
+    _warn_of_keys(path, parsed)
+    text = ConfigWriter(config.system, parsed.subject, syntax)
+    return rules.but(config=text, auto=rules.auto and "Compaction" not in parsed.absent)
 
 
 def _with_file_keys(sentence: str, keys: Mapping[str, str]) -> str:
@@ -87,16 +87,16 @@ def _with_file_keys(sentence: str, keys: Mapping[str, str]) -> str:
     return re.sub(r"\w+_\w+", lambda m: keys.get(m[0], m[0]), sentence)
 
 
-def _warn_of_keys(path: str | Path, found: ParsedConfig) -> None:
+def _warn_of_keys(path: str | Path, parsed: ParsedConfig) -> None:
     parts = []
-    if found.unknown:
-        parts.append(f"Unknown keys: {', '.join(dict.fromkeys(found.unknown))}.")
-    if found.elsewhere:
+    if parsed.unknown:
+        parts.append(f"Unknown keys: {', '.join(dict.fromkeys(parsed.unknown))}.")
+    if parsed.elsewhere:
         parts.append(
             "Not in these rules, as they belong to parts that the kit does not have: "
-            f"{', '.join(dict.fromkeys(found.elsewhere))}."
+            f"{', '.join(dict.fromkeys(parsed.elsewhere))}."
         )
-    parts += found.notes
+    parts += parsed.notes
     if parts:
         warnings.warn(sanitize_text(f"{path}: {' '.join(parts)}", 2000), UserWarning, stacklevel=3)
 
@@ -140,14 +140,14 @@ def detect_config_format(content: Mapping[str, Any], path: str | Path) -> Config
     """
     words = Path(path).name.lower().split(".")
     weights = {c.system: c.weigh(content) for c in CONFIG_FORMATS.values()}
-    best = max(
+    best_format = max(
         CONFIG_FORMATS.values(),
         key=lambda c: weights[c.system] and weights[c.system] + 2 * (c.system in words),
     )
-    if not weights[best.system]:
+    if not weights[best_format.system]:
         raise UnknownFormat(
             "No key in it says whose config file this is; the kit knows those of"
             f" {', '.join(CONFIG_FORMATS)}: name one with system=.",
             path,
         )
-    return best
+    return best_format

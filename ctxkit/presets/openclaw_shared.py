@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.cache_ttl import CacheTtl
-from ctxkit.presets.config_keys import (
+from ctxkit._internal.value_kinds import (
     DURATION,
     FLAG,
     NAMES,
@@ -15,12 +14,10 @@ from ctxkit.presets.config_keys import (
     PROMPT,
     TEXT,
     WHOLE,
-    ConfigKey,
     choice,
-    get_section,
-    keys_from_words,
-    zero_if_single,
 )
+from ctxkit.policies.cache_ttl import CacheTtl
+from ctxkit.presets.config_keys import ConfigKey, get_section, keys_from_words, zero_if_single
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,18 +1,18 @@
-"""Check contracts against the files and commands that agents really produced."""
+"""Checks of contracts against the files that agents wrote and the commands that they ran."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import StoreError
 from ctxkit.policies.texts.content import call_path, call_target
 from ctxkit.session.tool_calls import is_write_tool
-from ctxkit.teams.config_fields import matches_any
-from ctxkit.teams.config_files import read_json, read_text
+from ctxkit.teams.plan import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _FILE_WORD = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[ch
 
 @dataclass(frozen=True, kw_only=True)
 class ContractEvidence:
-    """What a contract is held against."""
+    """The facts that contracts are checked against: the folder, the changes, the turn."""
 
     root: Root
     plan: TeamPlan
@@ -38,69 +38,75 @@ class ContractEvidence:
     """Number of the turn that hands on."""
 
     def lacking(self, contracts: Iterable[Contract]) -> list[str]:
-        """Return in words what is not there of what contracts require."""
+        """Return a sentence for each requirement of contracts that does not hold."""
         needs = [(c.name, r) for c in contracts for r in c.requires]
-        return [f"{name}: {why}" for name, r in needs if (why := self._why(r))]
+        return [f"{name}: {why}" for name, r in needs if (why := self._missing_reason(r))]
 
     def status(self, contracts: Iterable[Contract]) -> list[dict[str, str]]:
         """Return each contract by its name, with what it lacks (`why`; empty where it holds)."""
-        rows = {c.name: [w for r in c.requires if (w := self._why(r))] for c in contracts}
+        rows = {
+            c.name: [w for r in c.requires if (w := self._missing_reason(r))] for c in contracts
+        }
         return [{"name": name, "why": redact("; ".join(why))} for name, why in rows.items()]
 
     def read(self, path: str) -> str:
         """Return the text of a file of the team; empty where there is none."""
         return read_text(self.root, path)
 
-    def _why(self, r: Requirement) -> str:
+    def _missing_reason(self, r: Requirement) -> str:
         """Return why a requirement does not hold; empty where it does."""
-        checks = {"FileExists": self._file, "FilesWritten": self._written,
-                  "CommandSucceeded": self._command, "TestReport": self._report,
-                  "ChecklistComplete": self._checklist, "RelatedTestsPass": self._tests,
-                  "Brief": self._brief}  # fmt: skip
+        checks = {"FileExists": self._check_file, "FilesWritten": self._check_written,
+                  "CommandSucceeded": self._check_command, "TestReport": self._check_report,
+                  "ChecklistComplete": self._check_checklist, "RelatedTestsPass": self._check_tests,
+                  "Brief": self._check_brief}  # fmt: skip
         return checks[r.kind](r)
 
-    def _done(self, r: Requirement) -> Sequence[TurnChanges]:
+    def _relevant_changes(self, r: Requirement) -> Sequence[TurnChanges]:
         return [c for c in self.changes if c.turn == self.turn] if r.this_turn else self.changes
 
-    def _file(self, r: Requirement) -> str:
+    def _check_file(self, r: Requirement) -> str:
         try:
             with self.root.opened(r.path):
                 return ""
         except StoreError:
             return f"there is no file {r.path}"
 
-    def _brief(self, r: Requirement) -> str:
-        found = read_json(self.root, r.path or self.plan.brief) or {}
-        left = [k for k in ("goal", "files_to_change", "acceptance_criteria") if not found.get(k)]
-        return f"{r.path or self.plan.brief} has no {', '.join(left)}" if left else ""
+    def _check_brief(self, r: Requirement) -> str:
+        brief = read_json(self.root, r.path or self.plan.brief) or {}
+        missing_keys = [
+            k for k in ("goal", "files_to_change", "acceptance_criteria") if not brief.get(k)
+        ]
+        return (
+            f"{r.path or self.plan.brief} has no {', '.join(missing_keys)}" if missing_keys else ""
+        )
 
-    def _written(self, r: Requirement) -> str:
+    def _check_written(self, r: Requirement) -> str:
         if r.this_turn:
-            written = any(c.written for c in self._done(r))
+            written = any(c.written for c in self._relevant_changes(r))
             return "" if written else "no file was written in this turn"
-        found = (read_json(self.root, r.path or self.plan.brief) or {}).get(
+        listed = (read_json(self.root, r.path or self.plan.brief) or {}).get(
             r.field or "files_to_change"
         )
-        if not isinstance(found, list) or not found:
+        if not isinstance(listed, list) or not listed:
             return f"{r.path or self.plan.brief} names no {r.field or 'files_to_change'}"
-        return self._unwritten(str(p) for p in found)
+        return self._describe_unwritten(str(p) for p in listed)
 
-    def _checklist(self, r: Requirement) -> str:
-        """Ask for the files that the steps of a list name."""
+    def _check_checklist(self, r: Requirement) -> str:
+        """Check that the files that the steps of a list name were written."""
         path, name = r.path or self.plan.brief, r.field or "execution_checklist"
-        found = (read_json(self.root, path) or {}).get(name)
-        if not isinstance(found, list) or not found:
+        steps = (read_json(self.root, path) or {}).get(name)
+        if not isinstance(steps, list) or not steps:
             return f"{path} names no {name}"
-        words = (w.strip("`'\"(),;:.") for step in found for w in str(step)[:2_000].split())
-        return self._unwritten(w for w in words if _FILE_WORD.fullmatch(w))
+        words = (w.strip("`'\"(),;:.") for step in steps for w in str(step)[:2_000].split())
+        return self._describe_unwritten(w for w in words if _FILE_WORD.fullmatch(w))
 
-    def _unwritten(self, wanted: Iterable[str]) -> str:
+    def _describe_unwritten(self, required: Iterable[str]) -> str:
         paths = {_normal_path(p) for c in self.changes for p in c.written}
-        left = [p for p in dict.fromkeys(wanted) if _normal_path(p) not in paths]
-        return f"not written: {', '.join(left[:10])}" if left else ""
+        missing_paths = [p for p in dict.fromkeys(required) if _normal_path(p) not in paths]
+        return f"not written: {', '.join(missing_paths[:10])}" if missing_paths else ""
 
-    def _tests(self, _: Requirement) -> str:
-        """Ask for tests that were run, with success, since the last change; none is run here."""
+    def _check_tests(self, _: Requirement) -> str:
+        """Check that tests were run, with success, since the last change; none is run here."""
         last = max((c.turn for c in self.changes if c.written), default=-1)
         runs = [ok for c in self.changes if c.turn >= last for command, ok in c.commands
                 if _holds_text(self.plan.suite, command)]  # fmt: skip
@@ -108,24 +114,24 @@ class ContractEvidence:
             return f"the tests were not run after the last change: {' or '.join(self.plan.suite)}"
         return "" if runs[-1] else "the last run of the tests failed"
 
-    def _command(self, r: Requirement) -> str:
-        """Ask for a command whose last run succeeded."""
-        wanted = (
+    def _check_command(self, r: Requirement) -> str:
+        """Check that the last run of a command succeeded."""
+        command_text = (
             str((read_json(self.root, r.path or self.plan.brief) or {}).get(r.field) or "")
             if r.field
             else ""
         )
-        words = [wanted] if wanted else r.pattern.split("|")
-        said = wanted or r.pattern or "any command"
+        words = [command_text] if command_text else r.pattern.split("|")
+        described = command_text or r.pattern or "any command"
         last: bool | None = None
-        for change in self._done(r):
+        for change in self._relevant_changes(r):
             for command, ok in change.commands:
                 last = ok if _holds_text(words, command) else last
         if last is None:
-            return f"no command like {said!r} was run"
-        return "" if last else f"the last command like {said!r} failed"
+            return f"no command like {described!r} was run"
+        return "" if last else f"the last command like {described!r} failed"
 
-    def _report(self, r: Requirement) -> str:
+    def _check_report(self, r: Requirement) -> str:
         path = r.path or self.plan.report
         report = read_json(self.root, path)
         rows = report.get("results") if report else None
@@ -136,11 +142,11 @@ class ContractEvidence:
         ]
         if r.no_failures and bad:
             return f"{path} reports {len(bad)} of {len(rows)} as not passed"
-        if r.has_assertions and not self._asserts():
+        if r.has_assertions and not self._has_assertions():
             return "no test file that was written holds an assertion"
         return ""
 
-    def _asserts(self) -> bool:
+    def _has_assertions(self) -> bool:
         files = {p for c in self.changes for p in c.written if "test" in p.casefold()}
         texts = (self.read(path)[:200_000] for path in sorted(files) if not path.endswith(".json"))
         return any(matches_any(self.plan.assertions, text) for text in texts)
@@ -194,14 +200,21 @@ def find_changes(
     for message in messages:
         for call in message.tool_calls:
             calls[call.id] = call
-        asked = calls.get(message.call_id) if message.role == "tool" else None
-        if asked is None:
+        call_of_result = calls.get(message.call_id) if message.role == "tool" else None
+        if call_of_result is None:
             continue
-        if is_write_tool(asked.name) and call_path(asked) and not message.is_error:
-            written[call_path(asked)] = None
-        elif asked.name.casefold() in SHELL_TOOLS:
+        if (
+            is_write_tool(call_of_result.name)
+            and call_path(call_of_result)
+            and not message.is_error
+        ):
+            written[call_path(call_of_result)] = None
+        elif call_of_result.name.casefold() in SHELL_TOOLS:
             commands.append(
-                (call_target(asked), not (message.is_error or _FAILED_COMMAND.search(message.text)))
+                (
+                    call_target(call_of_result),
+                    not (message.is_error or _FAILED_COMMAND.search(message.text)),
+                )
             )
     return tuple(written), tuple(commands)
 
@@ -218,8 +231,37 @@ def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> Tur
 def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[TurnChanges]:
     """Return the changes of turns: number, agent, its session, and the turn in it."""
     out = []
-    for number, agent, session, own in turns:
-        change = make_turn_changes(number, agent, [m for m in session.messages if m.turn == own])
+    for number, agent, session, own_turn in turns:
+        change = make_turn_changes(
+            number, agent, [m for m in session.messages if m.turn == own_turn]
+        )
         if change is not None:
             out.append(change)
     return out
+
+
+def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
+    """Return a JSON object of the team's folder; None where there is no such one."""
+    try:
+        value = json.loads(read_text(root, path))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_text(root: ReadableFolder, path: str) -> str:
+    """Return a text of the team's folder, at most a million bytes; empty where unreadable."""
+    try:
+        return root.read(path, _MAX_READ_BYTES).decode("utf-8", "replace")
+    except StoreError:
+        return ""
+
+
+class ReadableFolder(Protocol):
+    """A folder, or the record of one."""
+
+    def read(self, name: str, most: int, /) -> bytes:
+        """Return a file's bytes; StoreError where there is none."""
+
+
+_MAX_READ_BYTES = 1_000_000

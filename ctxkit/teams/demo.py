@@ -80,20 +80,20 @@ def make_scripted_agent(
     clock: Callable[[], float],
 ) -> ScriptedAgent:
     """Return a scripted agent: each turn's tool calls (name, arguments), then its last words."""
-    made: list[ScriptTurn] = []
+    script: list[ScriptTurn] = []
     for n, turn in enumerate(turns):
-        made.append(
+        script.append(
             tuple(_make_reply(each, f"{agent}_{n}_{i}".lower()) for i, each in enumerate(turn))
         )
-    return ScriptedAgent(made, name=agent.lower(), counter=default_counter(), clock=clock)
+    return ScriptedAgent(script, name=agent.lower(), counter=default_counter(), clock=clock)
 
 
-def _make_reply(said: Message | tuple[str, dict[str, Any]] | str, ident: str) -> Message:
-    if isinstance(said, Message):
-        return said
-    if isinstance(said, str):
-        return make_reply(said)
-    name, arguments = said
+def _make_reply(step: Message | tuple[str, dict[str, Any]] | str, ident: str) -> Message:
+    if isinstance(step, Message):
+        return step
+    if isinstance(step, str):
+        return make_reply(step)
+    name, arguments = step
     words = str(arguments.get("path") or arguments.get("command") or name)
     parts = (Text(f"Now {name}: {words}"), ToolCall(ident, name, arguments))
     return Message(role="assistant", parts=parts, stop="tool")

@@ -1,4 +1,4 @@
-"""Parse a fuseraft orchestration config into a plan, and report keys that are ignored."""
+"""fuseraft's orchestration config as the plan of a team, with notes on the keys it ignores."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.presets.systems.fuseraft import read_config
-from ctxkit.teams.config_fields import ConfigSection, check_pattern, join_names
+from ctxkit.presets.config_keys import ConfigSection, join_names
+from ctxkit.presets.fuseraft_config import (
+    IGNORED_AGENT_KEYS,
+    SELECTION_NOTE,
+    TEAM_AGENT_KEYS,
+    TEAM_KEYS,
+    TEAM_SECTION_KEYS,
+    UNREAD_REASONS,
+    WINDOW_KEY,
+    orchestration_section,
+    read_config,
+)
 from ctxkit.teams.handoffs import parse_sources
 from ctxkit.teams.members import get_model_name, has_no_tools, has_plugin_tool, members_of
 from ctxkit.teams.orchestration_patterns import (
@@ -29,12 +39,14 @@ from ctxkit.teams.orchestration_patterns import (
     route_scatter_gather,
 )
 from ctxkit.teams.plan import (
+    FAILURE_KINDS,
     Contract,
     Requirement,
     StopCondition,
     TeamPlan,
     TeamState,
     Transition,
+    check_pattern,
     parse_condition,
     parse_failure_policy,
     parse_verifier,
@@ -75,13 +87,13 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         BadArguments: two agents have one name, a state is missing or named twice, a hand-off leads
             nowhere, a contract can never hold, ...: one sentence.
     """
-    body = ConfigSection(config).section("Orchestration") or ConfigSection(config)
+    body = orchestration_section(config)
     members = members_of(config)
     names = [m.name for m in members]
     if not names:
         raise BadArguments("A team needs Agents: a list in which each has a Name.")
     check_unique("agents", names)
-    selection = body.section("Selection") or ConfigSection({})
+    selection = body.section("Selection")
     order = (selection.text("Type") or "roundrobin").casefold()
     if order not in SELECTION_TYPES:
         raise BadArguments(
@@ -89,34 +101,30 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
             f"{', '.join(SELECTION_TYPES)}."
             f"{did_you_mean(order, SELECTION_TYPES)}"
         )
-    ending, budget = body.section("Termination") or ConfigSection({}), body.section("ContextBudget")
-    checks = body.section("Validation") or ConfigSection({})
-    tests = (body.section("TestSelector") or ConfigSection({})).text("FullSuiteCommand").strip()
+    ending, budget = body.section("Termination"), body.section("ContextBudget")
+    checks = body.section("Validation")
+    tests = body.section("TestSelector").text("FullSuiteCommand").strip()
     stops = (
         () if order in SELF_ENDING_SELECTIONS else tuple(_parse_stops(ending, names))
     )  # ignored, as in fuseraft
     if order == "llm":  # what the model says that picks ends nothing
         stops = tuple(replace(s, agents=s.agents or tuple(names)) for s in stops)
-    summaries = body.section("Compaction") or ConfigSection({})
-    made = TeamPlan(
+    summaries = body.section("Compaction")
+    plan = TeamPlan(
         name=body.text("Name") or "team",
         members=members,
         order=cast("TurnOrder", order if order in ROUND_SELECTIONS else "statemachine"),
         max_turns=_max_turns(ending),
         max_tokens=_token_budget(body, ending),
-        warn_at=budget.number("WarnAt") if budget else 0,
-        cutover_at=budget.number("CutoverAt") if budget else 0,
-        warn_turn=(
-            TeamPlan.warn_turn
-            if body.get("WarnTurnTokens") is None
-            else body.number("WarnTurnTokens")
-        ),
+        warn_at=budget.number("WarnAt"),
+        cutover_at=budget.number("CutoverAt"),
+        warn_turn=body.number("WarnTurnTokens", TeamPlan.warn_turn),
         summary_model=get_model_name(summaries),
         stops=stops,
         failing=parse_failure_policy(body.section("FailureHandling")),
-        verifier=parse_verifier(body.section("Verifier"), names),
+        verifier=parse_verifier(body, names),
         suite=(tests,) if tests else (),
-        memory=dict((body.section("Memory") or ConfigSection({})).values),
+        memory=dict(body.section("Memory").values),
         brief=checks.text("BriefPath") or TeamPlan.brief,
         report=checks.text("TestReportPath") or TeamPlan.report,
         assertions=tuple(
@@ -127,49 +135,49 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         notes=tuple(describe_ignored_keys(config, body)),
     )
     if order in ROUND_SELECTIONS:
-        return made
+        return plan
     rows = body.rows("Contracts")
-    contracts = {f.text("Name").casefold(): _parse_contract(f, made) for f in rows}
+    contracts = {f.text("Name").casefold(): _parse_contract(f, plan) for f in rows}
     check_unique("contracts", [f.text("Name") for f in rows])
     if order == "statemachine":
-        return _with_state_machine(made, selection, contracts)
-    given = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"),
+        return _with_state_machine(plan, selection, contracts)
+    parts = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"),
                            members=members, names=names, contracts=contracts)  # fmt: skip
-    return _with_routing(made, ROUTING_PARSERS[order](given))
+    return _with_routing(plan, ROUTING_PARSERS[order](parts))
 
 
-def _with_routing(made: TeamPlan, found: Routing) -> TeamPlan:
+def _with_routing(plan: TeamPlan, routing: Routing) -> TeamPlan:
     """Return a plan with what its selection says."""
-    failing, n = made.failing, found.retries
+    failing, n = plan.failing, routing.retries
     return replace(
-        made, initial=found.initial, states=found.states, manager=found.manager,
-        branches=found.branches, members=(*(found.members or made.members), *found.extra),
+        plan, initial=routing.initial, states=routing.states, manager=routing.manager,
+        branches=routing.branches, members=(*(routing.members or plan.members), *routing.extra),
         failing=failing if n is None else replace(failing, silent=n, failed=n),
-        max_turns=found.max_turns or made.max_turns * found.turns_a_round,
+        max_turns=routing.max_turns or plan.max_turns * routing.turns_a_round,
     )  # fmt: skip
 
 
 def _with_state_machine(
-    made: TeamPlan, selection: ConfigSection, contracts: Mapping[str, Contract]
+    plan: TeamPlan, selection: ConfigSection, contracts: Mapping[str, Contract]
 ) -> TeamPlan:
-    machine = selection.section("StateMachine") or ConfigSection({})
-    found = machine.section("States")
-    named = list(found) if found else []
-    if not named:
+    machine = selection.section("StateMachine")
+    section = machine.section("States")
+    names = list(section)
+    if not names:
         raise BadArguments(
             "A state machine needs States: Selection.StateMachine.States names none."
         )
-    check_unique("states", named)
-    known = {name.casefold(): name for name in named}
+    check_unique("states", names)
+    names_by_fold = {name.casefold(): name for name in names}
     states = {}
-    for name in named:
-        fields = cast("ConfigSection", found).section(name) or ConfigSection({})
+    for name in names:
+        fields = section.section(name)
         agent = fields.text("Agent")
         terminal = fields.flag("Terminal")
         if agent or not terminal:
-            agent = match_name(agent, [m.name for m in made.members], f"the agent of state {name}")
+            agent = match_name(agent, [m.name for m in plan.members], f"the agent of state {name}")
         ways = tuple(
-            _parse_transition(f, name, known, contracts, made.members)
+            _parse_transition(f, name, names_by_fold, contracts, plan.members)
             for f in fields.rows("Transitions")
         )
         check_unique(f"signals out of state {name}", [w.signal for w in ways])
@@ -177,15 +185,15 @@ def _with_state_machine(
     initial = machine.text("Initial")
     if not initial:
         raise BadArguments(
-            f"Selection.StateMachine.Initial names no state; there are {join_names(named)}."
+            f"Selection.StateMachine.Initial names no state; there are {join_names(names)}."
         )
-    initial = match_name(initial, named, "Selection.StateMachine.Initial")
+    initial = match_name(initial, names, "Selection.StateMachine.Initial")
     if states[initial].ends:
         raise BadArguments(
             f"The team begins in state {initial}, out of which nothing leads: give it Transitions."
         )
     _check_can_end(states, initial)
-    return replace(made, initial=initial, states=states)
+    return replace(plan, initial=initial, states=states)
 
 
 def _parse_transition(
@@ -202,14 +210,14 @@ def _parse_transition(
     targets = [match_name(t, list(states.values()), f"Targets of {at}") for t in targets]
     to = match_name(f.text("To"), list(states.values()), f"To of {at}")
     check_unique(f"Targets of {at}, or its To,", [*targets, to])
-    wanted = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
-    for name in wanted:
+    contract_names = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
+    for name in contract_names:
         match_name(name, [c.name for c in contracts.values()], f"the contract of {at}")
     agents = [m.name for m in members]
     return Transition(
         to=to,
         signal=f.text("Signal").strip(),
-        contracts=() if targets else tuple(contracts[n.casefold()] for n in wanted),
+        contracts=() if targets else tuple(contracts[n.casefold()] for n in contract_names),
         source_agents=tuple(
             match_name(a, agents, f"SourceAgents of {at}") for a in f.texts("SourceAgents")
         ),
@@ -218,37 +226,37 @@ def _parse_transition(
             if f.text("RecoveryAgent")
             else ""
         ),
-        handoff=parse_sources(f.rows("HandoffContext"), f"HandoffContext of {at}", own=False),
+        handoff=parse_sources(f.rows("HandoffContext"), f"HandoffContext of {at}", allow_own=False),
         max_revisits=f.number("MaxRevisits"),
         review=f.text("ReviewArtifactPath"),
         targets=tuple(targets),
     )
 
 
-def _parse_contract(f: ConfigSection, made: TeamPlan) -> Contract:
+def _parse_contract(f: ConfigSection, plan: TeamPlan) -> Contract:
     name = f.text("Name")
     if not name:
         raise BadArguments("A contract has no Name.")
-    needs = tuple(_parse_requirement(r, name) for r in f.rows("Requires"))
-    if any(r.kind == "RelatedTestsPass" for r in needs) and not made.suite:
+    requirements = tuple(_parse_requirement(r, name) for r in f.rows("Requires"))
+    if any(r.kind == "RelatedTestsPass" for r in requirements) and not plan.suite:
         raise BadArguments(
             f"Contract {sanitize_text(name, 60)} can never hold: its RelatedTestsPass goes by "
             "TestSelector.FullSuiteCommand, and there is none."
         )
-    if not needs:
+    if not requirements:
         raise BadArguments(
             f"Contract {sanitize_text(name, 60)} requires nothing: give it Requires, or leave "
             "it out."
         )
-    return Contract(name=name, requires=needs)
+    return Contract(name=name, requires=requirements)
 
 
 def _parse_requirement(f: ConfigSection, contract: str) -> Requirement:
     """Read one, written as `Type: FileExists, Path: ...` or as `FileExists: {Path: ...}`."""
     kind = f.text("Type") or next(iter(f), "")
-    inner = f if f.text("Type") else f.section(kind) or ConfigSection({})
+    inner = f if f.text("Type") else f.section(kind)
     kind = match_name(kind, list(REQUIREMENT_KINDS), f"a requirement of contract {contract}")
-    made = Requirement(
+    requirement = Requirement(
         kind=cast("Any", kind),
         path=inner.text("Path") or inner.text("Source") or inner.text("PatternSource"),
         field=inner.text("Field") or inner.text("PatternField"),
@@ -256,19 +264,20 @@ def _parse_requirement(f: ConfigSection, contract: str) -> Requirement:
         no_failures=inner.flag("NoFailures"),
         has_assertions=inner.flag("HasAssertions"),
     )
-    if kind == "FileExists" and not made.path:
+    if kind == "FileExists" and not requirement.path:
         raise BadArguments(
             f"Contract {sanitize_text(contract, 60)} can never hold: its FileExists names no Path."
         )
-    if made.path and (
-        made.path.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", made.path)
+    if requirement.path and (
+        requirement.path.startswith(("/", "\\", "~"))
+        or ".." in re.split(r"[/\\]", requirement.path)
     ):
         raise BadArguments(
             f"Contract {sanitize_text(contract, 60)} can never hold: "
-            f"{sanitize_text(made.path, 80)} lies outside of"
+            f"{sanitize_text(requirement.path, 80)} lies outside of"
             " the team's folder."
         )
-    return made
+    return requirement
 
 
 def _parse_stops(f: ConfigSection, names: Sequence[str]) -> list[StopCondition]:
@@ -290,12 +299,12 @@ def _parse_stops(f: ConfigSection, names: Sequence[str]) -> list[StopCondition]:
 def _token_budget(body: ConfigSection, ending: ConfigSection) -> int | None:
     """Return the least of what all tokens together may be; None: no matter how many."""
     rows = (ending, *ending.rows("Strategies"))
-    told = (body.number("MaxTotalTokens"), *(r.number("MaxTokens") for r in rows))
-    return min((n for n in told if n), default=None)
+    limits = (body.number("MaxTotalTokens"), *(r.number("MaxTokens") for r in rows))
+    return min((n for n in limits if n), default=None)
 
 
 def _max_turns(f: ConfigSection) -> int:
-    told = [
+    limits = [
         n
         for n in (
             f.number("MaxIterations"),
@@ -303,153 +312,57 @@ def _max_turns(f: ConfigSection) -> int:
         )
         if n
     ]
-    return min(told, default=TeamPlan.max_turns)
+    return min(limits, default=TeamPlan.max_turns)
 
 
 def _check_can_end(states: Mapping[str, TeamState], initial: str) -> None:
     """Refuse a machine that can never end: no state is reached out of which nothing leads."""
-    seen, todo = {initial}, [initial]
+    reached, todo = {initial}, [initial]
     while todo:
         state = states[todo.pop()]
         for way in () if state.ends else state.transitions:
-            if way.to not in seen:
-                seen.add(way.to)
+            if way.to not in reached:
+                reached.add(way.to)
                 todo.append(way.to)
-    if not any(states[name].ends for name in seen):
+    if not any(states[name].ends for name in reached):
         raise BadArguments(
-            f"The team could never end: its states ({join_names(sorted(seen))}) only lead to each"
-            " other. Let a transition lead to one that is Terminal."
+            f"The team could never end: its states ({join_names(sorted(reached))}) only lead to"
+            " each other. Let a transition lead to one that is Terminal."
         )
 
 
-CONTRACT_KEYS = ("Name", "Description", "Requires")
-REQUIREMENT_KEYS = ("Type", "Path", "Source", "Field", "PatternField", "PatternSource", "Pattern",
-               "NoFailures", "HasAssertions")  # fmt: skip
-SELECTION_KEYS = ("Type", "StateMachine", "Routes", "StructuredRoutes", "DefaultAgent", "Graph",
-             "Magentic", "Model", "Prompt", "Adversarial", "ScatterGather",
-             "MapReduce")  # fmt: skip
-ROUTE_KEYS = (
-    "Keyword",
-    "Agent",
-    "Validator",
-    "Validators",
-    "Contract",
-    "Contracts",
-    "SourceAgents",
-    "RequiredCommandPattern",
-    "RecoveryAgent",
-)
-STRUCTURED_ROUTE_KEYS = ("Agent", "Condition", "SourceAgents")
-NODE_KEYS = ("Id", "Agent", "Terminal", "SubGraphId", "Parallel")
-EDGE_KEYS = (*(k for k in ROUTE_KEYS if k != "Agent"), "From", "To")
-GRAPH_KEYS = ("EntryNode", "Nodes", "Edges", "MaxRetries")
-ADVERSARIAL_KEYS = ("Stages", "Rounds", "PassKeyword")
-STAGE_KEYS = ("Generator", "Critic", "Label")
-SCATTER_GATHER_KEYS = ("Participants", "Synthesizer")
-MAP_REDUCE_KEYS = ("Splitter", "Mapper", "Reducer", "ItemsJsonPath", "MaxSplitterRetries")
 SELF_ENDING_SELECTIONS = ("magentic", "adversarial", "scattergather", "mapreduce")
 """Selections that end by themselves, whatever `Termination` says (fuseraft's)."""
-MAGENTIC_KEYS = ("Model", "Instructions", "MaxRoundCount", "MaxStallCount", "MaxResetCount")
-VALIDATION_KEYS = ("BriefPath", "TestReportPath", "TestAssertionPatterns")
-VERIFIER_KEYS = ("AgentName", "EveryNTurns", "TriggerOnSuspiciousTransition", "FindingsKeyword")
-FAILURE_HANDLING_KEYS = (
-    "MissingEvidence",
-    "InvalidTransition",
-    "ConflictingEvidence",
-    "NoProgress",
-    "MaxConsecutiveContractFailures",
-    "MaxConsecutiveTurnsWithoutSignal",
-)
-STATE_MACHINE_KEYS = ("Initial", "States")
-STATE_KEYS = ("Agent", "Terminal", "Transitions", "Description")
-TRANSITION_KEYS = ("To", "Signal", "Contract", "Contracts", "SourceAgents", "RecoveryAgent",
-              "HandoffContext", "MaxRevisits", "ReviewArtifactPath", "Parallel",
-              "Targets")  # fmt: skip
-SOURCE_KEYS = ("Source", "MaxChars", "Label")
-STRATEGY_KEYS = ("Type", "Pattern", "MaxIterations", "AgentNames", "Condition", "MaxTokens")
-TERMINATION_KEYS = (*STRATEGY_KEYS, "Strategies")
-TEAM_ONLY_KEYS = (
-    "Context",
-    "Isolation",
-    "Contracts",
-    "Termination",
-    "MaxTotalTokens",
-    "Validation",
-    "Selection (but for its signals)",
-    "ContextWindow.ContextCapFraction",
-    "SubAgentModel",
-    "SubAgentPlugins",
-    "SubAgentMaxToolCalls",
-    "FailureHandling",
-    "Verifier",
-    "SystemPrompt",
-    "Memory",
-    "EnableMemory",
-    "TestSelector",
-    "Compaction.Model",
-    "WarnTurnTokens",
-)
-"""What rules alone do not obey, and a team does."""
-UNSUPPORTED_REASONS = {
-    "Saga": "nothing is taken back",
-    "McpServers": "a config asks no server; give its tools with tools=",
-    "MaxConcurrency": "agents take turns",
-    "SubGraphs": "each node is one agent",
-    "ChangeLogPath": "the changes lie in .ctxkit/state",
-    "FindRelatedCommand": "a config runs no command; a run of FullSuiteCommand counts",
-    "ShellFallbackPattern": "only files that were written count",
-    "Telemetry": "nothing is sent",
-    "ApiProfiles": "there is no tool for HTTP",
-    "Output": "a team returns where it stands",
-    "Models": "model= and models= say which are meant",
-    "Capabilities": "tools= says what agents may have",
-    "FunctionChoice": "a model is free to call a tool",
-    "TrustScore": "approve= is asked before tool calls",
-    "EvidenceStore": "the evidence lies in .ctxkit/state",
-    "ChangeTracking": "the changes lie in .ctxkit/state",
-    "Checkpoint": "the checkpoint lies in .ctxkit/state",
-    "Events": "the events lie in .ctxkit/logs",
-    "Security": "tools work in the folder that root= names, and nowhere else",
-    "AgentFile": "it is read where the config is a file, from that file's folder",
-    "SystemPromptPath": "it is read where the config is a file, from that file's folder",
-    "Merge": "all that the branches said is heard, in the order of Targets",
-    "RequireHumanApproval": "approve= is asked before tool calls, and nobody before a hand-off",
-    "EnablePlanReview": "interrupt the team, and let it go on",
-}
 
 
 def describe_ignored_keys(config: Mapping[str, Any], body: ConfigSection) -> list[str]:
     """Return what of a config is not obeyed, and which of its keys nobody knows."""
     unknown = [
-        _describe_unknown_key(where, key, known)
-        for where, fields, known in _iter_sections(body)
+        _describe_unknown_key(where, key, known_keys)
+        for where, fields, known_keys in _iter_sections(body)
         for key in fields
-        if key.casefold() not in {k.casefold() for k in known} and fields.get(key) is not False
+        if key.casefold() not in map(str.casefold, known_keys) and fields.get(key) is not False
     ]
     unknown += _describe_unknown_validators(body)
-    found = read_config(config, None)
-    unknown += [f"{told} is not known, and not obeyed." for told in found.unknown]
+    parsed = read_config(config, None)
+    unknown += [f"{note} is not known, and not obeyed." for note in parsed.unknown]
     out, others = _describe_agent_keys(body), []
-    order = (body.section("Selection") or ConfigSection({})).text("Type").casefold()
+    order = body.section("Selection").text("Type").casefold()
     if order in SELF_ENDING_SELECTIONS and body.get("Termination") is not None:
         out.append(f"Termination is not obeyed here: a team of type {order} ends by itself.")
-    for key in dict.fromkeys((*body, *found.elsewhere)):
+    for key in dict.fromkeys((*body, *parsed.elsewhere)):
         last = key.rsplit(".", 1)[-1]
-        if last.casefold() in _FOLDED_REASONS:
-            out.append(
-                f"{sanitize_text(key, 80)} is not obeyed here: {_FOLDED_REASONS[last.casefold()]}."
-            )
-        elif key in found.elsewhere and last not in {o.rsplit(".", 1)[-1] for o in TEAM_ONLY_KEYS}:
+        if reason := UNREAD_REASONS.get(last.casefold()):
+            out.append(f"{sanitize_text(key, 80)} is not obeyed here: {reason}.")
+        elif key in parsed.elsewhere and last not in _OBEYED_KEYS:
             others.append(sanitize_text(key, 80))
     if others:
         out.append(f"Not obeyed here: {join_names(others)}.")
     return [*unknown, *out]
 
 
-_FOLDED_REASONS = {k.casefold(): why for k, why in UNSUPPORTED_REASONS.items()}
-IRRELEVANT_AGENT_KEYS = ("capabilities", "trustscore")
-"""Keys of an agent that say nothing of its context."""
-MODEL_KEYS = ("modelid", "maxcontexttokens")
+_OBEYED_KEYS = {key.rsplit(".", 1)[-1] for key in TEAM_KEYS | TEAM_AGENT_KEYS | {SELECTION_NOTE}}
+_MODEL_KEYS = ("modelid", WINDOW_KEY.path.removeprefix("Model.").casefold())
 _MODEL_REASON = "model= and models= name models, with the settings that are theirs"
 
 
@@ -457,131 +370,104 @@ def _describe_agent_keys(body: ConfigSection) -> list[str]:
     """Say, key by key, what no agent's section is obeyed in, and what tools are not there."""
     keys: dict[str, list[str]] = {}
     plugins: dict[str, list[str]] = {}
+    unread = {key.casefold() for key, reason in IGNORED_AGENT_KEYS.items() if reason}
     for agent in body.rows("Agents"):
         name = sanitize_text(agent.text("Name"), 40)
         model = agent.section("Model") if isinstance(agent.get("Model"), dict) else None
-        free = () if has_no_tools(agent) else ("functionchoice",)
-        for key in (k for k in agent if k.casefold() in (*IRRELEVANT_AGENT_KEYS, *free)):
+        obeyed = ("functionchoice",) if has_no_tools(agent) else ()
+        for key in (k for k in agent if k.casefold() in unread and k.casefold() not in obeyed):
             keys.setdefault(sanitize_text(key, 40), []).append(name)
-        for key in (k for k in model or () if k.casefold() not in MODEL_KEYS):
+        for key in (k for k in model or () if k.casefold() not in _MODEL_KEYS):
             keys.setdefault(f"Model.{sanitize_text(key, 40)}", []).append(name)
         for plugin in agent.texts("Plugins"):
             if not has_plugin_tool(plugin):
                 plugins.setdefault(sanitize_text(plugin, 40), []).append(name)
-    said = [
+    sentences = [
         f"{key} ({join_names(of)}) is not obeyed here: "
-        f"{_FOLDED_REASONS.get(key.casefold(), _MODEL_REASON)}."
+        f"{UNREAD_REASONS.get(key.casefold(), _MODEL_REASON)}."
         for key, of in keys.items()
     ]
     if plugins:
         each = [f"{plugin} ({join_names(of)})" for plugin, of in plugins.items()]
-        said.append(f"There is no tool here for the plugins {join_names(each)}.")
-    return said
+        sentences.append(f"There is no tool here for the plugins {join_names(each)}.")
+    return sentences
 
 
-def _describe_unknown_key(where: str, key: str, known: tuple[str, ...]) -> str:
+def _describe_unknown_key(where: str, key: str, known_keys: tuple[str, ...]) -> str:
     """Say of a key of a section that it is not known, or why it is not obeyed."""
-    if key.casefold() in _FOLDED_REASONS:
-        return (
-            f"{where}: {sanitize_text(key, 60)} is not obeyed here: "
-            f"{_FOLDED_REASONS[key.casefold()]}."
-        )
+    if reason := UNREAD_REASONS.get(key.casefold()):
+        return f"{where}: {sanitize_text(key, 60)} is not obeyed here: {reason}."
     return (
         f"{where} has a key {sanitize_text(key, 60)!r} that is not known, and not obeyed."
-        f"{did_you_mean(key, known)}"
+        f"{did_you_mean(key, known_keys)}"
     )
 
 
 def _describe_unknown_validators(body: ConfigSection) -> list[str]:
     """Say which validators of routes are not known."""
-    selection = body.section("Selection") or ConfigSection({})
+    selection = body.section("Selection")
     routes = (
         *selection.rows("Routes"),
-        *(selection.section("Graph") or ConfigSection({})).rows("Edges"),
+        *selection.section("Graph").rows("Edges"),
     )
     names = dict.fromkeys(name for f in routes for name in get_validator_names(f))
-    fold = {k.casefold() for k in VALIDATORS}
+    known_names = {k.casefold() for k in VALIDATORS}
     return [
         f"Validator {sanitize_text(name, 60)} is not checked here; there are "
         f"{', '.join(VALIDATORS)}."
         for name in names
-        if name.casefold() not in fold
+        if name.casefold() not in known_names
     ]
 
 
 def _iter_sections(body: ConfigSection) -> Iterator[tuple[str, ConfigSection, tuple[str, ...]]]:
     """Yield each section that only a team reads: where it is, what it says, what is known."""
+    keys = TEAM_SECTION_KEYS
     for contract in body.rows("Contracts"):
-        name = f"Contract {sanitize_text(contract.text('Name'), 40)}"
-        yield name, contract, CONTRACT_KEYS
+        name = f"ontract {sanitize_text(contract.text('Name'), 40)}"
+        yield f"C{name}", contract, keys["Contract"]
         for n, row in enumerate(contract.rows("Requires"), 1):
             kind = row.text("Type") or next(iter(row), "")
-            inner = row if row.text("Type") else row.section(kind) or ConfigSection({})
-            yield f"Requirement {n} of {name[0].lower()}{name[1:]}", inner, REQUIREMENT_KEYS
+            inner = row if row.text("Type") else row.section(kind)
+            yield f"Requirement {n} of c{name}", inner, keys["Requirement"]
     for agent in body.rows("Agents"):
+        name = sanitize_text(agent.text("Name"), 40)
         for source in agent.rows("Context"):
-            yield (
-                f"A source in the Context of {sanitize_text(agent.text('Name'), 40)}",
-                source,
-                SOURCE_KEYS,
-            )
-    ending = body.section("Termination") or ConfigSection({})
-    yield "Termination", ending, TERMINATION_KEYS
+            yield f"A source in the Context of {name}", source, keys["Source"]
+    ending, selection = body.section("Termination"), body.section("Selection")
     for n, strategy in enumerate(ending.rows("Strategies"), 1):
-        yield f"Strategy {n} of Termination", strategy, STRATEGY_KEYS
-    selection = body.section("Selection") or ConfigSection({})
-    yield "Selection", selection, SELECTION_KEYS
-    yield from _machine_sections(selection.section("StateMachine") or ConfigSection({}))
-    yield from _route_sections(selection)
-    yield "Verifier", body.section("Verifier") or ConfigSection({}), VERIFIER_KEYS
-    yield "Validation", body.section("Validation") or ConfigSection({}), VALIDATION_KEYS
-    yield "TestSelector", body.section("TestSelector") or ConfigSection({}), ("FullSuiteCommand",)
-    failing = body.section("FailureHandling") or ConfigSection({})
-    yield "FailureHandling", failing, FAILURE_HANDLING_KEYS
-    for kind in FAILURE_HANDLING_KEYS[:4]:
-        row = failing.section(kind) or ConfigSection({})
-        yield f"FailureHandling.{kind}", row, ("Action", "Threshold")
-
-
-def _route_sections(
-    selection: ConfigSection,
-) -> Iterator[tuple[str, ConfigSection, tuple[str, ...]]]:
-    graph = selection.section("Graph") or ConfigSection({})
-    rounds = selection.section("Adversarial") or ConfigSection({})
-    yield "Selection.Adversarial", rounds, ADVERSARIAL_KEYS
-    yield (
-        "Selection.ScatterGather",
-        selection.section("ScatterGather") or ConfigSection({}),
-        SCATTER_GATHER_KEYS,
-    )
-    yield (
-        "Selection.MapReduce",
-        selection.section("MapReduce") or ConfigSection({}),
-        MAP_REDUCE_KEYS,
-    )
-    yield "Selection.Magentic", selection.section("Magentic") or ConfigSection({}), MAGENTIC_KEYS
-    yield "Selection.Graph", graph, GRAPH_KEYS
-    for what, rows, known in (
-        ("Route", selection.rows("Routes"), ROUTE_KEYS),
-        ("Structured route", selection.rows("StructuredRoutes"), STRUCTURED_ROUTE_KEYS),
-        ("Node", graph.rows("Nodes"), NODE_KEYS),
-        ("Edge", graph.rows("Edges"), EDGE_KEYS),
-        ("Stage", rounds.rows("Stages"), STAGE_KEYS),
+        yield f"Strategy {n} of Termination", strategy, keys["Strategy"]
+    for name in (
+        "Termination", "Selection", "Verifier", "Validation", "TestSelector", "FailureHandling",
+    ):  # fmt: skip
+        yield name, body.section(name), keys[name]
+    for name in (k.partition(".")[2] for k in keys if k.startswith("Selection.")):
+        yield f"Selection.{name}", selection.section(name), keys[f"Selection.{name}"]
+    yield from _iter_states(selection.section("StateMachine").section("States"))
+    graph = selection.section("Graph")
+    for what, rows in (
+        ("Route", selection.rows("Routes")),
+        ("Structured route", selection.rows("StructuredRoutes")),
+        ("Node", graph.rows("Nodes")),
+        ("Edge", graph.rows("Edges")),
+        ("Stage", selection.section("Adversarial").rows("Stages")),
     ):
         for n, row in enumerate(rows, 1):
-            yield f"{what} {n}", row, known
+            yield f"{what} {n}", row, keys[what]
+    failing = body.section("FailureHandling")
+    for kind in FAILURE_KINDS:
+        yield f"FailureHandling.{kind}", failing.section(kind), keys["Failure"]
 
 
-def _machine_sections(
-    machine: ConfigSection,
+def _iter_states(
+    states: ConfigSection,
 ) -> Iterator[tuple[str, ConfigSection, tuple[str, ...]]]:
-    yield "Selection.StateMachine", machine, STATE_MACHINE_KEYS
-    states = machine.section("States") or ConfigSection({})
+    keys = TEAM_SECTION_KEYS
     for name in states:
-        state = states.section(name) or ConfigSection({})
-        yield f"State {sanitize_text(name, 40)}", state, STATE_KEYS
+        state, place = states.section(name), f"state {sanitize_text(name, 40)}"
+        yield f"S{place[1:]}", state, keys["State"]
         for n, way in enumerate(state.rows("Transitions"), 1):
-            at = f"transition {n} of state {sanitize_text(name, 40)}"
-            yield at[0].upper() + at[1:], way, TRANSITION_KEYS
+            at = f"ransition {n} of {place}"
+            yield f"T{at}", way, keys["Transition"]
             for source in way.rows("HandoffContext"):
-                yield f"A source in the HandoffContext of {at}", source, SOURCE_KEYS
+                yield f"A source in the HandoffContext of t{at}", source, keys["Source"]

@@ -1,6 +1,4 @@
-"""Hand work from one agent to the next: context blocks from files, hand-off tools, ends of
-turns.
-"""
+"""Hand-offs between agents: context blocks made of files, tools to hand on, and ends of turns."""
 
 from __future__ import annotations
 
@@ -14,16 +12,16 @@ from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import get_plain_text
-from ctxkit.teams.config_files import ReadableFolder, read_json, read_text
+from ctxkit.teams.contracts import ReadableFolder, read_json, read_text
 from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.agent.tools.root import Root
+    from ctxkit.presets.config_keys import ConfigSection
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
-    from ctxkit.teams.config_fields import ConfigSection
     from ctxkit.teams.contracts import TurnChanges
 
 
@@ -36,17 +34,17 @@ _TRUNCATED_SOURCE = "\n[...{n} chars truncated — use file tool to read in full
 
 
 def parse_sources(
-    rows: Sequence[ConfigSection], where: str, *, own: bool
+    rows: Sequence[ConfigSection], where: str, *, allow_own: bool
 ) -> tuple[ContextSource, ...]:
-    """Return declared sources; `own`: one's own history may be among them.
+    """Return declared sources; `allow_own`: one's own history may be among them.
 
     Raises:
         BadArguments: there is no such source, or it does not belong there.
     """
-    return tuple(_parse_source(f, where, own=own) for f in rows)
+    return tuple(_parse_source(f, where, allow_own=allow_own) for f in rows)
 
 
-def _parse_source(f: ConfigSection, where: str, *, own: bool) -> ContextSource:
+def _parse_source(f: ConfigSection, where: str, *, allow_own: bool) -> ContextSource:
     kind, _, argument = f.text("Source").strip().partition(":")
     if kind not in SOURCE_KINDS:
         raise BadArguments(
@@ -54,7 +52,7 @@ def _parse_source(f: ConfigSection, where: str, *, own: bool) -> ContextSource:
             f"{', '.join(SOURCE_KINDS)}."
             f"{did_you_mean(kind, SOURCE_KINDS)}"
         )
-    if kind == "own_history" and not own:
+    if kind == "own_history" and not allow_own:
         raise BadArguments(
             f"{where}: own_history is no part of a hand-off, as its reader is not its author: "
             "put it into the Context of the agent that receives."
@@ -70,9 +68,12 @@ def _parse_source(f: ConfigSection, where: str, *, own: bool) -> ContextSource:
             f"{where}: {kind} takes a number above 0 behind its colon, not "
             f"{sanitize_text(argument, 40)!r}."
         )
-    usual = OWN_HISTORY_CHARS if kind == "own_history" else SOURCE_CHARS
+    default_chars = OWN_HISTORY_CHARS if kind == "own_history" else SOURCE_CHARS
     return ContextSource(
-        kind=kind, argument=argument, max_chars=f.number("MaxChars") or usual, label=f.text("Label")
+        kind=kind,
+        argument=argument,
+        max_chars=f.number("MaxChars") or default_chars,
+        label=f.text("Label"),
     )
 
 
@@ -85,26 +86,26 @@ class SourceFiles:
     changes: Sequence[TurnChanges]
 
 
-def format_handoff(shelf: SourceFiles, declared: Sequence[ContextSource], agent: str) -> str:
+def format_handoff(files: SourceFiles, sources: Sequence[ContextSource], agent: str) -> str:
     """Return the block of a hand-off; empty where its sources hold nothing."""
-    return _format_block(f"[HANDOFF CONTEXT — assembled for {agent}]", shelf, declared)
+    return _format_block(f"[HANDOFF CONTEXT — assembled for {agent}]", files, sources)
 
 
-def format_declared_context(shelf: SourceFiles, declared: Sequence[ContextSource]) -> str:
+def format_declared_context(shelf: SourceFiles, sources: Sequence[ContextSource]) -> str:
     """Return the block of a declared context; empty where its sources hold nothing."""
-    files = [s for s in declared if s.kind != "own_history"]
+    files = [s for s in sources if s.kind != "own_history"]
     return _format_block("[AGENT CONTEXT — assembled from artifacts]", shelf, files)
 
 
-def list_empty_sources(shelf: SourceFiles, declared: Sequence[ContextSource]) -> tuple[str, ...]:
+def list_empty_sources(files: SourceFiles, sources: Sequence[ContextSource]) -> tuple[str, ...]:
     """Return the sources that hold nothing, as they are written."""
-    return tuple(s.name for s in declared if s.kind != "own_history" and not _read_source(shelf, s))
+    return tuple(s.name for s in sources if s.kind != "own_history" and not _read_source(files, s))
 
 
-def _format_block(head: str, shelf: SourceFiles, declared: Sequence[ContextSource]) -> str:
+def _format_block(head: str, files: SourceFiles, sources: Sequence[ContextSource]) -> str:
     parts = []
-    for source in declared:
-        text = _read_source(shelf, source)
+    for source in sources:
+        text = _read_source(files, source)
         if text:
             text = content.truncate_end(text, source.max_chars, _TRUNCATED_SOURCE)
             parts.append(f"\n\n## {source.label or _source_label(source)}\n{text}")
@@ -119,20 +120,20 @@ def _source_label(source: ContextSource) -> str:
     return {"session_context": "Session Context", "changes_recent": "Recent Changes"}[source.kind]
 
 
-def _read_source(shelf: SourceFiles, source: ContextSource) -> str:
+def _read_source(files: SourceFiles, source: ContextSource) -> str:
     """Return what a source holds now, without keys; empty where it is not there."""
     if source.kind == "changes_recent":
         return "\n".join(
-            c.text for c in list(shelf.changes)[-int(source.argument or DEFAULT_RECENT_CHANGES) :]
+            c.text for c in list(files.changes)[-int(source.argument or DEFAULT_RECENT_CHANGES) :]
         )
     if source.kind == "brief_field":
-        return _brief_field(read_brief(shelf.root, shelf.brief), source.argument)
+        return _brief_field(read_brief(files.root, files.brief), source.argument)
     path = SUMMARY_FILE if source.kind == "session_context" else source.argument
-    return read_text(shelf.root, path).strip()
+    return read_text(files.root, path).strip()
 
 
-def _brief_field(found: dict[str, Any], name: str) -> str:
-    value = found.get(name, found.get(name.lower()))
+def _brief_field(brief: dict[str, Any], name: str) -> str:
+    value = brief.get(name, brief.get(name.lower()))
     if value is None or isinstance(value, str):
         return (value or "").strip()
     return json.dumps(value, ensure_ascii=False)
@@ -165,29 +166,29 @@ def make_team_tools(root: Root, *, by_call: bool, summary: bool) -> list[Tool]:
         root.write(SUMMARY_FILE, text.encode())
         return "Written."
 
-    found = [tool(handoff)] if by_call else []
-    return [*found, tool(session_context_write)] if summary else found
+    tools = [tool(handoff)] if by_call else []
+    return [*tools, tool(session_context_write)] if summary else tools
 
 
 def is_turn_finished(session: Session, turn: int) -> bool:
     """Say whether a turn of an agent's session came to its own end."""
-    said = [m for m in session.messages if m.turn == turn and m.visible]
+    messages = [m for m in session.messages if m.turn == turn and m.visible]
     return (
-        bool(said)
-        and said[-1].role == "assistant"
-        and not said[-1].tool_calls
-        and said[-1].stop != "length"
+        bool(messages)
+        and messages[-1].role == "assistant"
+        and not messages[-1].tool_calls
+        and messages[-1].stop != "length"
     )
 
 
-def get_last_reply(own: Sequence[Message]) -> str:
+def get_last_reply(messages: Sequence[Message]) -> str:
     """Return the words of the last reply."""
     return next(
-        (get_plain_text(m) for m in reversed(own) if m.role == "assistant" and m.visible), ""
+        (get_plain_text(m) for m in reversed(messages) if m.role == "assistant" and m.visible), ""
     )
 
 
-def find_called_signals(own: Sequence[Message]) -> list[str]:
+def find_called_signals(messages: Sequence[Message]) -> list[str]:
     """Return the signals that were given by tool calls."""
-    calls = [c for m in own for c in m.tool_calls if c.name == HANDOFF_TOOL]
+    calls = [c for m in messages for c in m.tool_calls if c.name == HANDOFF_TOOL]
     return [str(c.arguments.get("route_keyword", "")) for c in calls[-1:]]

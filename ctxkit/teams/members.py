@@ -1,4 +1,4 @@
-"""Parse an agent of a team from its config section, and offer its sub-agent as tools."""
+"""Agents of a team: their config sections as members, and sub-agents as tools."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from ctxkit._internal.formatting import sanitize_text
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
+from ctxkit.presets.fuseraft_config import (
+    VIEW_KEYS,
+    orchestration_section,
+    read_config,
+    settings_of_agents,
+)
 from ctxkit.presets.registry import preset
-from ctxkit.presets.systems.fuseraft import read_config, settings_of_agents
-from ctxkit.teams.config_fields import ConfigSection
 from ctxkit.teams.handoffs import parse_sources
 from ctxkit.teams.plan import Member, SubAgentPlan
-from ctxkit.teams.visibility import OwnTurns, with_view_filters
+from ctxkit.teams.shared_history import OwnTurns, with_view_filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.agent.live_session import LiveSession
+    from ctxkit.presets.config_keys import ConfigSection
     from ctxkit.teams.plan import Isolation
 
 
@@ -35,18 +40,6 @@ PLUGIN_TOOLS = {
 """What of fuseraft's plugins the kit has a tool for."""
 _BUILT_IN_PLUGINS = ("handoff", "subagent", "sessioncontext", "compaction")
 """Plugins whose tools an agent has by other ways."""
-WINDOW_KEYS = ("TextOnly", "ExcludeAgents", "MaxTurnAge", "MaxTailMessages", "MaxToolResultChars",
-               "ToolResultCharOverrides", "MaxReplayChars")  # fmt: skip
-"""The keys of a ContextWindow that say what is shown."""
-_VIEW_SETTINGS = (
-    "text_only",
-    "exclude_agents",
-    "max_turn_age",
-    "max_tail_messages",
-    "max_tool_result_chars",
-    "tool_result_char_overrides",
-    "max_replay_chars",
-)
 
 
 def members_of(config: Mapping[str, Any]) -> tuple[Member, ...]:
@@ -55,15 +48,15 @@ def members_of(config: Mapping[str, Any]) -> tuple[Member, ...]:
     Raises:
         BadArguments: one has no name, or a value is of the wrong kind.
     """
-    body = ConfigSection(config).section("Orchestration") or ConfigSection(config)
+    body = orchestration_section(config)
     rows = body.rows("Agents")
     return tuple(
-        _member(f, config, body, settings)
+        _parse_member(f, config, body, settings)
         for f, settings in zip(rows, settings_of_agents(config), strict=True)
     )
 
 
-def _member(
+def _parse_member(
     f: ConfigSection, config: Mapping[str, Any], body: ConfigSection, settings: Mapping[str, Any]
 ) -> Member:
     """Return an agent from its section `f` and the settings of its rules."""
@@ -82,28 +75,30 @@ def _member(
             f" {sanitize_text(isolation, 40)!r}."
         )
     plugins = [p.casefold() for p in f.texts("Plugins")]
-    known = dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS)
-    context = parse_sources(f.rows("Context"), f"Context of {sanitize_text(name, 40)}", own=True)
-    window = f.section("ContextWindow") or ConfigSection({})
-    made = Member(
+    tool_groups = dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS)
+    context = parse_sources(
+        f.rows("Context"), f"Context of {sanitize_text(name, 40)}", allow_own=True
+    )
+    window = f.section("ContextWindow")
+    if context:  # the sources take the place of what others said
+        settings = {k: v for k, v in settings.items() if k not in VIEW_KEYS.values()}
+    member = Member(
         name=name,
         instructions="\n\n".join(filter(None, (base, instructions))),
         remembers=f.flag("EnableMemory"),
         model=get_model_name(f),
-        tools=() if has_no_tools(f) else tuple(known) or (() if plugins else Member.tools),
+        tools=() if has_no_tools(f) else tuple(tool_groups) or (() if plugins else Member.tools),
         handoff="handoff" in plugins,
         isolation=cast("Isolation", isolation),
         context=context,
         cap=window.number("MaxTailMessages"),
         cap_fraction=window.share("ContextCapFraction"),
-        rules=_rules(
-            config, {k: v for k, v in settings.items() if not context or k not in _VIEW_SETTINGS}
-        ),
+        rules=_make_rules(config, settings),
         shown=_view_keys(f),
         sub=_parse_sub_agent(f) if "subagent" in plugins else None,
         max_calls=f.number("MaxToolCallsPerTurn") or None,
     )
-    return replace(made, rules=with_view_filters(made))
+    return replace(member, rules=with_view_filters(member))
 
 
 def has_no_tools(f: ConfigSection) -> bool:
@@ -119,10 +114,14 @@ def has_plugin_tool(plugin: str) -> bool:
 def _view_keys(f: ConfigSection) -> dict[str, Any]:
     """Return the keys that say what it is shown of the others, as they are written."""
     window = f.section("ContextWindow")
-    known = {k.casefold() for k in WINDOW_KEYS}
-    kept = {k: window.get(k) for k in window if k.casefold() in known} if window else {}
-    told = {"ContextWindow": kept, "Context": f.get("Context"), "Isolation": f.get("Isolation")}
-    return {k: v for k, v in told.items() if v}
+    shown_keys = {k.casefold() for k in VIEW_KEYS}
+    window_values = {k: v for k, v in window.values.items() if k.casefold() in shown_keys}
+    keys = {
+        "ContextWindow": window_values,
+        "Context": f.get("Context"),
+        "Isolation": f.get("Isolation"),
+    }
+    return {k: v for k, v in keys.items() if v}
 
 
 def _parse_sub_agent(f: ConfigSection) -> SubAgentPlan:
@@ -139,23 +138,22 @@ def _parse_sub_agent(f: ConfigSection) -> SubAgentPlan:
 def get_model_name(f: ConfigSection) -> str:
     """Return the model's name, or the config's name for one; empty: it names none."""
     section = f.section("Model") if isinstance(f.get("Model"), dict) else None
-    return section.text("ModelId") if section else f.text("Model")
+    return section.text("ModelId") if section is not None else f.text("Model")
 
 
 def rules_of_all(config: Mapping[str, Any]) -> Any:
     """Return the rules in which all agents of a config agree."""
-    return _rules(config, read_config(config, None).settings)
+    return _make_rules(config, read_config(config, None).settings)
 
 
-def _rules(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+def _make_rules(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     rules = preset("fuseraft", **settings)
     return rules.but(auto=rules.auto and _has_compaction(config))
 
 
 def _has_compaction(config: Mapping[str, Any]) -> bool:
     """Say whether anything is compacted but by hand: without a Compaction section, nothing is."""
-    body = next((v for k, v in config.items() if str(k).casefold() == "orchestration"), config)
-    return any(str(k).casefold() == "compaction" and v is not None for k, v in body.items())
+    return orchestration_section(config).get("Compaction") is not None
 
 
 SUB_AGENT_SUFFIX = "sub"
@@ -204,16 +202,16 @@ class SubAgent:
         assert self.live is not None  # noqa: S101  it is opened with the session of its agent
         live, begun = self.live, len(self.live.session.calls)
         self._tell("sub_agent_start", {"query": query, "mode": mode}, self.agent)
-        played = getattr(live.agent.model, "begin", None)
-        if callable(played):
-            asked = sum(m.role == "user" for m in live.session.messages)
-            played(asked)
+        begin_script = getattr(live.agent.model, "begin", None)
+        if callable(begin_script):
+            question_count = sum(m.role == "user" for m in live.session.messages)
+            begin_script(question_count)
         outcome = await live.turn(query)
         used = [c.message.usage for c in live.session.calls[begun:] if c.message.usage]
-        told = {"outcome": outcome.ended, "summary_chars": len(outcome.text), "mode": mode,
+        payload = {"outcome": outcome.ended, "summary_chars": len(outcome.text), "mode": mode,
                 "input_tokens": sum(u.prompt_tokens or 0 for u in used),
                 "output_tokens": sum(u.output_tokens or 0 for u in used)}  # fmt: skip
-        self._tell("sub_agent_end", told, self.agent)
+        self._tell("sub_agent_end", payload, self.agent)
         return outcome.text or f"No answer: {outcome.why or outcome.ended}"
 
 

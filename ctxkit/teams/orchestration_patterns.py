@@ -1,18 +1,16 @@
-"""Selections as state graphs: keyword, structured, graph, magentic, llm, adversarial,
-scatter-gather, map-reduce.
+"""Selections of fuseraft as state graphs, which `state_machine` runs.
 
-Each agent is a state (of a graph: each node), each route a transition; what no route takes is a
-transition without a signal.
+Each agent is a state (of a graph: each node) and each route a transition; a transition without a
+signal is taken where no route is. Selections that need more bring it along:
 
-It is an agent like the others: its session is a child with an account of its own, and what it says
-is heard. A round without progress counts; after so many it is told to plan anew, and after so many
-new plans the team stops.
-
-It is an agent like the others: it hears what they said, its session is a child with an account of
-its own.
-
-A critic sees its own instructions and what it is to judge: not the task, nothing that others said,
-and none of its own earlier turns.
+- magentic: a manager picks the next agent. It is an agent like the others, with a session of its
+  own, and the others hear it. After a number of rounds without progress it is asked for a new plan;
+  after a number of new plans the team stops.
+- llm: a model picks the next agent, and hears the others.
+- adversarial: a maker and a critic for each stage. A critic sees its instructions and the work to
+  judge: not the task, no words of others, none of its own earlier turns.
+- scatter-gather: the branches have a turn each, and one agent makes the answer of all of them.
+- map-reduce: one agent makes a list, one has a turn for each item, one makes the answer.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.presets.systems.fuseraft import MAX_STATES, check_count
-from ctxkit.teams.config_fields import ConfigSection, join_names
+from ctxkit.presets.config_keys import ConfigSection, join_names
+from ctxkit.presets.fuseraft_config import MAX_STATES, check_count
 from ctxkit.teams.members import get_model_name, rules_of_all
 from ctxkit.teams.plan import (
     Condition,
@@ -36,8 +34,8 @@ from ctxkit.teams.plan import (
     Transition,
     parse_condition,
 )
-from ctxkit.teams.prompts import MAX_ITEMS
-from ctxkit.teams.visibility import with_fresh_turns, with_view_filters
+from ctxkit.teams.shared_history import with_fresh_turns, with_view_filters
+from ctxkit.teams.turns import MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -90,22 +88,25 @@ class SelectionParts:
 
     def demanded(self, f: ConfigSection, where: str) -> tuple[Contract, ...]:
         """Return the contracts and validators that a route names."""
-        wanted = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
-        known = [c.name for c in self.contracts.values()]
-        found = [match_name(name, known, f"the contract of {where}") for name in wanted]
-        return (*(self.contracts[name.casefold()] for name in found), *make_validator_contracts(f))
+        names = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
+        contract_names = [c.name for c in self.contracts.values()]
+        matched = [match_name(name, contract_names, f"the contract of {where}") for name in names]
+        return (
+            *(self.contracts[name.casefold()] for name in matched),
+            *make_validator_contracts(f),
+        )
 
 
-def route_by_keyword(given: SelectionParts) -> Routing:
+def route_by_keyword(parts: SelectionParts) -> Routing:
     """Return routes by keywords; none goes to `DefaultAgent`, one to itself ends the team."""
-    routes = given.selection.rows("Routes")
+    routes = parts.selection.rows("Routes")
     if not routes:
         raise BadArguments("A selection by keyword needs Routes: a Keyword and an Agent each.")
-    first = _default_agent(given)
-    found = [_keyword_transition(given, f, n) for n, f in enumerate(routes, 1)]
+    first = _default_agent(parts)
+    routed = [_keyword_transition(parts, f, n) for n, f in enumerate(routes, 1)]
     states = {}
-    for name in given.names:
-        ways = [way for sources, way in found if not sources or name in sources]
+    for name in parts.names:
+        ways = [way for sources, way in routed if not sources or name in sources]
         check_unique(f"keywords that {name} may give", [w.signal for w in ways])
         rest = Transition(to=first)
         states[name] = TeamState(name=name, agent=name, transitions=(*ways, rest))
@@ -115,34 +116,34 @@ def route_by_keyword(given: SelectionParts) -> Routing:
 
 
 def _keyword_transition(
-    given: SelectionParts, f: ConfigSection, n: int
+    parts: SelectionParts, f: ConfigSection, n: int
 ) -> tuple[list[str], Transition]:
     """Return which agents a route is for (none: for all), and the route."""
     where = f"route {n}"
     if not f.text("Keyword").strip():
         raise BadArguments(f"Route {n} names no Keyword.")
-    to = given.agent(f.text("Agent"), f"the agent of {where}")
-    sources = [given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
+    to = parts.agent(f.text("Agent"), f"the agent of {where}")
+    sources = [parts.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
     return sources, Transition(
         to=END_STATE if to in sources else to, signal=f.text("Keyword").strip(),
-        contracts=given.demanded(f, where), recovery=_recovery_agent(given, f, where),
+        contracts=parts.demanded(f, where), recovery=_recovery_agent(parts, f, where),
     )  # fmt: skip
 
 
-def route_by_json(given: SelectionParts) -> Routing:
+def route_by_json(parts: SelectionParts) -> Routing:
     """Return routes by fields of the JSON that a reply holds; the first that holds is taken.
 
     An agent that no route leads away from has the last word.
     """
-    routes = given.selection.rows("StructuredRoutes")
+    routes = parts.selection.rows("StructuredRoutes")
     if not routes:
         raise BadArguments(
             "A structured selection needs StructuredRoutes: an Agent and a Condition each."
         )
-    first, states = _default_agent(given), {}
-    found = [_json_transition(given, f, n) for n, f in enumerate(routes, 1)]
-    for name in given.names:
-        ways = [way for sources, way in found if not sources or name in sources]
+    first, states = _default_agent(parts), {}
+    routed = [_json_transition(parts, f, n) for n, f in enumerate(routes, 1)]
+    for name in parts.names:
+        ways = [way for sources, way in routed if not sources or name in sources]
         out = tuple(ways) or (Transition(to=END_STATE),)
         states[name] = TeamState(name=name, agent=name, transitions=out)
     return Routing(
@@ -151,19 +152,19 @@ def route_by_json(given: SelectionParts) -> Routing:
 
 
 def _json_transition(
-    given: SelectionParts, f: ConfigSection, n: int
+    parts: SelectionParts, f: ConfigSection, n: int
 ) -> tuple[list[str], Transition]:
     """Return which agents a route is for (none: for all), and the route."""
     where = f"structured route {n}"
-    to = given.agent(f.text("Agent"), f"the agent of {where}")
-    sources = [given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
+    to = parts.agent(f.text("Agent"), f"the agent of {where}")
+    sources = [parts.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
     when = parse_condition(f.section("Condition"), where)
     return sources, Transition(to=to, when=when)
 
 
-def route_by_graph(given: SelectionParts) -> Routing:
+def route_by_graph(parts: SelectionParts) -> Routing:
     """Return a graph's nodes and edges; a terminal node's agent has one turn more."""
-    graph = given.selection.section("Graph") or ConfigSection({})
+    graph = parts.selection.section("Graph")
     nodes, edges = graph.rows("Nodes"), graph.rows("Edges")
     ids = [f.text("Id") for f in nodes]
     check_unique("nodes", ids)
@@ -180,9 +181,9 @@ def route_by_graph(given: SelectionParts) -> Routing:
                 "node is one "
                 "agent, and agents take turns."
             )
-        agent = given.agent(f.text("Agent"), f"the agent of node {name}")
+        agent = parts.agent(f.text("Agent"), f"the agent of node {name}")
         mine = out_of.get(name.casefold(), ())
-        ways = [_edge_transition(given, e, ids) for e in mine] if not f.flag("Terminal") else []
+        ways = [_edge_transition(parts, e, ids) for e in mine] if not f.flag("Terminal") else []
         check_unique(f"keywords out of node {name}", [w.signal for w in ways])
         out = tuple(ways) or (Transition(to=END_STATE),)
         states[name] = TeamState(name=name, agent=agent, transitions=out)
@@ -191,28 +192,28 @@ def route_by_graph(given: SelectionParts) -> Routing:
     return Routing(states=states, initial=initial, retries=retries)
 
 
-def _edge_transition(given: SelectionParts, f: ConfigSection, ids: Sequence[str]) -> Transition:
+def _edge_transition(parts: SelectionParts, f: ConfigSection, ids: Sequence[str]) -> Transition:
     where = f"the edge from {sanitize_text(f.text('From'), 60)}"
     return Transition(
         to=match_name(f.text("To"), ids, f"To of {where}"), signal=f.text("Keyword").strip(),
         source_agents=tuple(
-            given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")
+            parts.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")
         ),
-        contracts=given.demanded(f, where), recovery=_recovery_agent(given, f, where),
+        contracts=parts.demanded(f, where), recovery=_recovery_agent(parts, f, where),
     )  # fmt: skip
 
 
-def route_by_manager(given: SelectionParts) -> Routing:
-    """Return a team that a manager leads (see `managers`)."""
-    f = given.selection.section("Magentic") or ConfigSection({})
-    alone = [a.text("Name") for a in given.agents if a.text("Isolation").casefold() == "fresh"]
-    if alone:
+def route_by_manager(parts: SelectionParts) -> Routing:
+    """Return a team that a manager leads (magentic)."""
+    f = parts.selection.section("Magentic")
+    isolated = [a.text("Name") for a in parts.agents if a.text("Isolation").casefold() == "fresh"]
+    if isolated:
         raise BadArguments(
-            f"A manager says aloud what {join_names(alone)} shall do: an agent of a magentic team "
-            "cannot have Isolation: Fresh."
+            f"A manager says aloud what {join_names(isolated)} shall do: an agent of a magentic"
+            " team cannot have Isolation: Fresh."
         )
-    manager = make_manager(f, given.agents, given.config)
-    states = make_manager_states(manager.name, given.names, END_STATE) | {
+    manager = make_manager(f, parts.agents, parts.config)
+    states = make_manager_states(manager.name, parts.names, END_STATE) | {
         END_STATE: TeamState(name=END_STATE, terminal=True)
     }
     return Routing(
@@ -224,37 +225,37 @@ def route_by_manager(given: SelectionParts) -> Routing:
     )
 
 
-def _default_agent(given: SelectionParts) -> str:
-    name = given.selection.text("DefaultAgent")
-    return given.agent(name, "DefaultAgent") if name else given.names[0]
+def _default_agent(parts: SelectionParts) -> str:
+    name = parts.selection.text("DefaultAgent")
+    return parts.agent(name, "DefaultAgent") if name else parts.names[0]
 
 
-def _recovery_agent(given: SelectionParts, f: ConfigSection, where: str) -> str:
+def _recovery_agent(parts: SelectionParts, f: ConfigSection, where: str) -> str:
     name = f.text("RecoveryAgent")
-    return given.agent(name, f"RecoveryAgent of {where}") if name else ""
+    return parts.agent(name, f"RecoveryAgent of {where}") if name else ""
 
 
 def check_unique(what: str, names: Sequence[str]) -> None:
     """Refuse names of which two are alike."""
-    often = Counter(n.casefold() for n in names)
-    twice = next((n for n in names if often[n.casefold()] > 1), None)
-    if twice is not None:
-        said = sanitize_text(twice, 60) or "(no signal)"
-        raise BadArguments(f"Two {what} are called {said!r}: give each a name of its own.")
+    counts = Counter(n.casefold() for n in names)
+    duplicate = next((n for n in names if counts[n.casefold()] > 1), None)
+    if duplicate is not None:
+        shown_name = sanitize_text(duplicate, 60) or "(no signal)"
+        raise BadArguments(f"Two {what} are called {shown_name!r}: give each a name of its own.")
 
 
-def match_name(name: str, known: Sequence[str], what: str) -> str:
+def match_name(name: str, known_names: Sequence[str], what: str) -> str:
     """Return a name as it is known, upper and lower case alike; BadArguments: there is none."""
-    if name in known:
+    if name in known_names:
         return name
-    found = next((k for k in known if k.casefold() == name.casefold()), None)
-    if found is None:
+    match = next((k for k in known_names if k.casefold() == name.casefold()), None)
+    if match is None:
         raise BadArguments(
             f"{what[0].upper()}{what[1:]} is {sanitize_text(name, 60)!r}, and there are "
-            f"{join_names(known)}."
-            f"{did_you_mean(name, known)}"
+            f"{join_names(known_names)}."
+            f"{did_you_mean(name, known_names)}"
         )
-    return found
+    return match
 
 
 NEXT_AGENT_FIELD, TASK_COMPLETE_FIELD, PROGRESS_FIELD = "next_agent", "task_complete", "progress"
@@ -281,20 +282,26 @@ def make_manager(
         config: the whole config.
     """
     names = [a.text("Name").strip() for a in agents]
-    told = _MANAGER_PROMPT.format(
+    instructions = _MANAGER_PROMPT.format(
         progress=PROGRESS_FIELD,
         complete=TASK_COMPLETE_FIELD,
         next=NEXT_AGENT_FIELD,
         names=", ".join(names),
         agents=describe_agents(agents),
     )
-    own = f.text("Instructions").strip()
-    return make_selection_agent("Manager", f"{own}\n\n{told}" if own else told, f, agents, config)
+    config_instructions = f.text("Instructions").strip()
+    return make_selection_agent(
+        "Manager",
+        f"{config_instructions}\n\n{instructions}" if config_instructions else instructions,
+        f,
+        agents,
+        config,
+    )
 
 
 def make_selection_agent(
     name: str,
-    told: str,
+    instructions: str,
     f: ConfigSection,
     agents: Sequence[ConfigSection],
     config: Mapping[str, Any],
@@ -303,18 +310,18 @@ def make_selection_agent(
 
     Args:
         name: its name, where no other agent has it.
-        told: its instructions.
+        instructions: its instructions.
         f: the section that names its model.
         agents: the sections of the others.
         config: the whole config.
     """
-    taken = {a.text("Name").strip().casefold() for a in agents}
-    free = (name, *(f"{name}-{i}" for i in range(2, len(taken) + 3)))
-    made = Member(
-        name=next(n for n in free if n.casefold() not in taken), instructions=told, tools=(),
-        model=get_model_name(f), rules=rules_of_all(config),
+    used_names = {a.text("Name").strip().casefold() for a in agents}
+    candidates = (name, *(f"{name}-{i}" for i in range(2, len(used_names) + 3)))
+    member = Member(
+        name=next(n for n in candidates if n.casefold() not in used_names),
+        instructions=instructions, tools=(), model=get_model_name(f), rules=rules_of_all(config),
     )  # fmt: skip
-    return replace(made, rules=with_view_filters(made))
+    return replace(member, rules=with_view_filters(member))
 
 
 def describe_agents(agents: Sequence[ConfigSection]) -> str:
@@ -330,12 +337,8 @@ def _describe_agent(agent: ConfigSection) -> str:
 
 def parse_manager_limits(f: ConfigSection, name: str) -> ManagerLimits:
     """Return how long a manager of that name may go on without progress (fuseraft's defaults)."""
-    stalls, resets = f.get("MaxStallCount"), f.get("MaxResetCount")
-    return ManagerLimits(
-        name=name,
-        stalls=3 if stalls is None else max(f.number("MaxStallCount"), 1),
-        resets=2 if resets is None else f.number("MaxResetCount"),
-    )
+    stalls = max(f.number("MaxStallCount", 3), 1)
+    return ManagerLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
 
 
 def count_manager_turns(f: ConfigSection) -> int:
@@ -365,18 +368,20 @@ _SELECTOR_PROMPT = f"""You do none of the work: you pick the agent that speaks n
 Look at what was done, and reply with the name of one of them, and nothing else."""
 
 
-def route_by_model(given: SelectionParts) -> Routing:
+def route_by_model(parts: SelectionParts) -> Routing:
     """Return a team whose next agent a model picks; it goes on until `Termination`."""
-    prompt = given.selection.text("Prompt").strip() or _SELECTOR_PROMPT
-    told = prompt.replace(AGENTS_PLACEHOLDER, describe_agents(given.agents)).replace(
+    prompt = parts.selection.text("Prompt").strip() or _SELECTOR_PROMPT
+    instructions = prompt.replace(AGENTS_PLACEHOLDER, describe_agents(parts.agents)).replace(
         HISTORY_PLACEHOLDER, "(it follows)"
     )
-    picks = make_selection_agent("Selector", told, given.selection, given.agents, given.config)
-    ways = tuple(Transition(to=n, signal=n) for n in given.names)
-    states = {picks.name: TeamState(name=picks.name, agent=picks.name, transitions=ways)}
-    back = (Transition(to=picks.name),)
-    states |= {n: TeamState(name=n, agent=n, transitions=back) for n in given.names}
-    return Routing(states=states, initial=picks.name, extra=(picks,), turns_a_round=2)
+    selector = make_selection_agent(
+        "Selector", instructions, parts.selection, parts.agents, parts.config
+    )
+    ways = tuple(Transition(to=n, signal=n) for n in parts.names)
+    states = {selector.name: TeamState(name=selector.name, agent=selector.name, transitions=ways)}
+    back = (Transition(to=selector.name),)
+    states |= {n: TeamState(name=n, agent=n, transitions=back) for n in parts.names}
+    return Routing(states=states, initial=selector.name, extra=(selector,), turns_a_round=2)
 
 
 DEFAULT_ROUNDS, MAX_ROUNDS = 3, 50
@@ -395,16 +400,16 @@ class _AdversarialStage(NamedTuple):
     """Whether its maker hears what the critic says; else its prompt brings it."""
 
 
-def route_adversarial(given: SelectionParts) -> Routing:
+def route_adversarial(parts: SelectionParts) -> Routing:
     """Return stages in which one agent makes and another one judges.
 
     What passes, or was judged last, is what the next stage goes on from.
     """
-    f = given.selection.section("Adversarial") or ConfigSection({})
-    rounds = DEFAULT_ROUNDS if f.get("Rounds") is None else f.number("Rounds")
+    f = parts.selection.section("Adversarial")
+    rounds = f.number("Rounds", DEFAULT_ROUNDS)
     if not 1 <= rounds <= MAX_ROUNDS:
         raise BadArguments(f"Adversarial.Rounds is a number from 1 to {MAX_ROUNDS}.")
-    stages = [_parse_stage(given, s, n) for n, s in enumerate(f.rows("Stages"), 1)]
+    stages = [_parse_stage(parts, s, n) for n, s in enumerate(f.rows("Stages"), 1)]
     if not stages:
         raise BadArguments("An adversarial selection needs Stages: a Generator and a Critic each.")
     check_count("states made of Adversarial.Stages", 2 * rounds * len(stages), MAX_STATES)
@@ -421,7 +426,7 @@ def route_adversarial(given: SelectionParts) -> Routing:
     for stage, after in zip(stages, [*firsts[1:], END_STATE], strict=True):
         states |= {s.name: s for s in _stage_states(stage, rounds, word, after)}
     makers, critics = {s.maker for s in stages}, {s.critic for s in stages}
-    members = [replace(m, isolation="shared") if m.name in makers else m for m in given.members]
+    members = [replace(m, isolation="shared") if m.name in makers else m for m in parts.members]
     sealed = tuple(
         with_fresh_turns(m, isolation="sealed", context=()) if m.name in critics else m
         for m in members
@@ -430,14 +435,14 @@ def route_adversarial(given: SelectionParts) -> Routing:
                    max_turns=2 * rounds * len(stages) + 1)  # fmt: skip
 
 
-def _parse_stage(given: SelectionParts, f: ConfigSection, n: int) -> _AdversarialStage:
-    maker = given.agent(f.text("Generator"), f"the Generator of stage {n}")
-    critic = given.agent(f.text("Critic"), f"the Critic of stage {n}")
+def _parse_stage(parts: SelectionParts, f: ConfigSection, n: int) -> _AdversarialStage:
+    maker = parts.agent(f.text("Generator"), f"the Generator of stage {n}")
+    critic = parts.agent(f.text("Critic"), f"the Critic of stage {n}")
     if maker == critic:
         raise BadArguments(
             f"Stage {n}: its Generator and its Critic are both {sanitize_text(maker, 60)}."
         )
-    hears = next(not m.context for m in given.members if m.name == maker)
+    hears = next(not m.context for m in parts.members if m.name == maker)
     return _AdversarialStage(maker, critic, f.text("Label").strip() or f"{maker} → {critic}", hears)
 
 
@@ -446,13 +451,13 @@ def _stage_states(
 ) -> Iterator[TeamState]:
     """Yield two states for each round: it is made, it is judged."""
     for n in range(1, rounds + 1):
-        made, judged = f"{stage.label} {n}", f"{stage.label} {n}, judged"
+        maker_state, critic_state = f"{stage.label} {n}", f"{stage.label} {n}, judged"
         reads = "" if stage.hears or n == 1 else stage.critic
-        yield TeamState(name=made, agent=stage.maker, reads=reads,
-                        transitions=(Transition(to=judged),))  # fmt: skip
+        yield TeamState(name=maker_state, agent=stage.maker, reads=reads,
+                        transitions=(Transition(to=critic_state),))  # fmt: skip
         again = f"{stage.label} {n + 1}" if n < rounds else after
         ways = (Transition(to=after, signal=word), Transition(to=again))
-        yield TeamState(name=judged, agent=stage.critic, reads=stage.maker, transitions=ways)
+        yield TeamState(name=critic_state, agent=stage.critic, reads=stage.maker, transitions=ways)
 
 
 SPLIT_STATE, MAP_STATE, REDUCE_STATE, GATHER_STATE = "Split", "Map", "Reduce", "Gather"
@@ -460,18 +465,18 @@ MAX_SPLITTER_RETRIES = 3
 """Replies without a list, one after the other, after which the team stops (fuseraft's)."""
 
 
-def route_scatter_gather(given: SelectionParts) -> Routing:
+def route_scatter_gather(parts: SelectionParts) -> Routing:
     """Return participants that have a turn each, and one that makes an answer of all of them."""
-    f = given.selection.section("ScatterGather") or ConfigSection({})
-    names = [given.agent(n, "an agent of ScatterGather.Participants")
+    f = parts.selection.section("ScatterGather")
+    names = [parts.agent(n, "an agent of ScatterGather.Participants")
              for n in f.texts("Participants")]  # fmt: skip
     if not names:
         raise BadArguments("A scattergather selection needs Participants: names of Agents.")
-    last = given.agent(f.text("Synthesizer"), "ScatterGather.Synthesizer")
+    last = parts.agent(f.text("Synthesizer"), "ScatterGather.Synthesizer")
     branches = {f"{n}. {name}": name for n, name in enumerate(names, 1)}
     states = {s: TeamState(name=s, agent=name) for s, name in branches.items()}
     twice = {n for n in names if names.count(n) > 1}
-    members = tuple(with_fresh_turns(m) if m.name in twice else m for m in given.members)
+    members = tuple(with_fresh_turns(m) if m.name in twice else m for m in parts.members)
     return Routing(
         states=states | _final_states(GATHER_STATE, last),
         initial=GATHER_STATE,
@@ -481,18 +486,14 @@ def route_scatter_gather(given: SelectionParts) -> Routing:
     )
 
 
-def route_map_reduce(given: SelectionParts) -> Routing:
+def route_map_reduce(parts: SelectionParts) -> Routing:
     """Return three agents: one makes a list, one has a turn for each item, one the answer."""
-    f = given.selection.section("MapReduce") or ConfigSection({})
+    f = parts.selection.section("MapReduce")
     splits, maps, reduces = (
-        given.agent(f.text(key), f"MapReduce.{key}") for key in ("Splitter", "Mapper", "Reducer")
+        parts.agent(f.text(key), f"MapReduce.{key}") for key in ("Splitter", "Mapper", "Reducer")
     )
     path = f.text("ItemsJsonPath").strip() or "items"
-    retries = (
-        MAX_SPLITTER_RETRIES
-        if f.get("MaxSplitterRetries") is None
-        else f.number("MaxSplitterRetries")
-    )
+    retries = f.number("MaxSplitterRetries", MAX_SPLITTER_RETRIES)
     if retries < 1:
         raise BadArguments("MapReduce.MaxSplitterRetries is a number of 1 or more.")
     way = Transition(to=REDUCE_STATE, targets=(MAP_STATE,))
@@ -500,8 +501,8 @@ def route_map_reduce(given: SelectionParts) -> Routing:
         SPLIT_STATE: TeamState(name=SPLIT_STATE, agent=splits, splits=path, transitions=(way,)),
         MAP_STATE: TeamState(name=MAP_STATE, agent=maps, reads=splits, item=path),
     }
-    heard = {maps, reduces}
-    members = [replace(m, isolation="shared") if m.name in heard else m for m in given.members]
+    hearing = {maps, reduces}
+    members = [replace(m, isolation="shared") if m.name in hearing else m for m in parts.members]
     return Routing(
         states=states | _final_states(REDUCE_STATE, reduces), initial=SPLIT_STATE, retries=retries,
         members=tuple(with_fresh_turns(m) if m.name == maps else m for m in members),
@@ -536,9 +537,9 @@ def make_validator_contracts(f: ConfigSection) -> tuple[Contract, ...]:
 
 
 def _validator_contracts(f: ConfigSection) -> Iterable[Contract]:
-    fold = {name.casefold(): name for name in VALIDATORS}
-    for said in get_validator_names(f):
-        name = fold.get(said.casefold())
+    known_names = {name.casefold(): name for name in VALIDATORS}
+    for given_name in get_validator_names(f):
+        name = known_names.get(given_name.casefold())
         if name is not None:
             pattern = f.text("RequiredCommandPattern")
             needs = VALIDATORS[name]

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.value_kinds import FLAG
 from ctxkit.errors import BadArguments
-from ctxkit.teams.config_fields import join_names
+from ctxkit.presets.config_keys import join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.policies.rules import Rules
-    from ctxkit.teams.config_fields import ConfigSection
+    from ctxkit.presets.config_keys import ConfigSection
 
 
 FailureKind = Literal["MissingEvidence", "InvalidTransition", "ConflictingEvidence", "NoProgress"]
@@ -88,47 +89,45 @@ def classify_failure(missing: Sequence[str], *, again: bool, worked: bool) -> Fa
     return "ConflictingEvidence" if against else "MissingEvidence"
 
 
-def parse_failure_policy(f: ConfigSection | None) -> FailurePolicy:
+def parse_failure_policy(f: ConfigSection) -> FailurePolicy:
     """Return the policy of a section `FailureHandling`."""
-    if f is None:
-        return FailurePolicy()
-    of = dict[str, tuple[FailureAction, int]]()
+    rules_by_kind = dict[str, tuple[FailureAction, int]]()
     for kind in FAILURE_KINDS:
-        row = f.section(kind)
-        if row is None:
+        if f.get(kind) is None:
             continue
-        known = {a.casefold(): a for a in FAILURE_ACTIONS}
-        action = known.get((row.text("Action") or "Reinstruct").casefold())
+        row = f.section(kind)
+        actions = {a.casefold(): a for a in FAILURE_ACTIONS}
+        action = actions.get((row.text("Action") or "Reinstruct").casefold())
         if action is None:
             raise BadArguments(
                 f"FailureHandling.{kind}.Action is {sanitize_text(row.text('Action'), 40)!r}; "
                 "there are "
                 f"{join_names(FAILURE_ACTIONS)}."
             )
-        of[kind] = action, row.number("Threshold")
+        rules_by_kind[kind] = action, row.number("Threshold")
     return FailurePolicy(
         silent=f.number("MaxConsecutiveTurnsWithoutSignal") or MAX_SILENT_TURNS,
         failed=f.number("MaxConsecutiveContractFailures") or MAX_CONTRACT_FAILURES,
-        of=of,
+        of=rules_by_kind,
     )
 
 
-def parse_verifier(f: ConfigSection | None, names: Sequence[str]) -> Verifier | None:
-    """Return the verifier of a section `Verifier`; None: there is none."""
-    if f is None:
+def parse_verifier(body: ConfigSection, names: Sequence[str]) -> Verifier | None:
+    """Return the verifier of a config's section `Verifier`; None: there is none."""
+    if body.get("Verifier") is None:
         return None
-    wanted = f.text("AgentName")
-    agent = next((n for n in names if n.casefold() == wanted.casefold()), None)
+    f = body.section("Verifier")
+    agent_name = f.text("AgentName")
+    agent = next((n for n in names if n.casefold() == agent_name.casefold()), None)
     if agent is None:
         raise BadArguments(
-            f"Verifier.AgentName is {sanitize_text(wanted, 60)!r}, and there are "
+            f"Verifier.AgentName is {sanitize_text(agent_name, 60)!r}, and there are "
             f"{join_names(names)}."
         )
-    odd = f.get("TriggerOnSuspiciousTransition")
     return Verifier(
         agent=agent,
         every=f.number("EveryNTurns"),
-        suspicious=True if odd is None else f.flag("TriggerOnSuspiciousTransition"),
+        suspicious=f.read("TriggerOnSuspiciousTransition", FLAG, default=True),
         word=f.text("FindingsKeyword") or Verifier.word,
     )
 
@@ -327,8 +326,8 @@ def make_plan_details(plan: TeamPlan) -> dict[str, Any]:
     """Return what a team's ledger keeps of its plan: names, what each is shown, thresholds."""
     views = {m.name: m.shown for m in plan.members if m.shown}
     limits = {"warn_at": plan.warn_at, "cutover_at": plan.cutover_at}
-    kept = {"views": views, **limits}
-    return {"team": [m.name for m in plan.members], **{k: v for k, v in kept.items() if v}}
+    settings = {"views": views, **limits}
+    return {"team": [m.name for m in plan.members], **{k: v for k, v in settings.items() if v}}
 
 
 CONDITION_OPERATORS = ("Is", "IsNot", "Contains", "Exists")
@@ -346,33 +345,33 @@ class Condition:
     operator: str
     value: str | bool
 
-    def holds(self, found: dict[str, Any]) -> bool:
+    def holds(self, record: dict[str, Any]) -> bool:
         """Say whether an object is so; upper and lower case are alike."""
-        value: Any = found
+        value: Any = record
         for name in self.field.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         if self.operator == "Exists":
             return (value is not None) is self.value
-        said = value if isinstance(value, str) else json.dumps(value)
-        text, wanted = said.strip().casefold(), str(self.value).strip().casefold()
+        text_of_value = value if isinstance(value, str) else json.dumps(value)
+        text, expected = text_of_value.strip().casefold(), str(self.value).strip().casefold()
         if self.operator == "Contains":
-            return value is not None and wanted in text
-        return (value is not None and text == wanted) is (self.operator == "Is")
+            return value is not None and expected in text
+        return (value is not None and text == expected) is (self.operator == "Is")
 
 
-def parse_condition(f: ConfigSection | None, where: str) -> Condition:
+def parse_condition(f: ConfigSection, where: str) -> Condition:
     """Return the condition of a section `Field` and one of `Is`, `IsNot`, `Contains`, `Exists`.
 
     Raises:
         BadArguments: it names no field, or not just one operator.
     """
-    given = [o for o in CONDITION_OPERATORS if f is not None and f.get(o) is not None]
-    if f is None or not f.text("Field") or len(given) != 1:
+    operators = [o for o in CONDITION_OPERATORS if f.get(o) is not None]
+    if not f.text("Field") or len(operators) != 1:
         raise BadArguments(
             f"{sanitize_text(where, 80)} needs a Condition: a Field and one of "
             f"{', '.join(CONDITION_OPERATORS)}."
         )
-    (name,) = given
+    (name,) = operators
     value = f.get(name)
     if name == "Exists" or isinstance(value, bool):
         return Condition(field=f.text("Field"), operator=name, value=f.flag(name))
@@ -383,11 +382,11 @@ def find_json_object(reply: str) -> dict[str, Any] | None:
     """Return the JSON object of a reply: all, a fence's, or first to last brace; else None."""
     for text in _json_candidates(reply[:_MAX_REPLY_CHARS]):
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            return found
+        if isinstance(value, dict):
+            return value
     return None
 
 
@@ -395,3 +394,46 @@ def _json_candidates(reply: str) -> Iterator[str]:
     yield reply
     yield from _FENCED.findall(reply)
     yield reply[reply.find("{") : reply.rfind("}") + 1]
+
+
+PATTERN_SECONDS = 1.0
+"""How long one may take in one text: some take for ever, and the text is a model's."""
+
+
+def check_pattern(text: str, where: str) -> str:
+    """Return a regular expression that can be searched for.
+
+    Raises:
+        BadArguments: it is none; the sentence says where it stands.
+    """
+    import regex  # type: ignore[import-untyped]  # comes with tiktoken
+
+    try:
+        regex.compile(text)
+    except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as e:
+        why = sanitize_text(str(e), 120)
+        raise BadArguments(
+            f"{where}: {sanitize_text(text, 60)!r} is no regular expression ({why})."
+        ) from None
+    return text
+
+
+def matches_any(patterns: Iterable[str], text: str) -> bool:
+    """Say whether one of some regular expressions is found in a text.
+
+    Raises:
+        BadArguments: looking for one takes longer than a second.
+    """
+    import regex
+
+    for pattern in patterns:
+        try:
+            match: Any = regex.search(pattern, text, timeout=PATTERN_SECONDS)
+        except TimeoutError:
+            raise BadArguments(
+                f"The config's regular expression {sanitize_text(pattern, 60)!r} takes longer than "
+                f"{PATTERN_SECONDS:g} s in a text: write it simpler, and let the team go on."
+            ) from None
+        if match:
+            return True
+    return False

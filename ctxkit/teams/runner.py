@@ -1,4 +1,4 @@
-"""Run a team turn by turn: what the agent is sent, what its turn leads to."""
+"""A team at work: the task, one turn after the other, and the decision after each."""
 
 from __future__ import annotations
 
@@ -28,14 +28,7 @@ from ctxkit.teams.handoffs import (
     is_turn_finished,
     list_empty_sources,
 )
-from ctxkit.teams.prompts import (
-    quote_previous_reply,
-    recovery_prompt,
-    resume_prompt,
-    turn_prompt,
-    verifier_prompt,
-)
-from ctxkit.teams.session_factory import session_names
+from ctxkit.teams.sessions import TeamSessions, session_names
 from ctxkit.teams.shared_history import SharedHistory
 from ctxkit.teams.state_machine import (
     check_resumable,
@@ -45,8 +38,15 @@ from ctxkit.teams.state_machine import (
     next_agent,
 )
 from ctxkit.teams.team_files import TeamFiles
-from ctxkit.teams.team_sessions import TeamSessions
-from ctxkit.teams.turn_decisions import TurnDecision, TurnReply
+from ctxkit.teams.turns import (
+    TurnDecision,
+    TurnReply,
+    quote_previous_reply,
+    recovery_prompt,
+    resume_prompt,
+    turn_prompt,
+    verifier_prompt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,12 +58,12 @@ if TYPE_CHECKING:
     from ctxkit.agent.turn import Listener, Outcome
     from ctxkit.teams.contracts import TurnChanges
     from ctxkit.teams.plan import Member, TeamPlan
-    from ctxkit.teams.session_factory import SessionFactory
-    from ctxkit.teams.turn_decisions import TeamStatus
+    from ctxkit.teams.sessions import SessionFactory
+    from ctxkit.teams.turns import TeamStatus
 
 
 class Team:
-    """A team that is kept: what its agents say is in their sessions, what they hear in its ledger.
+    """A team on disk: each agent has a session, and a ledger holds what the agents hear.
 
     Args:
         plan: who is in it, and how they hand on.
@@ -104,7 +104,7 @@ class Team:
             cwd=str(Path.cwd()),
         )
         with ExitStack() as undo:
-            log = SessionLog(workspace.sessions, name, fresh, self._begun)
+            log = SessionLog(workspace.sessions, name, fresh, self._vouch_for)
             undo.callback(log.close)
             self.ledger = SharedHistory(log, clock)
             check_resumable(plan, self.standing, self.ledger.worked(), name)
@@ -116,7 +116,7 @@ class Team:
                 plan.members,
                 lambda member, sub: crew.open(member, name, self.id, workspace, sub),
                 lambda member, live: crew.open_sub(member, name, live, workspace),
-                self._told,
+                self._record_event,
             )
             """The agents' sessions by name; each is opened when its agent is first asked for."""
             undo.callback(self.sessions.close)
@@ -129,9 +129,9 @@ class Team:
 
     def _open_first(self) -> None:
         """Open the sessions that were begun, which may be refused, and that of who speaks first."""
-        begun_before = set(self.workspace.names())
+        session_names_here = set(self.workspace.names())
         for agent, name in session_names(self.name, self.plan).items():
-            if name in begun_before:
+            if name in session_names_here:
                 self.sessions[agent]
         if not self.standing.ended:
             self.sessions[next_agent(self.plan, self.standing)]
@@ -170,8 +170,8 @@ class Team:
         sub = self.sessions.subs.get(name)
         if sub is None:
             return session
-        own = msgspec.structs.replace(session, children=(sub.session,))
-        return own.backed(session.behind)
+        with_child = msgspec.structs.replace(session, children=(sub.session,))
+        return with_child.backed(session.behind)
 
     @property
     def subs(self) -> Mapping[str, LiveSession]:
@@ -211,7 +211,7 @@ class Team:
         agents = [opened[m.name] for m in self.plan.members if m.name in opened]
         return [*agents, *self.sessions.subs.values()]
 
-    def _told(self, kind: str, payload: Mapping[str, object], agent: str) -> None:
+    def _record_event(self, kind: str, payload: Mapping[str, object], agent: str) -> None:
         self._files.tell(kind, self.standing.turns, payload, agent)
 
     # -- work ------------------------------------------------------------------------------------
@@ -267,20 +267,20 @@ class Team:
             raise BadArguments(f"Team {self.name!r} is busy: its agents take turns.")
         self._busy = True
         try:
-            return await self._step()
+            return await self._take_step()
         finally:
             self._busy = False
 
-    async def _step(self) -> TurnDecision | None:
+    async def _take_step(self) -> TurnDecision | None:
         standing = self.standing
         if standing.ended:
             return None
-        most = self.plan.max_tokens
-        if most is not None and self.tokens >= most:
-            return self._turns.over(standing, f"the team has used its {most:,} tokens")
+        max_tokens = self.plan.max_tokens
+        if max_tokens is not None and self.tokens >= max_tokens:
+            return self._turns.over(standing, f"the team has used its {max_tokens:,} tokens")
         return await self._turns.take(standing)
 
-    def _begun(self, name: str) -> None:
+    def _vouch_for(self, name: str) -> None:
         with suppress(StoreError):  # a later kernel asks
             self.workspace.vouch(name)
 
@@ -332,32 +332,34 @@ class TurnRunner:
         member = self._plan.member(next_agent(self._plan, standing))
         live = self._sessions[member.name]
         begun_at = standing.own.get(member.name, -1)
-        late = live.session.turns[-1] if live.session.calls else -1
-        if late <= begun_at or not is_turn_finished(live.session, late):
-            outcome = await self._turn(member, standing, cut=late > begun_at)
+        last_turn = live.session.turns[-1] if live.session.calls else -1
+        if last_turn <= begun_at or not is_turn_finished(live.session, last_turn):
+            outcome = await self._run_turn(member, standing, cut=last_turn > begun_at)
             if outcome.ended == "error":
                 raise ModelError(
                     f"{outcome.why} The turn of {member.name} is taken again when the team goes on."
                 )
             if outcome.ended == "limit":
-                told = {"message": outcome.why}
-                self._files.tell("agent_timeout", standing.turns, told, member.name)
-        return self._conclude(member, standing, begun_at)
+                payload = {"message": outcome.why}
+                self._files.tell("agent_timeout", standing.turns, payload, member.name)
+        return self._conclude_turn(member, standing, begun_at)
 
     def over(self, standing: TeamStatus, why: str) -> TurnDecision:
         """End the team without a turn."""
         ended = msgspec.structs.replace(standing, ended="stopped", why=why)
-        found = TurnDecision(ended, "termination_forced")
-        self._ledger.conclude("team", (), found, handed="", to="", extra={"state": standing.state})
-        self._files.tell(found.kind, standing.turns, {"message": why}, "team")
-        return found
+        decision = TurnDecision(ended, "termination_forced")
+        self._ledger.conclude(
+            "team", (), decision, handoff="", to="", extra={"state": standing.state}
+        )
+        self._files.tell(decision.kind, standing.turns, {"message": why}, "team")
+        return decision
 
     # -- before ----------------------------------------------------------------------------------
 
-    async def _turn(self, member: Member, standing: TeamStatus, *, cut: bool) -> Outcome:
+    async def _run_turn(self, member: Member, standing: TeamStatus, *, cut: bool) -> Outcome:
         live = self._sessions[member.name]
-        heard = self._heard(member, standing)
-        self._warn(member, standing, len(live.session.messages) + len(heard))
+        news = self._collect_news(member, standing)
+        self._warn_of_cap(member, standing, len(live.session.messages) + len(news))
         state = None if standing.branches else self._plan.states.get(standing.state)
         if standing.helper:
             words = verifier_prompt(member) if standing.auditing else recovery_prompt(member)
@@ -365,24 +367,24 @@ class TurnRunner:
             words = resume_prompt(member)
         else:
             words = turn_prompt(
-                member, state, self._ledger.task, sum(len(get_plain_text(m)) for m in heard)
+                member, state, self._ledger.task, sum(len(get_plain_text(m)) for m in news)
             )
-        played = getattr(live.agent.model, "begin", None)
-        if callable(played):
-            played(sum(m["agent"] == member.name for m in self._ledger.moves()))
+        begin_script = getattr(live.agent.model, "begin", None)
+        if callable(begin_script):
+            begin_script(sum(m["agent"] == member.name for m in self._ledger.moves()))
         self._files.tell("agent_start", standing.turns, {"state": standing.state}, member.name)
         if not standing.helper:
             words += quote_previous_reply(
                 self._plan.states.get(current_state(standing)), standing, self._sessions
             )
-        return await live.turn(words, heard, details=self._standing(member, standing))
+        return await live.turn(words, news, details=self._status_details(member, standing))
 
-    def _standing(self, member: Member, standing: TeamStatus) -> dict[str, Any]:
+    def _status_details(self, member: Member, standing: TeamStatus) -> dict[str, Any]:
         """Return what a prompt keeps of where the team stands, for a summary that is made of it."""
         state = self._plan.states.get(standing.state)
         if state is None:
             return {}
-        proof = ContractEvidence(root=self._root, plan=self._plan, changes=self._changes())
+        proof = ContractEvidence(root=self._root, plan=self._plan, changes=self._collect_changes())
         failures = [f"{way}: {n} in a row" for way, n in standing.failures.items()]
         ways = state.transitions
         return {TEAM_STATE_KEY: {
@@ -391,75 +393,79 @@ class TurnRunner:
             "contracts": proof.status(c for t in ways for c in t.contracts),
         }}  # fmt: skip
 
-    def _heard(self, member: Member, standing: TeamStatus) -> list[Message]:
+    def _collect_news(self, member: Member, standing: TeamStatus) -> list[Message]:
         """Return what is written into an agent's session before its prompt."""
         session = self._sessions[member.name].session
-        known = {str(m.details[SOURCE_KEY]) for m in session.messages if SOURCE_KEY in m.details}
+        heard_ids = {
+            str(m.details[SOURCE_KEY]) for m in session.messages if SOURCE_KEY in m.details
+        }
         first = not session.calls
-        heard = self._ledger.heard(member, known, first=first, forked=bool(standing.branches))
-        block = self._artifacts(member, standing) if member.context else None
+        news = self._ledger.heard(member, heard_ids, first=first, forked=bool(standing.branches))
+        block = self._declared_context(member, standing) if member.context else None
         if block is None:
-            return heard
-        return [*heard, block] if first else [block, *heard]
+            return news
+        return [*news, block] if first else [block, *news]
 
-    def _warn(self, member: Member, standing: TeamStatus, messages: int) -> None:
+    def _warn_of_cap(self, member: Member, standing: TeamStatus, messages: int) -> None:
         """Say where an agent's history comes near to what its window keeps."""
         threshold = int(member.cap * member.cap_fraction)
         if threshold and messages > threshold:
-            told = {"messages": messages, "cap": member.cap, "fraction": member.cap_fraction,
+            payload = {"messages": messages, "cap": member.cap, "fraction": member.cap_fraction,
                     "threshold": threshold}  # fmt: skip
-            self._files.tell("context_window_warn", standing.turns, told, member.name)
+            self._files.tell("context_window_warn", standing.turns, payload, member.name)
 
-    def _artifacts(self, member: Member, standing: TeamStatus) -> Message | None:
-        shelf = self._shelf(self._changes())
+    def _declared_context(self, member: Member, standing: TeamStatus) -> Message | None:
+        shelf = self._source_files(self._collect_changes())
         block = format_declared_context(shelf, member.context)
-        told = {"context_strategy": "artifact_spec", "context_chars": len(block),
+        payload = {"context_strategy": "artifact_spec", "context_chars": len(block),
                 "declared_sources": [s.name for s in member.context],
                 "empty_sources": list(list_empty_sources(shelf, member.context))}  # fmt: skip
-        self._files.tell("context_assembly", standing.turns, told, member.name)
+        self._files.tell("context_assembly", standing.turns, payload, member.name)
         return Message(role="user", kind=ARTIFACTS, parts=(Text(redact(block)),)) if block else None
 
     # -- after -----------------------------------------------------------------------------------
 
-    def _conclude(self, member: Member, standing: TeamStatus, begun_at: int) -> TurnDecision:
+    def _conclude_turn(self, member: Member, standing: TeamStatus, begun_at: int) -> TurnDecision:
         """Write a turn that is over into the ledger, with what follows from it."""
         session = self._sessions[member.name].session
-        own = [
+        turns = [
             m for m in session.messages if (m.turn or 0) > begun_at and SOURCE_KEY not in m.details
         ]
-        changes = self._changes(member, begun_at, standing.turns)
+        changes = self._collect_changes(member, begun_at, standing.turns)
         proof = ContractEvidence(
             root=self._root, plan=self._plan, changes=changes, turn=standing.turns
         )
-        worked = any(c.name != HANDOFF_TOOL for m in own for c in m.tool_calls)
-        turn = TurnReply(member.name, get_last_reply(own), find_called_signals(own), worked)
-        found = decide_turn(self._plan, standing, turn, proof)
+        worked = any(c.name != HANDOFF_TOOL for m in turns for c in m.tool_calls)
+        turn = TurnReply(member.name, get_last_reply(turns), find_called_signals(turns), worked)
+        decision = decide_turn(self._plan, standing, turn, proof)
         last = session.turns[-1] if session.path else -1
         at = {**standing.own, member.name: last}
-        found = found._replace(standing=msgspec.structs.replace(found.standing, own=at))
-        to = next_agent(self._plan, found.standing) if not found.standing.ended else ""
+        decision = decision._replace(standing=msgspec.structs.replace(decision.standing, own=at))
+        to = next_agent(self._plan, decision.standing) if not decision.standing.ended else ""
         self._ledger.conclude(
             member.name,
-            own,
-            found,
-            handed=self._handed(found, to, changes),
+            turns,
+            decision,
+            handoff=self._format_handoff(decision, to, changes),
             to=to,
             extra={"state": standing.state, "own": last, "from_own": begun_at + 1},
         )
-        self._files.record(member.name, standing.turns, found, own)
+        self._files.record(member.name, standing.turns, decision, turns)
         members = {name: live.session for name, live in self._sessions.opened.items()}
         folder = str(self._root.folder)
-        self._files.checkpoint(self._ledger.session, members, found.standing, folder)
-        return found
+        self._files.checkpoint(self._ledger.session, members, decision.standing, folder)
+        return decision
 
-    def _handed(self, found: TurnDecision, to: str, changes: Sequence[TurnChanges]) -> str:
+    def _format_handoff(
+        self, decision: TurnDecision, to: str, changes: Sequence[TurnChanges]
+    ) -> str:
         """Return the block of a hand-off; empty where there is none."""
-        if found.kind != "state_advanced" or found.way is None or not found.way.handoff:
+        if decision.kind != "state_advanced" or decision.way is None or not decision.way.handoff:
             return ""
-        receiver = to or self._plan.states[found.standing.state].agent
-        return format_handoff(self._shelf(changes), found.way.handoff, receiver)
+        receiver = to or self._plan.states[decision.standing.state].agent
+        return format_handoff(self._source_files(changes), decision.way.handoff, receiver)
 
-    def _changes(
+    def _collect_changes(
         self, member: Member | None = None, since: int = 0, number: int = 0
     ) -> list[TurnChanges]:
         """Return all changes; `member`: with those since `since`, which no ledger has yet."""
@@ -475,5 +481,5 @@ class TurnRunner:
             turns += [(number, member.name, session, t) for t in range(since + 1, last + 1)]
         return collect_changes(turns)
 
-    def _shelf(self, changes: Sequence[TurnChanges]) -> SourceFiles:
+    def _source_files(self, changes: Sequence[TurnChanges]) -> SourceFiles:
         return SourceFiles(root=self._root, brief=self._plan.brief, changes=changes)

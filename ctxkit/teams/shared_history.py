@@ -1,7 +1,13 @@
-"""The team's shared history on disk: what agents hear of each other, and every move."""
+"""The shared history of a team: what its agents hear of each other, and the filters of a reader.
+
+The history is one append-only session file (the ledger). It holds the task, each turn as the others
+hear it, hand-offs, corrections, and a move after each turn, whose `standing` is the state of the
+team: a team that is opened again goes on from the last move.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,18 +26,32 @@ from ctxkit.metrics.team_log import (
     count_entries_before_fork,
     render_for_peers,
 )
+from ctxkit.policies.base import Chain, ScheduledPruning, flatten_chain
+from ctxkit.policies.history.columns import ASSISTANT, SUMMARY, SYSTEM, USER
+from ctxkit.policies.message_filters import Tail
 from ctxkit.policies.rules import Rules
-from ctxkit.session.messages import CORRECTION_KIND, Message, Text, get_plain_text
+from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
+from ctxkit.policies.texts import content
+from ctxkit.session.messages import (
+    CORRECTION_KIND,
+    OTHER_AGENT_KINDS,
+    Message,
+    Text,
+    get_plain_text,
+)
 from ctxkit.teams.plan import make_plan_details
-from ctxkit.teams.turn_decisions import TeamStatus
+from ctxkit.teams.turns import TeamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ctxkit.agent.store.session_log import SessionLog
+    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
-    from ctxkit.teams.plan import Member, TeamPlan
-    from ctxkit.teams.turn_decisions import TurnDecision
+    from ctxkit.teams.plan import ContextSource, Member, TeamPlan
+    from ctxkit.teams.turns import TurnDecision
+    from ctxkit.tokens import ContextBudget
 
 
 class SharedHistory:
@@ -59,11 +79,11 @@ class SharedHistory:
     def note(self, plan: TeamPlan, words: dict[str, Any]) -> None:
         """Keep by which plan the team works, and how it was opened, where that is new."""
         how = make_session_settings(words, Rules(), Limits())
-        made = with_session_settings(
+        updated = with_session_settings(
             msgspec.structs.replace(self.session, details=make_plan_details(plan)), how
         )
-        if made.details != self.session.details:
-            self.log.revise(made)
+        if updated.details != self.session.details:
+            self.log.revise(updated)
 
     def standing(self, first: TeamStatus) -> TeamStatus:
         """Return where the team stands by its last move; `first` before there is one."""
@@ -72,9 +92,11 @@ class SharedHistory:
 
     def moves(self, *, of_task: bool = False) -> list[dict[str, Any]]:
         """Return what is known of each move, in order; `of_task`: since the last task was given."""
-        said = self.session.messages
-        start = max((i for i, m in enumerate(said) if m.kind == TASK), default=0) if of_task else 0
-        found = [m for m in said[start:] if m.kind == LEDGER_MOVE]
+        messages = self.session.messages
+        start = (
+            max((i for i, m in enumerate(messages) if m.kind == TASK), default=0) if of_task else 0
+        )
+        found = [m for m in messages[start:] if m.kind == LEDGER_MOVE]
         return [{"turn": m.turn, "agent": m.agent, **m.details["told"]} for m in found]
 
     def worked(self) -> list[str]:
@@ -84,17 +106,17 @@ class SharedHistory:
 
     def ask(self, task: str, standing: TeamStatus) -> None:
         """Write the task, and where the team stands with it."""
-        words = self._message(TASK, task, None, standing.turns)
+        words = self._make_message(TASK, task, None, standing.turns)
         kind = FORK_MOVE if standing.branches else "task"
-        self._write(words, self._move(standing, None, {"kind": kind}))
+        self._append(words, self._make_move(standing, None, {"kind": kind}))
 
     def conclude(
         self,
         agent: str,
         spoken: Sequence[Message],
-        decided: TurnDecision,
+        decision: TurnDecision,
         *,
-        handed: str,
+        handoff: str,
         to: str,
         extra: dict[str, Any],
     ) -> None:
@@ -103,47 +125,49 @@ class SharedHistory:
         Args:
             agent: who took it.
             spoken: the messages of the turn in its own session.
-            decided: what follows.
-            handed: block of the hand-off; empty: none.
+            decision: what follows.
+            handoff: block of the hand-off; empty: none.
             to: the agent whose turn is next.
             extra: what is to be known of the move beside.
         """
-        turn = decided.standing.turns - 1
-        out = list(self._spoken(agent, spoken, turn))
-        if handed:
-            out.append(self._message(HANDOFF, handed, None, turn, {HANDOFF_KEY: to}))
-        if decided.correction:
+        turn = decision.standing.turns - 1
+        out = list(self._render_spoken(agent, spoken, turn))
+        if handoff:
+            out.append(self._make_message(HANDOFF, handoff, None, turn, {HANDOFF_KEY: to}))
+        if decision.correction:
             out.append(
-                self._message(CORRECTION_KIND, decided.correction, None, turn, {ADDRESSEE_KEY: to})
+                self._make_message(
+                    CORRECTION_KIND, decision.correction, None, turn, {ADDRESSEE_KEY: to}
+                )
             )
-        told = {"kind": decided.kind, **decided.told, **extra}
-        self._write(*out, self._move(decided.standing, agent, told))
+        record = {"kind": decision.kind, **decision.told, **extra}
+        self._append(*out, self._make_move(decision.standing, agent, record))
 
     def heard(
-        self, member: Member, known: set[str], *, first: bool, forked: bool = False
+        self, member: Member, heard_ids: set[str], *, first: bool, forked: bool = False
     ) -> list[Message]:
-        """Return what an agent has not heard yet, as it is written into its session.
+        """Return the messages that an agent has not heard yet, as its session takes them.
 
         Args:
             member: the agent.
-            known: ids of the ledger's messages that it heard.
+            heard_ids: ids of the ledger's messages that it heard.
             first: True before its first turn.
             forked: True in a branch: what was said since it began is not heard.
         """
         out = []
-        said = self.session.messages
-        for m in said[: count_entries_before_fork(said)] if forked else said:
+        messages = self.session.messages
+        for m in messages[: count_entries_before_fork(messages)] if forked else messages:
             if (
                 m.kind == LEDGER_MOVE
-                or m.id in known
+                or m.id in heard_ids
                 or m.agent == member.name
-                or not self._reaches(m, member, first=first)
+                or not self._is_heard_by(m, member, first=first)
             ):
                 continue
             out.append(msgspec.structs.replace(m, id="", turn=None, details={SOURCE_KEY: m.id}))
         return out
 
-    def _reaches(self, m: Message, member: Member, *, first: bool) -> bool:
+    def _is_heard_by(self, m: Message, member: Member, *, first: bool) -> bool:
         if ADDRESSEE_KEY in m.details:
             return bool(m.details[ADDRESSEE_KEY] == member.name)
         if m.kind == TASK:
@@ -156,13 +180,15 @@ class SharedHistory:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _spoken(self, agent: str, messages: Sequence[Message], turn: int) -> Iterator[Message]:
+    def _render_spoken(
+        self, agent: str, messages: Sequence[Message], turn: int
+    ) -> Iterator[Message]:
         """Yield a turn's messages as others hear them, without keys."""
         for m in render_for_peers(agent, messages):
-            said = self._message(m.kind, m.text, agent, turn, m.details)
-            yield msgspec.structs.replace(said, tool=m.tool)
+            message = self._make_message(m.kind, m.text, agent, turn, m.details)
+            yield msgspec.structs.replace(message, tool=m.tool)
 
-    def _message(
+    def _make_message(
         self,
         kind: str,
         text: str,
@@ -173,8 +199,10 @@ class SharedHistory:
         return Message(role="user", kind=kind, parts=(Text(redact(text)),), agent=agent, turn=turn,
                        time=self._clock(), details=details or {})  # fmt: skip
 
-    def _move(self, standing: TeamStatus, agent: str | None, told: dict[str, Any]) -> Message:
-        kept = {"standing": msgspec.to_builtins(standing), "told": told}
+    def _make_move(
+        self, standing: TeamStatus, agent: str | None, record: dict[str, Any]
+    ) -> Message:
+        details = {"standing": msgspec.to_builtins(standing), "told": record}
         return Message(
             role="system",
             kind=LEDGER_MOVE,
@@ -182,11 +210,135 @@ class SharedHistory:
             agent=agent,
             turn=max(standing.turns - 1, 0),
             time=self._clock(),
-            details=kept,
+            details=details,
         )
 
-    def _write(self, *messages: Message) -> None:
+    def _append(self, *messages: Message) -> None:
         first = len(self.session.log)
         self.log.append(
             *(msgspec.structs.replace(m, id=f"l{first + i}") for i, m in enumerate(messages))
         )
+
+
+DEFAULT_OWN_TURNS = 6
+"""Own replies of a declared `own_history` that says no number (fuseraft's)."""
+FRESH_TURN_KEY = "Anew"
+"""The key of a view in which each turn begins without one's own earlier ones."""
+_TRUNCATED_TURN = "\n[...truncated — own_history turn exceeded {n} char limit]"
+
+
+def _set_message(view: ScheduleView, q: int, call: int, now: Message | None) -> None:
+    """Let a message be this from a call on, unless it is so already."""
+    current: dict[int, Message | None] = view.memory.setdefault("said", {})
+    before = view.message(q, call)
+    previous = current.get(q, before)
+    if previous is now or (
+        previous is not None and now is not None and previous.parts == now.parts
+    ):
+        return
+    current[q] = now
+    if now is None or before is None:
+        view.change(q, None, since=call)
+    elif now.parts == before.parts:
+        view.change(q, UNDO_CHANGE, since=call)
+    else:  # its calls go in any case, its words where that makes it smaller
+        stripped = before if now.tool_calls else content.strip_to_text(before)
+        view.change(q, (_ReplaceParts(stripped.parts), _ReplaceParts(now.parts)), since=call)
+
+
+@dataclass(frozen=True)
+class _ReplaceParts:
+    """Makes a message say these parts."""
+
+    parts: tuple[Part, ...]
+
+    def __call__(self, message: Message) -> Message:
+        return msgspec.structs.replace(message, parts=self.parts)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OwnTurns(ScheduledPruning):
+    """A declared context: each turn shows the task, some of one's own words, and what is new."""
+
+    counts = False
+    turns: int = 0
+    """How many of one's own earlier replies with words."""
+    max_chars: int = 0
+    """Characters of them together: the oldest go first, one that is too long alone is cut."""
+    heard: bool = False
+    """Whether what others said stays, too."""
+
+    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+        """Leave out of each new turn what belongs to the ones before."""
+        for call, edge in view.turns():
+            self._begin_turn(view, call, _first_new(view, edge, call))
+
+    def _begin_turn(self, view: ScheduleView, call: int, first: int) -> None:
+        """Leave out what is old when a turn begins: the messages before position `first`."""
+        # From the newest to the oldest: own replies with words stay while turns and characters are
+        # left. One reply that is too long alone is cut; one that does not fit ends the list.
+        turns_left, chars_left = self.turns, self.max_chars
+        old: list[int] = view.memory.setdefault("old", [])
+        old += range(view.memory.get("first", 0), first)
+        view.memory["first"] = first
+        kept_positions = list[int]()
+        for q in reversed(old):
+            message = view.message(q, call)
+            if message is None or not self._is_removable(view, q, message):
+                continue
+            shortened = content.strip_to_text(message) if view.role(q) == ASSISTANT else message
+            words = get_plain_text(shortened) if view.role(q) == ASSISTANT else ""
+            if not words or not turns_left or (len(words) > chars_left and turns_left < self.turns):
+                turns_left = 0 if words else turns_left  # none older than one that did not fit
+                _set_message(view, q, call, None)
+                continue
+            text = (
+                words
+                if len(words) <= chars_left
+                else words[:chars_left] + _TRUNCATED_TURN.format(n=chars_left)
+            )
+            turns_left, chars_left = turns_left - 1, chars_left - len(words)
+            _set_message(view, q, call, content.replace_text(shortened, text))
+            kept_positions.append(q)
+        view.memory["old"] = kept_positions[::-1]
+
+    def _is_removable(self, view: ScheduleView, q: int, message: Message) -> bool:
+        if message.kind == TASK or message.sections or view.role(q) in (SYSTEM, SUMMARY):
+            return False
+        return not (self.heard and message.kind in (*OTHER_AGENT_KINDS, HANDOFF))
+
+
+def _first_new(view: ScheduleView, edge: int, call: int) -> int:
+    """Return the first position of what stands before a turn's input and is new in that turn."""
+    first = edge if edge < view.shown(call) else edge - 1
+    turn = view.rows.message(first).turn if first >= 0 else None
+    while edge and view.role(edge - 1) == USER and view.rows.message(edge - 1).turn == turn:
+        edge -= 1
+    return edge
+
+
+def with_view_filters(member: Member) -> Rules:
+    """Return an agent's rules with what it is shown of the others, and of its own earlier turns."""
+    rules: Any = member.rules
+    parts = flatten_chain(rules.pruning) if rules.pruning is not None else ()
+    if member.context:
+        turns, chars = get_own_history_limits(member.context)
+        parts = (OwnTurns(turns=turns, max_chars=chars), *parts)
+    else:  # the input of each turn is the team's own, and no message of fuseraft's
+        parts = tuple(replace(p, besides_prompt=True) if isinstance(p, Tail) else p for p in parts)
+    filtered: Rules = rules.but(pruning=Chain.of(*parts) if parts else None)
+    return filtered
+
+
+def with_fresh_turns(member: Member, **changes: Any) -> Member:
+    """Return an agent each turn of which begins without its own earlier ones, and with changes."""
+    rules: Any = member.rules
+    pruning = Chain.of(OwnTurns(heard=True), *flatten_chain(rules.pruning))
+    view_keys = {**member.shown, FRESH_TURN_KEY: True}
+    return replace(member, rules=rules.but(pruning=pruning), shown=view_keys, **changes)
+
+
+def get_own_history_limits(context: Sequence[ContextSource]) -> tuple[int, int]:
+    """Return how many of one's own replies a declared context shows, and in how many characters."""
+    source = next((s for s in context if s.kind == "own_history"), None)
+    return (int(source.argument or DEFAULT_OWN_TURNS), source.max_chars) if source else (0, 0)

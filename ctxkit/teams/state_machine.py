@@ -8,27 +8,24 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.config_fields import matches_any
 from ctxkit.teams.orchestration_patterns import PROGRESS_FIELD
-from ctxkit.teams.plan import classify_failure, find_json_object
-from ctxkit.teams.prompts import (
+from ctxkit.teams.plan import classify_failure, find_json_object, matches_any
+from ctxkit.teams.turns import (
     MAX_ITEMS,
+    TeamStatus,
+    TurnDecision,
     ambiguous_signal_message,
     blocked_handoff_message,
+    enter_state,
     escalation_message,
     finding_message,
+    mark_done,
+    mark_stopped,
     missing_fields_message,
     missing_list_message,
     missing_signal_message,
     parse_items,
     replan_message,
-)
-from ctxkit.teams.turn_decisions import (
-    TeamStatus,
-    TurnDecision,
-    enter_state,
-    mark_done,
-    mark_stopped,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
     from ctxkit.teams.contracts import ContractEvidence
     from ctxkit.teams.plan import ManagerLimits, TeamPlan, Transition
-    from ctxkit.teams.turn_decisions import TurnReply
+    from ctxkit.teams.turns import TurnReply
 
 
 _TAIL_CHARS = 20_000
@@ -64,8 +61,8 @@ def check_resumable(
         BadArguments: its task was begun with another plan.
     """
     names, states = {m.name for m in plan.members}, {*plan.states} or {""}
-    known = names.issuperset({*worked, standing.helper} - {""})
-    if standing.ended or (states.issuperset({standing.state, *standing.branches}) and known):
+    agents_known = names.issuperset({*worked, standing.helper} - {""})
+    if standing.ended or (states.issuperset({standing.state, *standing.branches}) and agents_known):
         return
     where = f"state {standing.state!r}" if standing.state else "a round"
     raise BadArguments(
@@ -95,8 +92,16 @@ def _round_agents(plan: TeamPlan) -> list[str]:
     return [m.name for m in plan.members if m.name != verifier] or [verifier]
 
 
+# A turn leads to a decision in this order: the verifier or the agent for recovery (a helper), then
+# open branches, then the order of the agents or the state machine. In a state machine a reply takes
+# the transition of its signal (or of its JSON); a contract may block it, words of `Termination` may
+# end the team. The verifier and the limit on turns are looked at last.
+#
+# A status is never changed: each step returns a new one, which the ledger keeps with the move.
+
+
 def decide_turn(
-    plan: TeamPlan, standing: TeamStatus, turn: TurnReply, proof: ContractEvidence
+    plan: TeamPlan, standing: TeamStatus, turn: TurnReply, evidence: ContractEvidence
 ) -> TurnDecision:
     """Return what follows from a turn.
 
@@ -104,86 +109,94 @@ def decide_turn(
         plan: the team.
         standing: before it.
         turn: what was said in it.
-        proof: what the agents really did.
+        evidence: what the agents really did.
     """
     now = replace(standing, turns=standing.turns + 1)
     if standing.helper:
-        found = decide_helper_turn(plan, now, turn)
+        decision = decide_helper_turn(plan, now, turn)
     elif standing.branches:
-        found = decide_branch_turn(plan, now, turn.agent)
+        decision = decide_branch_turn(plan, now, turn.agent)
     elif plan.order != "statemachine":
-        found = _decide_round_robin(plan, now, turn)
+        decision = _decide_round_robin(plan, now, turn)
     elif plan.states[now.state].ends:
-        found = _decide_final_state(plan, now, turn)
+        decision = _decide_final_state(plan, now, turn)
     else:
-        found = _apply_stops(plan, _decide_by_signal(plan, now, turn, proof), turn)
-    found = found if standing.auditing else schedule_verifier(plan, found)
-    if not found.standing.ended and found.standing.turns - now.since >= plan.max_turns:
+        decision = _apply_stops(plan, _decide_by_signal(plan, now, turn, evidence), turn)
+    decision = decision if standing.auditing else schedule_verifier(plan, decision)
+    if not decision.standing.ended and decision.standing.turns - now.since >= plan.max_turns:
         why = f"the team has had its {plan.max_turns} turns"
         return TurnDecision(
-            mark_stopped(found.standing, why),
+            mark_stopped(decision.standing, why),
             "max_turns_exceeded",
-            found.correction,
-            found.way,
-            found.told,
+            decision.correction,
+            decision.way,
+            decision.told,
         )
-    return found
+    return decision
 
 
 def _decide_by_signal(
-    plan: TeamPlan, now: TeamStatus, turn: TurnReply, proof: ContractEvidence
+    plan: TeamPlan, now: TeamStatus, turn: TurnReply, evidence: ContractEvidence
 ) -> TurnDecision:
     state = plan.states[now.state]
     if state.splits:
         return decide_split_turn(plan, now, turn)
-    mine = [t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents]
-    if any(t.when is not None for t in mine):
-        return _decide_by_json(plan, now, turn, proof)
-    signals = [t.signal for t in mine if t.signal]
-    given = [s for s in signals if s.casefold() in {c.strip().casefold() for c in turn.called}]
-    given = given or list(find_signals(turn.reply, signals))
-    if len(given) > 1:
+    transitions = [
+        t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents
+    ]
+    if any(t.when is not None for t in transitions):
+        return _decide_by_json(plan, now, turn, evidence)
+    signals = [t.signal for t in transitions if t.signal]
+    signalled = [s for s in signals if s.casefold() in {c.strip().casefold() for c in turn.called}]
+    signalled = signalled or list(find_signals(turn.reply, signals))
+    if len(signalled) > 1:
         return decide_unclear_turn(
             plan,
             now,
             turn.agent,
-            correction=ambiguous_signal_message(given),
-            signals=given,
+            correction=ambiguous_signal_message(signalled),
+            signals=signalled,
             kind="multi_keyword",
         )
-    way = next((t for t in mine if t.signal == (given[0] if given else "")), None)
+    way = next((t for t in transitions if t.signal == (signalled[0] if signalled else "")), None)
     if way is None:
         return decide_unclear_turn(
             plan, now, turn.agent, correction=missing_signal_message(signals), signals=signals
         )
-    missing = proof.lacking(way.contracts)
+    missing = evidence.lacking(way.contracts)
     if missing:
         return _decide_contract_failure(plan, replace(now, silent=0), turn, way, missing)
-    return _decide_advance(plan, replace(now, silent=0), turn, way, proof)
+    return _decide_advance(plan, replace(now, silent=0), turn, way, evidence)
 
 
 def _decide_by_json(
-    plan: TeamPlan, now: TeamStatus, turn: TurnReply, proof: ContractEvidence
+    plan: TeamPlan, now: TeamStatus, turn: TurnReply, evidence: ContractEvidence
 ) -> TurnDecision:
     """Take the first transition whose condition the JSON of the reply fulfils."""
-    state, found = plan.states[now.state], find_json_object(turn.reply)
-    mine = [t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents]
-    way = next((t for t in mine if found is not None and t.when and t.when.holds(found)), None)
-    if way is None or found is None:
-        fields = list(dict.fromkeys(t.when.field for t in mine if t.when is not None))
+    state, record = plan.states[now.state], find_json_object(turn.reply)
+    transitions = [
+        t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents
+    ]
+    way = next(
+        (t for t in transitions if record is not None and t.when and t.when.holds(record)), None
+    )
+    if way is None or record is None:
+        fields = list(dict.fromkeys(t.when.field for t in transitions if t.when is not None))
         return decide_unclear_turn(
             plan, now, turn.agent, correction=missing_fields_message(fields), signals=fields
         )
-    on = replace(now, silent=0)
+    status = replace(now, silent=0)
     if (
         plan.manager is not None
         and state.name == plan.manager.name
         and not plan.states[way.to].ends
     ):
-        on = replace(on, stalls=0 if found.get(PROGRESS_FIELD) is not False else on.stalls + 1)
-        if on.stalls >= plan.manager.stalls:
-            return decide_stall(plan.manager, on)
-    return _decide_advance(plan, on, turn, way, proof)
+        status = replace(
+            status, stalls=0 if record.get(PROGRESS_FIELD) is not False else status.stalls + 1
+        )
+        if status.stalls >= plan.manager.stalls:
+            return decide_stall(plan.manager, status)
+    return _decide_advance(plan, status, turn, way, evidence)
 
 
 def _decide_contract_failure(
@@ -193,26 +206,26 @@ def _decide_contract_failure(
     count = now.failures.get(key, 0) + 1
     now = replace(now, failures={**now.failures, key: count})
     kind = classify_failure(missing, again=count > 1, worked=turn.worked)
-    told = {"keyword": way.signal, "consecutive": count, "message": "; ".join(missing),
+    payload = {"keyword": way.signal, "consecutive": count, "message": "; ".join(missing),
             "failure": kind}  # fmt: skip
     if plan.failing.stops(kind, count):
         times = f"{count} times in a row" if count > 1 else "once"
         why = f"{key}: the contract failed {times} ({'; '.join(missing)})"
-        return TurnDecision(mark_stopped(now, why), "validation_fail", "", way, told)
+        return TurnDecision(mark_stopped(now, why), "validation_fail", "", way, payload)
     if way.recovery and plan.failing.recovers(kind, count) and key not in now.recovered:
         now = replace(now, helper=way.recovery, recovered=(*now.recovered, key))
     return TurnDecision(
-        now, "validation_fail", blocked_handoff_message(way.signal, missing), way, told
+        now, "validation_fail", blocked_handoff_message(way.signal, missing), way, payload
     )
 
 
 def _decide_advance(
-    plan: TeamPlan, now: TeamStatus, turn: TurnReply, way: Transition, proof: ContractEvidence
+    plan: TeamPlan, now: TeamStatus, turn: TurnReply, way: Transition, evidence: ContractEvidence
 ) -> TurnDecision:
-    key, back = f"{now.state} > {way.to}", way.to in now.seen
-    count = now.visits.get(key, 0) + back
+    key, is_back_edge = f"{now.state} > {way.to}", way.to in now.seen
+    count = now.visits.get(key, 0) + is_back_edge
     if way.max_revisits and count > way.max_revisits:
-        objections = proof.read(way.review) if way.review else ""
+        objections = evidence.read(way.review) if way.review else ""
         return TurnDecision(
             now,
             "back_edge_escalation",
@@ -220,25 +233,27 @@ def _decide_advance(
             way,
             {"keyword": way.signal},
         )
-    told = {"from": now.state, "to": way.to, "keyword": way.signal}
+    payload = {"from": now.state, "to": way.to, "keyword": way.signal}
     now = replace(
         now,
         state=way.to,
-        visits={**now.visits, key: count} if back else now.visits,
+        visits={**now.visits, key: count} if is_back_edge else now.visits,
         failures={k: n for k, n in now.failures.items() if k != key},
         branches=way.targets,
     )
     if way.targets:
-        return TurnDecision(now, "parallel_start", "", way, {**told, "targets": list(way.targets)})
-    return TurnDecision(enter_state(plan, now, turn.agent), "state_advanced", "", way, told)
+        return TurnDecision(
+            now, "parallel_start", "", way, {**payload, "targets": list(way.targets)}
+        )
+    return TurnDecision(enter_state(plan, now, turn.agent), "state_advanced", "", way, payload)
 
 
-def _apply_stops(plan: TeamPlan, found: TurnDecision, turn: TurnReply) -> TurnDecision:
+def _apply_stops(plan: TeamPlan, decision: TurnDecision, turn: TurnReply) -> TurnDecision:
     """Let what an agent says end a state machine, too, but for a hand-off that was not taken."""
-    if found.standing.ended or found.kind in ("validation_fail", "back_edge_escalation"):
-        return found
+    if decision.standing.ended or decision.kind in ("validation_fail", "back_edge_escalation"):
+        return decision
     why = _find_stop(plan, turn)
-    return found._replace(standing=mark_done(found.standing, why)) if why else found
+    return decision._replace(standing=mark_done(decision.standing, why)) if why else decision
 
 
 def _find_stop(plan: TeamPlan, turn: TurnReply) -> str:
@@ -247,8 +262,8 @@ def _find_stop(plan: TeamPlan, turn: TurnReply) -> str:
         if stop.agents and turn.agent not in stop.agents:
             continue
         if stop.when is not None:
-            said = find_json_object(turn.reply)
-            if said is not None and stop.when.holds(said):
+            record = find_json_object(turn.reply)
+            if record is not None and stop.when.holds(record):
                 return f"{turn.agent} said {stop.when.field}: {stop.when.value}"
         elif matches_any((stop.pattern,), turn.reply[-_TAIL_CHARS:]):
             return f"{turn.agent} said {stop.pattern}"
@@ -280,36 +295,36 @@ def _decide_round_robin(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> Tur
 
 def decide_helper_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
     """Return what follows from the turn of an agent for recovery, or of the verifier."""
-    on = replace(now, helper="", auditing=False)
+    status = replace(now, helper="", auditing=False)
     if not now.auditing:
-        return TurnDecision(on, "recovery_activated")
+        return TurnDecision(status, "recovery_activated")
     word = plan.verifier.word.casefold() if plan.verifier is not None else ""
-    found = bool(word) and word in turn.reply.casefold()
+    has_finding = bool(word) and word in turn.reply.casefold()
     return TurnDecision(
-        on, "agent_routed", finding_message(turn.agent, turn.reply) if found else ""
+        status, "agent_routed", finding_message(turn.agent, turn.reply) if has_finding else ""
     )
 
 
-def schedule_verifier(plan: TeamPlan, found: TurnDecision) -> TurnDecision:
+def schedule_verifier(plan: TeamPlan, decision: TurnDecision) -> TurnDecision:
     """Let the verifier have the next turn, where it is its time."""
-    now, verifier = found.standing, plan.verifier
+    now, verifier = decision.standing, plan.verifier
     if verifier is None or now.ended or now.helper or now.branches:
-        return found
-    own = now.turns - now.since - now.audits
-    if not verifier.due(own, found.told.get("failure")):
-        return found
-    helped = replace(now, helper=verifier.agent, auditing=True, audits=now.audits + 1)
-    return found._replace(standing=helped)
+        return decision
+    turns_of_task = now.turns - now.since - now.audits
+    if not verifier.due(turns_of_task, decision.told.get("failure")):
+        return decision
+    status = replace(now, helper=verifier.agent, auditing=True, audits=now.audits + 1)
+    return decision._replace(standing=status)
 
 
 def decide_branch_turn(plan: TeamPlan, now: TeamStatus, by: str) -> TurnDecision:
     """Return what follows from the turn of one of several branches."""
-    left = now.branches[1:]
-    told = {"branch": now.branches[0]}
-    if left:
-        return TurnDecision(replace(now, branches=left), "parallel_branch_end", told=told)
+    branches = now.branches[1:]
+    payload = {"branch": now.branches[0]}
+    if branches:
+        return TurnDecision(replace(now, branches=branches), "parallel_branch_end", told=payload)
     joined = replace(now, branches=())
-    return TurnDecision(enter_state(plan, joined, by), "parallel_merge", told=told)
+    return TurnDecision(enter_state(plan, joined, by), "parallel_merge", told=payload)
 
 
 def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
@@ -325,20 +340,22 @@ def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnD
             correction=missing_list_message(state.splits, MAX_ITEMS),
             signals=[f"a list at {state.splits}"],
         )
-    on = replace(now, silent=0, state=way.to, branches=way.targets * len(items))
-    told = {"from": now.state, "to": way.to, "items": len(items)}
+    status = replace(now, silent=0, state=way.to, branches=way.targets * len(items))
+    payload = {"from": now.state, "to": way.to, "items": len(items)}
     if not items:
-        return TurnDecision(enter_state(plan, on, turn.agent), "state_advanced", "", way, told)
-    return TurnDecision(on, "parallel_start", "", way, told)
+        return TurnDecision(
+            enter_state(plan, status, turn.agent), "state_advanced", "", way, payload
+        )
+    return TurnDecision(status, "parallel_start", "", way, payload)
 
 
 def decide_stall(manager: ManagerLimits, now: TeamStatus) -> TurnDecision:
     """Let the manager plan anew, or stop the team where it did so often enough."""
     why = f"no progress in {now.stalls} rounds"
-    again = replace(now, stalls=0, resets=now.resets + 1)
-    if again.resets > manager.resets:
-        again = mark_stopped(again, f"{why}, after {manager.resets} new plans")
-    return TurnDecision(again, "magentic_replan", replan_message(why), None, {"message": why})
+    status = replace(now, stalls=0, resets=now.resets + 1)
+    if status.resets > manager.resets:
+        status = mark_stopped(status, f"{why}, after {manager.resets} new plans")
+    return TurnDecision(status, "magentic_replan", replan_message(why), None, {"message": why})
 
 
 def decide_unclear_turn(
@@ -351,14 +368,14 @@ def decide_unclear_turn(
     kind: str = "keyword_not_found",
 ) -> TurnDecision:
     """Return what follows from a turn in which no way out of the state can be seen."""
-    again = replace(now, silent=now.silent + 1)
-    if again.silent >= plan.failing.silent:
+    status = replace(now, silent=now.silent + 1)
+    if status.silent >= plan.failing.silent:
         why = (
-            f"{agent} gave no clear signal in {again.silent} turns; it may give"
+            f"{agent} gave no clear signal in {status.silent} turns; it may give"
             f" {' or '.join(signals) or 'none'}"
         )
-        again = mark_stopped(again, why)
-    return TurnDecision(again, kind, correction, None, {"signals": list(signals)})
+        status = mark_stopped(status, why)
+    return TurnDecision(status, kind, correction, None, {"signals": list(signals)})
 
 
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
@@ -372,21 +389,21 @@ def find_signals(text: str, signals: Iterable[str]) -> tuple[str, ...]:
     (fuseraft's rule, with `*` and `_` left out; upper and lower case alike). Inside a fence of
     code, on a line that is quoted (`>`), indented as code, or in quotes, it is somebody else's.
     """
-    lines = [line.translate(_EMPHASIS).strip().casefold() for line in _own_lines(text)]
-    found = []
+    lines = [line.translate(_EMPHASIS).strip().casefold() for line in _iter_spoken_lines(text)]
+    given = []
     for signal in signals:
-        wanted = signal.translate(_EMPHASIS).strip().casefold()
-        if wanted and any(_begins_with_signal(line, wanted) for line in lines):
-            found.append(signal)
-    return _drop_prefixes(found)
+        folded = signal.translate(_EMPHASIS).strip().casefold()
+        if folded and any(_begins_with_signal(line, folded) for line in lines):
+            given.append(signal)
+    return _drop_prefixes(given)
 
 
-def _begins_with_signal(line: str, wanted: str) -> bool:
-    rest = line[len(wanted) :]
-    return line.startswith(wanted) and not rest[:1].isalnum() and not rest.startswith("-")
+def _begins_with_signal(line: str, signal: str) -> bool:
+    rest = line[len(signal) :]
+    return line.startswith(signal) and not rest[:1].isalnum() and not rest.startswith("-")
 
 
-def _own_lines(text: str) -> Iterable[str]:
+def _iter_spoken_lines(text: str) -> Iterable[str]:
     """Yield the lines that are the speaker's own words."""
     fence = ""
     for line in text.splitlines():
@@ -405,7 +422,9 @@ def _own_lines(text: str) -> Iterable[str]:
             yield line
 
 
-def _drop_prefixes(found: list[str]) -> tuple[str, ...]:
+def _drop_prefixes(signals: list[str]) -> tuple[str, ...]:
     """Leave out what only begins another signal that was given: `DONE` of `DONE WITH BUGS`."""
-    low = {s: s.casefold() for s in found}
-    return tuple(s for s in found if not any(o != s and low[o].startswith(low[s]) for o in found))
+    folded = {s: s.casefold() for s in signals}
+    return tuple(
+        s for s in signals if not any(o != s and folded[o].startswith(folded[s]) for o in signals)
+    )

@@ -1,4 +1,4 @@
-"""Write a team's events, snapshots and checkpoint in fuseraft's formats."""
+"""Events, snapshots and checkpoint of a team, written in fuseraft's formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import TeamPlan
-    from ctxkit.teams.turn_decisions import TeamStatus, TurnDecision
+    from ctxkit.teams.turns import TeamStatus, TurnDecision
 
 
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -66,36 +66,40 @@ class TeamFiles:
         """Write an event."""
         self._events.write(kind, self._clock(), turn, dict(payload), agent)
 
-    def record(self, agent: str, turn: int, found: TurnDecision, own: Sequence[Message]) -> None:
+    def record(
+        self, agent: str, turn: int, decision: TurnDecision, own_turn: Sequence[Message]
+    ) -> None:
         """Write the row and the events of a turn.
 
         Args:
             agent: who took it.
             turn: its number.
-            found: what follows from it.
-            own: what was said in it.
+            decision: what follows from it.
+            own_turn: what was said in it.
         """
-        used = [m.usage for m in own if m.usage is not None]
+        used = [m.usage for m in own_turn if m.usage is not None]
         sent = sum(u.prompt_tokens or 0 for u in used)
         output = sum(u.output_tokens or 0 for u in used)
         self._snapshots.turn(agent, turn, sent, output)
         self.tell("turn_end", turn, {"input_tokens": sent, "output_tokens": output}, agent)
         if 0 < self._most < sent:
-            told = {"estimated_tokens": sent, "is_actual": True, "budget": self._most}
-            self.tell("context_warning", turn, told, agent)
-        self.tell(found.kind, turn, found.told, agent)
-        if found.correction:
-            self.tell("correction_injected", turn, {"reason": found.kind}, agent)
-        if found.standing.helper:
-            self.tell("recovery_activated", turn, {"agent": found.standing.helper}, agent)
+            payload = {"estimated_tokens": sent, "is_actual": True, "budget": self._most}
+            self.tell("context_warning", turn, payload, agent)
+        self.tell(decision.kind, turn, decision.told, agent)
+        if decision.correction:
+            self.tell("correction_injected", turn, {"reason": decision.kind}, agent)
+        if decision.standing.helper:
+            self.tell("recovery_activated", turn, {"agent": decision.standing.helper}, agent)
 
     def checkpoint(
         self, ledger: Session, members: Mapping[str, Session], standing: TeamStatus, folder: str
     ) -> None:
         """Write the checkpoint; where it cannot be written, the team goes on without it."""
-        made = encode_checkpoint(ledger, members, standing, "", folder)
+        record = encode_checkpoint(ledger, members, standing, "", folder)
         with suppress(StoreError):
-            self._workspace.keep(self._workspace.state(self._team), CHECKPOINT_FILE, made.decode())
+            self._workspace.keep(
+                self._workspace.state(self._team), CHECKPOINT_FILE, record.decode()
+            )
 
     def close(self) -> None:
         """Close both logs."""
@@ -171,8 +175,8 @@ def encode_checkpoint(
         config: the path of its config; empty: it has none.
         folder: in which its tools work.
     """
-    said = ledger.messages
-    tasks = [m for m in said if m.kind == TASK]
+    messages = ledger.messages
+    tasks = [m for m in messages if m.kind == TASK]
     machine = MachineState(
         transition_failure_key=next(reversed(standing.failures), None),
         visited_states=standing.seen,
@@ -185,9 +189,9 @@ def encode_checkpoint(
             task=get_plain_text(tasks[-1]) if tasks else "",
             config_path=config,
             working_directory=folder,
-            messages=tuple(_turn_messages(said, members)),
+            messages=tuple(_turn_messages(messages, members)),
             started_at=_to_iso_time(ledger.started),
-            last_updated_at=_to_iso_time(said[-1].time if said else None),
+            last_updated_at=_to_iso_time(messages[-1].time if messages else None),
             is_complete=bool(standing.ended),
             current_state_name=standing.state or None,
             state_machine_state=machine if standing.state else None,
@@ -196,9 +200,9 @@ def encode_checkpoint(
 
 
 def _turn_messages(
-    said: Sequence[Message], members: Mapping[str, Session]
+    messages: Sequence[Message], members: Mapping[str, Session]
 ) -> Iterator[TurnMessage]:
-    for m in said:
+    for m in messages:
         if m.kind in (CORRECTION_KIND, HANDOFF):
             yield TurnMessage(
                 agent_name="Human",
@@ -213,23 +217,31 @@ def _turn_messages(
 
 def _turn_message(move: Message, session: Session) -> TurnMessage:
     """Return one turn of an agent as one message."""
-    told: dict[str, Any] = move.details["told"]
-    own = range(told.get("from_own", 0), told.get("own", -1) + 1)
-    mine = [m for m in session.messages if m.turn in own and m.visible]
-    used = [m.usage for m in mine if m.usage is not None]
-    sent = sum(u.prompt_tokens or 0 for u in used)
-    given = sum(u.output_tokens or 0 for u in used)
-    found = map_results_by_call(mine)
-    calls = [c for m in mine if m.role == "assistant" for c in m.tool_calls]
+    move_record: dict[str, Any] = move.details["told"]
+    turns = range(move_record.get("from_own", 0), move_record.get("own", -1) + 1)
+    messages = [m for m in session.messages if m.turn in turns and m.visible]
+    used = [m.usage for m in messages if m.usage is not None]
+    input_tokens = sum(u.prompt_tokens or 0 for u in used)
+    output_tokens = sum(u.output_tokens or 0 for u in used)
+    results = map_results_by_call(messages)
+    calls = [c for m in messages if m.role == "assistant" for c in m.tool_calls]
     words = next(
-        (get_plain_text(m) for m in reversed(mine) if m.role == "assistant" and get_plain_text(m)),
+        (
+            get_plain_text(m)
+            for m in reversed(messages)
+            if m.role == "assistant" and get_plain_text(m)
+        ),
         "",
     )
-    usage = TurnUsage(input_tokens=sent, output_tokens=given, total_tokens=sent + given)
+    usage = TurnUsage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens,
+    )
     return TurnMessage(
         agent_name=move.agent or "", content=redact(words), timestamp=_to_iso_time(move.time),
         turn_index=move.turn or 0, role="assistant", usage=usage if used else None,
-        tool_calls=tuple(_turn_call(c, found.get(id(c))) for c in calls),
+        tool_calls=tuple(_turn_call(c, results.get(id(c))) for c in calls),
     )  # fmt: skip
 
 

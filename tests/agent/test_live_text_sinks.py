@@ -31,8 +31,8 @@ RUNNING = ("agent", "magics", "teams", "widgets")
 
 SCREENS = {
     ("magics/agent.py", "run_agent"): "what the kit says of how a session goes on",
-    ("magics/approval_questions.py", "_typed"): "the question whether a call may run, for the person alone",
-    ("magics/approval_questions.py", "showing"): "the call that is asked about, which its redacted form replaces",
+    ("magics/approvals.py", "_read_answer"): "the question whether a call may run, for the person alone",
+    ("magics/approvals.py", "showing"): "the call that is asked about, which its redacted form replaces",
     ("magics/turn_handle.py", "_ipython_display_"): "a turn beside the notebook: what `TurnDisplay` made",
     ("magics/section_commands.py", "list_store"): "what is damaged in the library",
     ("magics/memory_commands.py", "list_entries"): "what is damaged in the memory",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from magics.test_agent_in_a_kernel import WAIT, Kernel, errors
 
-from ctxkit.magics.approval_questions import CAPTURED, UNASKED
+from ctxkit.magics.approvals import CAPTURED, UNASKED
 
 if TYPE_CHECKING:
     from pathlib import Path

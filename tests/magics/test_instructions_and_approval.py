@@ -13,7 +13,7 @@ from magics.test_agent_in_a_kernel import Kernel, errors
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approval_questions import MOST_SHOWN, UNASKED
+from ctxkit.magics.approvals import MOST_SHOWN, UNASKED
 
 
 def run(shell, cell: str):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import ctxkit
 from ctxkit.agent.acp_client import ReplyBuilder
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approval_questions import (
+from ctxkit.magics.approvals import (
     MOST_SHOWN,
     UNSAFE,
     as_html,
@@ -185,7 +185,7 @@ def calls_of(name: str) -> dict[str, list[str]]:
 
 
 def test_every_front_end_asks_by_this_function():
-    assert set(calls_of("input")) == {"approval_questions.py"}
+    assert set(calls_of("input")) == {"approvals.py"}
     asking = [each for calls in calls_of("Approvals").values() for each in calls]
     assert len(asking) >= 3  # a cell, a turn beside the notebook, a team
     assert {re.search(r"(\S+)\)$", each)[1] for each in asking} == {"ask_here", "handle.ask"}

@@ -12,14 +12,14 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import ctxkit as ck
+from ctxkit._internal import value_kinds
 from ctxkit.errors import BadArguments
-from ctxkit.presets import config_keys
+from ctxkit.presets import fuseraft_config
 from ctxkit.presets.loading import CONFIG_FORMATS
 from ctxkit.presets.systems import (
     ai,
     codex,
     fased,
-    fuseraft,
     gemini,
     openclaw,
     opencode,
@@ -32,15 +32,15 @@ SAMPLES = sorted((Path(__file__).parent / "configs").iterdir())
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NAMES = st.lists(TEXT, max_size=3).map(tuple)
 KINDS = {
-    config_keys.WHOLE: st.integers(0, 9000),
-    config_keys.POSITIVE: st.integers(200_000, 900_000),
-    config_keys.NUMBER: st.floats(0.1, 0.9),
-    config_keys.FLAG: st.booleans(),
-    config_keys.TEXT: TEXT,
-    config_keys.PROMPT: TEXT,
-    config_keys.NAMES: NAMES,
-    config_keys.COUNTS: st.dictionaries(TEXT, st.integers(0, 9000), max_size=3),
-    config_keys.DURATION: st.floats(0, 1e6) | st.integers(0, 9000),
+    value_kinds.WHOLE: st.integers(0, 9000),
+    value_kinds.POSITIVE: st.integers(200_000, 900_000),
+    value_kinds.NUMBER: st.floats(0.1, 0.9),
+    value_kinds.FLAG: st.booleans(),
+    value_kinds.TEXT: TEXT,
+    value_kinds.PROMPT: TEXT,
+    value_kinds.NAMES: NAMES,
+    value_kinds.COUNTS: st.dictionaries(TEXT, st.integers(0, 9000), max_size=3),
+    value_kinds.DURATION: st.floats(0, 1e6) | st.integers(0, 9000),
 }
 SPECIAL = {
     "quality_retries": st.integers(0, 3),
@@ -62,7 +62,11 @@ SPECIAL = {
     "soft_trim_head_chars": st.integers(0, 900),
 }
 KEYS = {
-    "fuseraft": (*fuseraft.CONFIG_KEYS, *fuseraft.AGENT_CONFIG_KEYS, fuseraft.WINDOW_KEY),
+    "fuseraft": (
+        *fuseraft_config.CONFIG_KEYS,
+        *fuseraft_config.AGENT_CONFIG_KEYS,
+        fuseraft_config.WINDOW_KEY,
+    ),
     "fased": (*fased.CONFIG_TABLE.keys, fased.GUARD_RETRIES_KEY),
     "openclaw": openclaw.CONFIG_TABLE.keys,
     "ai": ai.CONFIG_TABLE.keys,

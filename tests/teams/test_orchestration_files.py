@@ -254,7 +254,7 @@ def test_a_misspelt_key_is_said(right, wrong, said):
 def test_a_share_is_a_number_from_0_to_1():
     from yaml import safe_load
 
-    with pytest.raises(BadArguments, match="ContextCapFraction must be a number from 0 to 1"):
+    with pytest.raises(BadArguments, match="ContextCapFraction must be a number between 0 and 1"):
         parse_plan(safe_load(DEV.replace("ContextCapFraction: 0.4", "ContextCapFraction: 4")))
 
 

@@ -14,10 +14,10 @@ from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import reading
-from ctxkit.presets.systems.fuseraft import MAX_AGENTS
+from ctxkit.presets.fuseraft_config import MAX_AGENTS
 from ctxkit.teams.demo import make_scripted_agent
 from ctxkit.teams.fuseraft_config import parse_plan
-from ctxkit.teams.session_factory import session_names
+from ctxkit.teams.sessions import session_names
 
 STATES = {"One": state("A", to("Two", "ON")), "Two": state("B", to("End", "DONE")), "End": DONE}
 PLAN = config(["A", "B", "C"], STATES)

@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
 from ctxkit.presets.common import AnchoredSummary, opens_turn
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive

@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ConfiguredPolicy
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from ctxkit._internal.value_kinds import FLAG, WHOLE, choice
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
 from ctxkit.policies.history.history import find_turn_start, first_since_compaction
@@ -16,16 +17,8 @@ from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
-from ctxkit.presets.config_keys import (
-    FLAG,
-    WHOLE,
-    ConfigFormat,
-    ConfigKey,
-    ConfigWriter,
-    KeyTable,
-    choice,
-)
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.config_keys import ConfigFormat, ConfigKey, ConfigWriter, KeyTable
+from ctxkit.presets.registry import Difference, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ctxkit.policies.message_filters import Prune
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 
 DIFFERENCES = (
     Difference(

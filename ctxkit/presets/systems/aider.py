@@ -9,7 +9,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Both
 from ctxkit.presets.common import CustomCutSummary, opens_turn
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Positive

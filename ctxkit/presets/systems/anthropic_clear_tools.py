@@ -7,7 +7,7 @@ from __future__ import annotations
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.rules import Rules
 from ctxkit.presets.common import ClearUses
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 
 DIFFERENCES = (
     Difference(

@@ -19,7 +19,7 @@ from ctxkit.presets.common import (
     end_of_removable,
     removable_mask,
 )
-from ctxkit.presets.setting_checks import Difference, check_window, typed
+from ctxkit.presets.registry import Difference, check_window, typed
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.tool_calls import is_read_tool, is_write_tool
 

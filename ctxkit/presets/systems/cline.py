@@ -12,7 +12,7 @@ from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.common import DropHalf
-from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ctxkit._internal.value_kinds import POSITIVE, PROMPT
 from ctxkit.policies.history.columns import SUMMARY
 from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.policies.rules import Rules
@@ -22,8 +23,6 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.common import as_summary_message, end_of_removable, removable_mask
 from ctxkit.presets.config_keys import (
-    POSITIVE,
-    PROMPT,
     ConfigFormat,
     ConfigKey,
     ConfigWriter,
@@ -32,7 +31,7 @@ from ctxkit.presets.config_keys import (
     get_section,
     keys_from_words,
 )
-from ctxkit.presets.setting_checks import (
+from ctxkit.presets.registry import (
     LARGER_SUMMARY_DIFFERENCE,
     LAST_CALL_DIFFERENCE,
     Difference,

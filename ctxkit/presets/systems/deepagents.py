@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts import content
 from ctxkit.presets import common
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History

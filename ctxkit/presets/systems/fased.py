@@ -8,6 +8,7 @@ from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
+from ctxkit._internal.value_kinds import FLAG, WHOLE, choice
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.memory import MemoryFlush
 from ctxkit.policies.rules import Rules
@@ -17,20 +18,16 @@ from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets import openclaw_shared
 from ctxkit.presets.config_keys import (
-    FLAG,
-    WHOLE,
     ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
     ParsedConfig,
-    choice,
     get_section,
     keys_from_words,
-    read_value,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
-from ctxkit.presets.setting_checks import Difference, check_between, check_window, typed
+from ctxkit.presets.registry import Difference, check_between, check_window, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -257,11 +254,9 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
         get_section(config, GUARD_ENABLED_KEY.path),
         get_section(config, GUARD_RETRIES_KEY.path),
     )
-    if guarded is not None and read_value(GUARD_ENABLED_KEY, guarded, GUARD_ENABLED_KEY.path):
+    if guarded is not None and GUARD_ENABLED_KEY.read(guarded):
         retries = DEFAULT_RETRIES if retries is None else retries
-        found.settings[GUARD_RETRIES_KEY.parameter] = read_value(
-            GUARD_RETRIES_KEY, retries, GUARD_RETRIES_KEY.path
-        )
+        found.settings[GUARD_RETRIES_KEY.parameter] = GUARD_RETRIES_KEY.read(retries)
     return found
 
 

@@ -12,8 +12,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.formatting import sanitize_text
-from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
 from ctxkit.policies.clearing import Budget, Tombstones, ToolPairs
 from ctxkit.policies.evidence import Narrative
@@ -24,29 +23,18 @@ from ctxkit.policies.shorten import Intermediate
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
 from ctxkit.policies.window import AdaptiveTrim, Window
-from ctxkit.presets.config_keys import (
-    COUNTS,
-    FLAG,
-    NAMES,
-    NUMBER,
-    POSITIVE,
-    TEXT,
-    WHOLE,
-    ConfigFormat,
-    ConfigKey,
-    ConfigWriter,
-    KeyTable,
-    ParsedConfig,
-    choice,
-    keys_from_words,
-    read_value,
+from ctxkit.presets.config_keys import ConfigFormat, ConfigWriter
+from ctxkit.presets.fuseraft_config import (
+    KEY_PATHS,
+    VIEW_KEYS,
+    history_filters,
+    read_config,
+    to_config_tree,
+    weigh_config,
 )
-from ctxkit.presets.history_filters import history_filters
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ctxkit.policies.base import Natural, Positive, Proportion
     from ctxkit.policies.protocols import Forecast, Guard, RunState
     from ctxkit.policies.triggers import BaseTrigger
@@ -54,15 +42,6 @@ if TYPE_CHECKING:
 
 REPLAY_CHARS = 2000
 """Characters of a reply that is sent again, where no number is set (the document's)."""
-_HANDED = (
-    "text_only",
-    "exclude_agents",
-    "max_turn_age",
-    "max_tail_messages",
-    "max_tool_result_chars",
-    "tool_result_char_overrides",
-)
-"""Settings of what an agent is handed of its history when its turn begins."""
 DIFFERENCES = (
     Difference(
         "KeepRecentTurns",
@@ -331,7 +310,8 @@ def _make_pruning(p: dict[str, Any]) -> Any:
     if replies == 0 and not quirks:
         replies = REPLAY_CHARS
     handed = history_filters(
-        **{name: p[name] for name in _HANDED}, max_replay_chars=replies or 0, from_reply=quirks
+        **{**{name: p[name] for name in VIEW_KEYS.values()}, "max_replay_chars": replies or 0},
+        from_reply=quirks,
     )
     parts = [
         Offload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
@@ -350,332 +330,6 @@ def _make_pruning(p: dict[str, Any]) -> Any:
     return Chain.of(*found) if found else None
 
 
-AGENT_CONFIG_KEYS = (
-    ConfigKey("ContextWindow.TextOnly", "text_only", FLAG),
-    ConfigKey("ContextWindow.ExcludeAgents", "exclude_agents", NAMES),
-    ConfigKey("ContextWindow.MaxTurnAge", "max_turn_age", WHOLE),
-    ConfigKey("ContextWindow.MaxTailMessages", "max_tail_messages", WHOLE),
-    ConfigKey("ContextWindow.ContextCapFraction", "context_cap_fraction", NUMBER),
-    ConfigKey("ContextWindow.MaxToolResultChars", "max_tool_result_chars", WHOLE),
-    ConfigKey("ContextWindow.ToolResultCharOverrides", "tool_result_char_overrides", COUNTS),
-    ConfigKey("ContextWindow.MaxReplayChars", "max_replay_chars", WHOLE),
-    ConfigKey("MaxInTurnToolPairs", "max_in_turn_tool_pairs", WHOLE),
-    ConfigKey("MaxInTurnContextTokens", "max_in_turn_context_tokens", WHOLE),
-)
-OTHER_AGENT_KEYS = keys_from_words(
-    "Context Isolation KnowledgeWeight SkipExecutionState EnableMemory Produces Requires"
-    " RemoteAgent AgentFile SubAgentModel SubAgentPlugins SubAgentMaxToolCalls"
-)
-IGNORED_AGENT_KEYS = keys_from_words(
-    "Name Description Instructions Plugins Capabilities Model FunctionChoice TrustScore"
-    " MaxToolCallsPerTurn"
-)
-AGENT_TABLE = KeyTable(
-    AGENT_CONFIG_KEYS, OTHER_AGENT_KEYS, IGNORED_AGENT_KEYS, any_case=True, open=frozenset()
-)
-CONFIG_KEYS = (
-    ConfigKey("ContextBudget.WarnAt", "warn_at", WHOLE),
-    ConfigKey("ContextBudget.CutoverAt", "cutover_at", WHOLE),
-    ConfigKey("ContextBudget.MaxSingleTurnInputTokens", "max_single_turn_input_tokens", WHOLE),
-    ConfigKey("ContextBudget.MaxToolResultTokens", "max_tool_result_tokens", WHOLE),
-    ConfigKey("ContextBudget.InTurnToolWindow", "in_turn_tool_window", WHOLE),
-    ConfigKey("Compaction.Mode", "mode", choice("llm", "intent", "lossless", "hybrid", "window")),
-    ConfigKey("Compaction.TriggerTurnCount", "trigger_turn_count", WHOLE),
-    ConfigKey("Compaction.KeepRecentTurns", "keep_recent_turns", WHOLE),
-    ConfigKey("Compaction.TokenBudget", "token_budget", WHOLE),
-    ConfigKey("Compaction.IncludeReasoning", "include_reasoning", FLAG),
-    ConfigKey("Compaction.IncludeSymbolGraph", "include_symbol_graph", FLAG),
-    ConfigKey("Compaction.IncludeExploration", "include_exploration", FLAG),
-    ConfigKey("Compaction.SummaryTemplate", "summary_template", TEXT),
-    ConfigKey("Compaction.MaxCharsPerHistoryMessage", "max_chars_per_history_message", WHOLE),
-    ConfigKey("Compaction.AntiThrashMinSavingsRatio", "anti_thrash_min_savings_ratio", NUMBER),
-    ConfigKey("Compaction.AntiThrashWindow", "anti_thrash_window", WHOLE),
-)
-OTHER_KEYS = keys_from_words(
-    "Compaction.Model Memory MaxTotalTokens WarnTurnTokens Validation ChangeTracking EvidenceStore"
-    " Checkpoint Contracts Verifier FailureHandling Termination Scratchpad Chatroom Saga"
-    " Brownfield TestSelector SkillCuration SystemPrompt SystemPromptPath"
-)
-IGNORED_KEYS = keys_from_words(
-    "SchemaVersion Name Description Models Agents Selection Compaction.PinLastRoutingSignal"
-    " Security McpServers Telemetry ApiProfiles Events Output"
-)
-CONFIG_TABLE = KeyTable(
-    CONFIG_KEYS + AGENT_CONFIG_KEYS,
-    OTHER_KEYS | OTHER_AGENT_KEYS,
-    IGNORED_KEYS | IGNORED_AGENT_KEYS,
-    any_case=True,
-    open=frozenset(),
-)
-WINDOW_KEY = ConfigKey("Model.MaxContextTokens", "context_window", POSITIVE)
-PIN_SIGNAL_KEY = ConfigKey("Compaction.PinLastRoutingSignal", "routing_signals", FLAG)
-
-MAX_AGENTS = 200
-MAX_STATES = 1000
-"""States of a machine, nodes of a graph, stages; the states that are made of these, too."""
-MAX_WAYS = 5000
-"""Transitions out of all states, routes, edges, contracts."""
-_STATES = ("StateMachine.States", "Graph.Nodes", "Adversarial.Stages")
-_WAYS = ("Routes", "StructuredRoutes", "Graph.Edges")
-ANY_STATE = "Any"
-"""The one state under which signals are written: rules hold no routes."""
-
-
-def weigh_config(config: Mapping[str, Any]) -> int:
-    """Count the signs of fuseraft."""
-    body = _body(config)
-    if body is not config:
-        return 10
-    fold = {str(k).casefold() for k in body}
-    mine = {"contextbudget", "contextwindow", "maxinturntoolpairs", "maxinturncontexttokens"} & fold
-    compaction = _get_any_case(body, "Compaction")
-    known = {
-        k.path.split(".")[1].casefold() for k in CONFIG_KEYS if k.path.startswith("Compaction.")
-    }
-    words = (
-        {str(k).casefold() for k in compaction} & known if isinstance(compaction, dict) else set()
-    )
-    agents = _get_any_case(body, "Agents")
-    own = {"contextwindow", "maxinturntoolpairs", "instructions", "agentfile"}
-    members = [a for a in agents if isinstance(a, dict)] if isinstance(agents, list) else []
-    return (
-        4 * len(mine)
-        + 3 * len(words)
-        + 3 * any(own & {str(k).casefold() for k in a} for a in members)
-    )
-
-
-def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
-    """Gather what the file says about one agent; without a name, that in which all its agents
-    agree.
-
-    Raises:
-        BadArguments: there is no such agent, or a value is of the wrong kind.
-    """
-    body, found = _body(config), ParsedConfig()
-    check_counts(body)
-    CONFIG_TABLE.read(body, found)
-    if body is not config:
-        beside = [str(k) for k in config if str(k).casefold() != "orchestration"]
-        found.unknown += [f"{sanitize_text(k, 60)} (beside Orchestration)" for k in beside]
-    agents = _agents(body)
-    if agent is not None:
-        _take_agent(agents, agent, found)
-    elif agents:
-        _take_shared(agents, found)
-    found.settings |= _pinned(body)
-    if _routes(_get_any_case(body, "Selection")):
-        found.elsewhere.append("Selection (but for its signals)")
-    if (body is not config or agents) and _get_any_case(body, "Compaction") is None:
-        _note_no_compaction(found)
-    return found
-
-
-def settings_of_agents(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the settings of each agent in the file's order, as `read` gathers them for one.
-
-    Raises:
-        BadArguments: a value is of the wrong kind.
-    """
-    body, shared = _body(config), ParsedConfig()
-    check_counts(body)
-    CONFIG_TABLE.read(body, shared)
-    agents, pinned = _agents(body), _pinned(body)
-    return [{**shared.settings, **own.settings, **pinned} for _, own in agents]
-
-
-def _pinned(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the setting that keeps the last handoff keyword, where the file has such keywords."""
-    pin = _get_any_case(_get_any_case(body, "Compaction"), "PinLastRoutingSignal")
-    if pin is not None and not read_value(PIN_SIGNAL_KEY, pin, PIN_SIGNAL_KEY.path):
-        return {}
-    signals = tuple(dict.fromkeys(_signals(_get_any_case(body, "Selection"))))
-    return {"routing_signals": signals} if signals else {}
-
-
-def check_counts(config: Mapping[str, Any]) -> None:
-    """Refuse a team with more agents, states or ways between them than anybody oversees.
-
-    Args:
-        config: the file, or what is under `Orchestration`.
-
-    Raises:
-        BadArguments: a list is too long; the sentence names it.
-    """
-    body = _body(config)
-    selection = _get_any_case(body, "Selection")
-    check_count("Agents", len(_members(_get_any_case(body, "Agents"))), MAX_AGENTS)
-    check_count("Contracts", len(_members(_get_any_case(body, "Contracts"))), MAX_WAYS)
-    for path in (*_STATES, *_WAYS):
-        found = selection
-        for name in path.split("."):
-            found = _get_any_case(found, name)
-        most = MAX_STATES if path in _STATES else MAX_WAYS
-        check_count(f"Selection.{path}", len(_members(found)), most)
-    states = _members(_get_any_case(_get_any_case(selection, "StateMachine"), "States"))
-    steps = sum(len(_members(_get_any_case(state, "Transitions"))) for state in states)
-    check_count("Transitions", steps, MAX_WAYS)
-
-
-def check_count(what: str, count: int, most: int) -> None:
-    """Refuse what a team has too many of.
-
-    Raises:
-        BadArguments: there are more than `most`.
-    """
-    if count > most:
-        raise BadArguments(
-            f"There are {count:,} {what}, and a team has at most {most:,}: make several teams of"
-            " it."
-        )
-
-
-def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters under the file's own keys, the agent's under an agent."""
-    own: dict[str, Any] = {
-        "Name": parameters.get("subject") or "Agent",
-        **AGENT_TABLE.tree(parameters),
-    }
-    if parameters.get("context_window") is not None:
-        own["Model"] = {"MaxContextTokens": parameters["context_window"]}
-    body = KeyTable(CONFIG_KEYS).tree(parameters)
-    signals = parameters.get("routing_signals") or ()
-    body["Agents"] = [own]
-    if signals:
-        body["Compaction"]["PinLastRoutingSignal"] = True
-        step = {"Transitions": [{"Signal": s} for s in signals]}
-        body["Selection"] = {"Type": "statemachine", "StateMachine": {"States": {ANY_STATE: step}}}
-    return {"Orchestration": body}
-
-
-def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what is under `Orchestration`, or the file itself, as in the document's snippets."""
-    body = _get_any_case(config, "Orchestration")
-    return body if isinstance(body, dict) else config
-
-
-def _get_any_case(section: Any, name: str) -> Any:
-    if not isinstance(section, dict):
-        return None
-    return next((v for k, v in section.items() if str(k).casefold() == name.casefold()), None)
-
-
-def _agents(body: Mapping[str, Any]) -> list[tuple[str, ParsedConfig]]:
-    """Return each agent's name and what the file says of it; aliases of models are looked up."""
-    listed = _get_any_case(body, "Agents")
-    if listed is None:
-        return []
-    if not isinstance(listed, list) or not all(isinstance(a, dict) for a in listed):
-        raise BadArguments("Agents must be a list of agents with keys and values.")
-    agents = []
-    for position, entry in enumerate(listed):
-        name, found = str(_get_any_case(entry, "Name") or position), ParsedConfig()
-        at = f"Agents.{sanitize_text(name, 40)}."
-        shared = (
-            str(_get_any_case(entry, "Isolation")).casefold() == "shared"
-        )  # what these rules take for granted
-        AGENT_TABLE.read(
-            {k: v for k, v in entry.items() if not (shared and str(k).casefold() == "isolation")},
-            found,
-            at,
-        )
-        window = _window(_get_any_case(entry, "Model"), _get_any_case(body, "Models"))
-        if window is not None:
-            found.settings["context_window"] = read_value(WINDOW_KEY, window, at + WINDOW_KEY.path)
-        agents.append((name, found))
-    return agents
-
-
-def _window(model: Any, models: Any) -> Any:
-    own = _get_any_case(model, "MaxContextTokens")
-    alias = model if isinstance(model, str) else _get_any_case(model, "ModelId")
-    if own is not None or not isinstance(alias, str):
-        return own
-    return _get_any_case(_get_any_case(models, alias), "MaxContextTokens")
-
-
-def _take_agent(agents: list[tuple[str, ParsedConfig]], wanted: str, found: ParsedConfig) -> None:
-    for name, own in agents:
-        if name.casefold() == wanted.casefold():
-            found.settings |= own.settings
-            found.subject = name
-            found.unknown += own.unknown
-            found.elsewhere += own.elsewhere
-            return
-    names = [name for name, _ in agents]
-    raise BadArguments(
-        f"There is no agent {wanted!r}; there are"
-        f" {', '.join(sanitize_text(n, 40) for n in names) or 'none'}.{did_you_mean(wanted, names)}"
-    )
-
-
-def _take_shared(agents: list[tuple[str, ParsedConfig]], found: ParsedConfig) -> None:
-    for _, own in agents:
-        found.unknown += own.unknown
-        found.elsewhere += own.elsewhere
-    found.subject = agents[0][0] if len(agents) == 1 and not agents[0][0].isdigit() else ""
-    differ = []
-    for key in (*AGENT_CONFIG_KEYS, WINDOW_KEY):
-        values = [own.settings.get(key.parameter) for _, own in agents]
-        given = [v for v in values if v is not None]
-        if all((v or None) == (values[0] or None) for v in values):  # left out, or 0: the same
-            found.settings |= {key.parameter: given[0]} if given else {}
-        else:
-            differ.append(key.path)
-    if differ:
-        names = ", ".join(sanitize_text(name, 40) for name, _ in agents)
-        found.notes.append(
-            f"The agents differ in {', '.join(differ)}, which stay at their defaults: "
-            f"name one with agent= (of {names})."
-        )
-
-
-def _signals(selection: Any) -> Iterator[str]:
-    """Yield the handoff keywords of state machine and keyword routes, in the file's order."""
-    states = _get_any_case(_get_any_case(selection, "StateMachine"), "States")
-    steps = [
-        step for state in _members(states) for step in _members(_get_any_case(state, "Transitions"))
-    ]
-    for signal in (
-        *(_get_any_case(s, "Signal") for s in steps),
-        *(_get_any_case(r, "Keyword") for r in _members(_get_any_case(selection, "Routes"))),
-    ):
-        if isinstance(signal, str) and signal:
-            yield signal
-
-
-def _routes(selection: Any) -> bool:
-    """Say whether a selection says more than the signals that `tree` writes."""
-    states = _get_any_case(_get_any_case(selection, "StateMachine"), "States")
-    return selection is not None and not (isinstance(states, dict) and set(states) == {ANY_STATE})
-
-
-def _members(section: Any) -> list[Any]:
-    if isinstance(section, dict):
-        return list(section.values())
-    return section if isinstance(section, list) else []
-
-
-def _note_no_compaction(found: ParsedConfig) -> None:
-    """Say what a file without `Compaction` means: nothing is compacted, and no cutover taken."""
-    needs = [k.path for k in CONFIG_KEYS[1:3] if found.settings.get(k.parameter)]
-    if needs:
-        found.notes.append(
-            f"fuseraft refuses {' and '.join(needs)} without a Compaction section; here they"
-            " compact with its defaults."
-        )
-        return
-    found.absent = ("Compaction",)
-    found.notes.append(
-        "Without a Compaction section nothing is compacted but by hand, as in fuseraft."
-    )
-
-
-KEY_PATHS = {
-    **KeyTable(CONFIG_KEYS).paths,
-    **{k.parameter: f"Agents[].{k.path}" for k in (*AGENT_CONFIG_KEYS, WINDOW_KEY)},
-    "routing_signals": "Selection.StateMachine.States[].Transitions[].Signal",
-}
 CONFIG = ConfigFormat(
     "fuseraft",
     "orchestration.yaml",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ctxkit._internal.value_kinds import FLAG, NUMBER, WHOLE
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
 from ctxkit.policies.rules import Rules
@@ -21,9 +22,6 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.common import CustomCutSummary
 from ctxkit.presets.config_keys import (
-    FLAG,
-    NUMBER,
-    WHOLE,
     ConfigFormat,
     ConfigKey,
     ConfigWriter,
@@ -31,10 +29,9 @@ from ctxkit.presets.config_keys import (
     ParsedConfig,
     get_section,
     keys_from_words,
-    read_value,
     zero_if_single,
 )
-from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, typed
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -336,9 +333,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     found = CONFIG_TABLE.found(config)
     for path in OLDER_THRESHOLD_PATHS:
         if (value := get_section(config, path)) is not None:
-            found.settings.setdefault(
-                THRESHOLD_KEY.parameter, read_value(THRESHOLD_KEY, value, path)
-            )
+            found.settings.setdefault(THRESHOLD_KEY.parameter, THRESHOLD_KEY.read(value, path))
     if get_section(config, "experimental.contextManagement") is True:
         found.settings["variant"] = "pipeline"
     return found

@@ -11,7 +11,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.common import CustomCutSummary, as_summary_message, end_of_removable
-from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, typed
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ctxkit.policies.base import ConfiguredPolicy
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts import content
 from ctxkit.presets import common
-from ctxkit.presets.setting_checks import MEMORY_TOOL_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, Difference, typed
 from ctxkit.session.messages import Text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import common
 from ctxkit.presets.common import AnchoredSummary, end_of_removable
-from ctxkit.presets.setting_checks import MEMORY_TOOL_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History

@@ -17,7 +17,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts import content
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.common import api_message_starts
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 from ctxkit.session.messages import (
     Message,
     get_plain_text,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import common
-from ctxkit.presets.setting_checks import LARGER_SUMMARY_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History

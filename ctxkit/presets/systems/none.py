@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.setting_checks import typed
+from ctxkit.presets.registry import typed
 
 
 @typed

@@ -12,7 +12,7 @@ from ctxkit.policies.provider_native import replace_with_opaque_item
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.common import end_of_removable, removable_mask
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Positive

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from ctxkit._internal.value_kinds import FLAG, PROMPT, WHOLE, choice
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.history.history import has_content
 from ctxkit.policies.rules import Rules
@@ -21,19 +22,15 @@ from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import openclaw_shared
 from ctxkit.presets.config_keys import (
-    FLAG,
-    PROMPT,
-    WHOLE,
     ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
     ParsedConfig,
-    choice,
     keys_from_words,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
-from ctxkit.presets.setting_checks import Difference, check_between, check_window, typed
+from ctxkit.presets.registry import Difference, check_between, check_window, typed
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ctxkit._internal.value_kinds import FLAG, POSITIVE, WHOLE
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
@@ -21,9 +22,6 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.common import opens_turn
 from ctxkit.presets.config_keys import (
-    FLAG,
-    POSITIVE,
-    WHOLE,
     ConfigFormat,
     ConfigKey,
     ConfigWriter,
@@ -32,7 +30,7 @@ from ctxkit.presets.config_keys import (
     get_section,
     zero_if_single,
 )
-from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, check_window, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, check_window, typed
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:

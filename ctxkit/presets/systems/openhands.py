@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
 from ctxkit.presets.common import AnchoredSummary
-from ctxkit.presets.setting_checks import LARGER_SUMMARY_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from ctxkit._internal.value_kinds import FLAG, WHOLE
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import PI_INSTRUCTIONS, PiSummary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import LastUsageOverBudget, Overflow, Share
 from ctxkit.presets.config_keys import (
-    FLAG,
-    WHOLE,
     ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
     keys_from_words,
 )
-from ctxkit.presets.setting_checks import Difference, check_window, typed
+from ctxkit.presets.registry import Difference, check_window, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ctxkit._internal.value_kinds import POSITIVE
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.guards import Attempts
 from ctxkit.policies.history.history import has_content
@@ -16,7 +17,6 @@ from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, CutShort
 from ctxkit.presets.config_keys import (
-    POSITIVE,
     ConfigFormat,
     ConfigKey,
     ConfigWriter,
@@ -24,7 +24,7 @@ from ctxkit.presets.config_keys import (
     ParsedConfig,
     zero_if_single,
 )
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 from ctxkit.session.messages import SENT_ROLE_KEY, Message, Text
 
 if TYPE_CHECKING:

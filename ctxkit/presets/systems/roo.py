@@ -10,7 +10,7 @@ from ctxkit.policies.base import Fallback
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.common import DropHalf, SummariseAll
-from ctxkit.presets.setting_checks import (
+from ctxkit.presets.registry import (
     LAST_CALL_DIFFERENCE,
     Difference,
     check_between,

@@ -12,7 +12,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Count
-from ctxkit.presets.setting_checks import LARGER_SUMMARY_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, Difference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive

@@ -15,7 +15,7 @@ from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.common import AnchoredSummary, opens_turn
-from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.presets.registry import Difference, typed
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts import content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.common import opens_turn
-from ctxkit.presets.setting_checks import Difference, check_between, typed
+from ctxkit.presets.registry import Difference, check_between, typed
 from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Message, Text, get_plain_text
 from ctxkit.tokens.counters import encode_arguments
 

@@ -1,12 +1,14 @@
-"""Sessions of a team's agents: model, tools, memory and sections of each."""
+"""The live sessions of a team: one for each agent, opened with its model, tools and memory."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
+from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ctxkit._internal.formatting import sanitize_text
@@ -26,12 +28,13 @@ from ctxkit.teams.members import (
     SUB_AGENT_INSTRUCTIONS,
     SUB_AGENT_RULES,
     SUB_AGENT_SUFFIX,
+    SubAgent,
 )
 from ctxkit.tokens import default_counter
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.store.workspace import Workspace
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn import Limits, Listener
     from ctxkit.policies.rules import Rules
-    from ctxkit.teams.members import SubAgent
     from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan
 
 
@@ -83,7 +85,7 @@ class SessionFactory:
         seed: what ids follow from.
         sections: of each agent's system message, as `agent.system_prompt.parse_section_names` names
             them.
-        memory: what a memory of the config reaches beyond the team's own: `MEMORIES`.
+        memory: what a memory of the config reaches beyond the team's own: words of `MEMORY_ACCESS`.
     """
 
     def __init__(
@@ -109,45 +111,47 @@ class SessionFactory:
                 f"{' and '.join(MEMORY_ACCESS)} beyond its own."
             )
         self._reaches = tuple(memory)
-        known = list(dict.fromkeys(PLUGIN_TOOLS.values()))
-        for name in (t for t in tools if isinstance(t, str) and t not in known):
+        tool_groups = list(dict.fromkeys(PLUGIN_TOOLS.values()))
+        for name in (t for t in tools if isinstance(t, str) and t not in tool_groups):
             raise BadArguments(
                 f"Agents of a team can have no tool {sanitize_text(name, 60)!r}; name some of "
-                f"{', '.join(known)}, or give tools of your own.{did_you_mean(name, known)}"
+                f"{', '.join(tool_groups)}, or give tools of your own."
+                f"{did_you_mean(name, tool_groups)}"
             )
         self.root, self._plan, self._tools, self._allow = root, plan, tuple(tools), tuple(allow)
         self._given = {k.casefold(): m for k, m in models.items()}
         self._clock, self._limits, self._approve = clock, limits, approve
         self._hear, self._seed, self._sections = hear, seed, sections
         self._models = {  # what does not exist is said first
-            m.name: self._model((m.name, m.model), model or m.model) for m in plan.members
+            m.name: self._resolve_model((m.name, m.model), model or m.model) for m in plan.members
         }
         self._subs = {
-            m.name: self._model((f"{m.name}.{SUB_AGENT_SUFFIX}", m.sub.model), m.sub.model)
+            m.name: self._resolve_model((f"{m.name}.{SUB_AGENT_SUFFIX}", m.sub.model), m.sub.model)
             for m in plan.members
             if m.sub is not None and m.sub.model
         }
         self._named: dict[str, dict[str, str]] = {}
         self._writer = self._summary_model(plan.summary_model, model)
-        ways = [t for s in plan.states.values() for t in s.transitions]
-        read = [
-            *(s for t in ways for s in t.handoff),
+        transitions = [t for s in plan.states.values() for t in s.transitions]
+        sources = [
+            *(s for t in transitions for s in t.handoff),
             *(s for m in plan.members for s in m.context),
         ]
-        self._summary = any(s.kind == "session_context" for s in read)
+        self._summary = any(s.kind == "session_context" for s in sources)
 
     def open(
         self, member: Member, team: str, parent: str, workspace: Workspace, sub: SubAgent | None
     ) -> LiveSession:
         """Open the session of an agent, which may ask another; what was begun goes on."""
-        asked = sub.tools() if sub is not None else []
-        made = _SessionSpec(
-            name=self._names(team)[member.name], agent=member.name, parent=parent,
-            rules=member.rules, tools=[*self._offered(member), *asked], calls=member.max_calls,
+        question_tools = sub.tools() if sub is not None else []
+        spec = _SessionSpec(
+            name=self._session_names(team)[member.name], agent=member.name, parent=parent,
+            rules=member.rules, tools=[*self._offered_tools(member), *question_tools],
+            calls=member.max_calls,
             model=self._models[member.name], instructions=member.instructions,
-            memory=self._memory(member, team, workspace),
+            memory=self._make_memory(member, team, workspace),
         )  # fmt: skip
-        return self._live(made, team, workspace)
+        return self._open_session(spec, team, workspace)
 
     def open_sub(
         self, member: Member, team: str, parent: LiveSession, workspace: Workspace
@@ -156,7 +160,7 @@ class SessionFactory:
         plan = cast("SubAgentPlan", member.sub)
         model = self._subs.get(member.name) or self._models[member.name]
         tools: list[str | Tool] = [t for t in plan.tools if t in self._tools]
-        made = _SessionSpec(
+        spec = _SessionSpec(
             name=f"{parent.name}.{SUB_AGENT_SUFFIX}",
             agent=f"{member.name}.{SUB_AGENT_SUFFIX}",
             parent=parent.id,
@@ -166,112 +170,115 @@ class SessionFactory:
             model=model,
             instructions=SUB_AGENT_INSTRUCTIONS,
         )
-        return self._live(made, team, workspace)
+        return self._open_session(spec, team, workspace)
 
     def tool_names(self) -> list[str]:
         """Return the names of the tools that some agent has, each once."""
-        offered = [t for m in self._plan.members for t in self._offered(m)]
+        offered = [t for m in self._plan.members for t in self._offered_tools(m)]
         for sub in (m.sub for m in self._plan.members if m.sub is not None):
             offered += [*(t for t in sub.tools if t in self._tools), *ASKING]
         groups = dict.fromkeys(t for t in offered if isinstance(t, str))
-        own = [t for t in offered if not isinstance(t, str)]
-        found = (*make_tools(list(groups), self.root, {}), *own, COMPACT_TOOL)
-        return list(dict.fromkeys(t.name for t in found))
+        own_tools = [t for t in offered if not isinstance(t, str)]
+        tools = (*make_tools(list(groups), self.root, {}), *own_tools, COMPACT_TOOL)
+        return list(dict.fromkeys(t.name for t in tools))
 
-    def _names(self, team: str) -> dict[str, str]:
+    def _session_names(self, team: str) -> dict[str, str]:
         if team not in self._named:
             self._named[team] = session_names(team, self._plan)
         return self._named[team]
 
-    def _live(self, made: _SessionSpec, team: str, workspace: Workspace) -> LiveSession:
+    def _open_session(self, spec: _SessionSpec, team: str, workspace: Workspace) -> LiveSession:
         live = LiveSession(
-            made.name,
-            model=made.model,
-            rules=made.rules,
+            spec.name,
+            model=spec.model,
+            rules=spec.rules,
             clock=self._clock,
-            tools=made.tools,
+            tools=spec.tools,
             root=self.root.folder,
             allow=self._allow,
             workspace=workspace,
             hear=self._hear,
-            limits=replace(self._limits, calls=made.calls) if made.calls else self._limits,
+            limits=replace(self._limits, calls=spec.calls) if spec.calls else self._limits,
             approve=self._approve,
-            words={"model": made.model.name, "team": team},
+            words={"model": spec.model.name, "team": team},
             seed=self._seed,
-            agent=made.agent,
-            parent=made.parent,
-            memory=made.memory,
+            agent=spec.agent,
+            parent=spec.parent,
+            memory=spec.memory,
             summary_model=self._writer,
         )
-        words = self._sections or ("memory" if made.memory is not None else "off")
+        words = self._sections or ("memory" if spec.memory is not None else "off")
         with ExitStack() as undo:
             undo.callback(live.close)
-            live.inject(words, made.instructions)
+            live.inject(words, spec.instructions)
             undo.pop_all()
         return live
 
-    def _memory(self, member: Member, team: str, workspace: Workspace) -> SessionMemory | None:
+    def _make_memory(self, member: Member, team: str, workspace: Workspace) -> SessionMemory | None:
         """Return the memory of an agent; None: it has none.
 
         It lies in the user's own place, in a folder of this team; or, where the user says so, in
         those of the agent's name, which all teams share.
         """
-        asked = dict(self._plan.memory)
-        if asked.get("Provider") == WEBHOOK_MEMORY and WEBHOOK_MEMORY not in self._reaches:
-            asked = {}
-        if not (member.remembers or asked):
+        memory_config = dict(self._plan.memory)
+        if memory_config.get("Provider") == WEBHOOK_MEMORY and WEBHOOK_MEMORY not in self._reaches:
+            memory_config = {}
+        if not (member.remembers or memory_config):
             return None
-        own, *others = memory_homes()
+        team_home, *user_homes = memory_homes()
         name = memory_folder_name(member.name)
         if USER_MEMORY in self._reaches:
-            homes = [home.parent / "agents" / name for home in (own, *others)]
+            homes = [home.parent / "agents" / name for home in (team_home, *user_homes)]
         else:
             mark = sha256(f"{workspace.folder.resolve()}\n{team}".encode()).hexdigest()[:16]
-            homes = [own.parent / "teams" / mark / name]
-        held = MemoryStore(homes, self.root.folder)
-        providers = [make_memory_provider(asked, held)] if asked else []
-        return SessionMemory(held, providers, whole=member.remembers)
+            homes = [team_home.parent / "teams" / mark / name]
+        store = MemoryStore(homes, self.root.folder)
+        providers = [make_memory_provider(memory_config, store)] if memory_config else []
+        return SessionMemory(store, providers, whole=member.remembers)
 
-    def _offered(self, member: Member) -> list[str | Tool]:
-        own: list[str | Tool] = [
+    def _offered_tools(self, member: Member) -> list[str | Tool]:
+        granted: list[str | Tool] = [
             t for t in self._tools if t in member.tools or not isinstance(t, str)
         ]
-        return [*own, *make_team_tools(self.root, by_call=member.handoff, summary=self._summary)]
+        return [
+            *granted,
+            *make_team_tools(self.root, by_call=member.handoff, summary=self._summary),
+        ]
 
     def _summary_model(self, name: str, model: Model | str) -> Model | None:
         """Return who writes the summaries of all agents; None: each agent's own model."""
-        return self._model(("Compaction.Model", name), model or name) if name else None
+        return self._resolve_model(("Compaction.Model", name), model or name) if name else None
 
-    def _model(self, names: tuple[str, str], other: Model | str) -> Model:
+    def _resolve_model(self, names: tuple[str, str], default_model: Model | str) -> Model:
         """Return a model by an agent's name, the config's name for it, or as it is named."""
         agent, model = names
-        asked = self._given.get(agent.casefold(), self._given.get(model.casefold(), other))
-        if not isinstance(asked, str):
-            return asked
-        if not asked:
+        chosen = self._given.get(agent.casefold(), self._given.get(model.casefold(), default_model))
+        if not isinstance(chosen, str):
+            return chosen
+        if not chosen:
             raise BadArguments(
                 f"No model is named for {sanitize_text(agent, 40)}: give the team model=."
             )
-        if "/" not in asked and price(asked) is None:
+        if "/" not in chosen and price(chosen) is None:
             raise BadArguments(
-                f"{sanitize_text(agent, 40)} asks for model {sanitize_text(asked, 60)!r}, which "
+                f"{sanitize_text(agent, 40)} asks for model {sanitize_text(chosen, 60)!r}, which "
                 "is not known:"
-                f" say which is meant, models={{{sanitize_text(asked, 60)!r}: 'PROVIDER/MODEL'}}."
+                f" say which is meant, models={{{sanitize_text(chosen, 60)!r}: 'PROVIDER/MODEL'}}."
             )
-        return named(asked, counter=default_counter(), clock=self._clock)
+        return named(chosen, counter=default_counter(), clock=self._clock)
 
 
 def session_names(team: str, plan: TeamPlan) -> dict[str, str]:
     """Return the name of each agent's session, by the agent's name."""
-    slugs = [_slug(m.name) for m in plan.members]
-    often = Counter(slugs)
+    slugs = [_make_slug(m.name) for m in plan.members]
+    slug_counts = Counter(slugs)
     return {
-        m.name: f"{team[:30]}.{slug}" + (f"-{n}" if often[slug] > 1 else "")
+        m.name: f"{team[:30]}.{slug}" + (f"-{n}" if slug_counts[slug] > 1 else "")
         for n, (m, slug) in enumerate(zip(plan.members, slugs, strict=True))
     }
 
 
-def _slug(name: str) -> str:
+def _make_slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:28].strip("-") or "agent"
 
 
@@ -279,7 +286,7 @@ def describe_missing_grants(
     plan: TeamPlan, tools: Sequence[Any], memory: Sequence[str] = ()
 ) -> list[str]:
     """Say in sentences which tools and memory the config asks for that were not given."""
-    said = [
+    sentences = [
         f"{sanitize_text(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may "
         "have it."
         for m in plan.members
@@ -287,8 +294,90 @@ def describe_missing_grants(
         if t not in tools
     ]
     if plan.memory.get("Provider") == WEBHOOK_MEMORY and WEBHOOK_MEMORY not in memory:
-        said.append(
+        sentences.append(
             "Memory asks a webhook: name it, memory=('webhook',), if the team's talk, and what the"
             " headers name of your environment, may be sent to its address."
         )
-    return said
+    return sentences
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ctxkit.teams.members import EventSink
+    from ctxkit.teams.plan import Member
+
+    Open = Callable[[Member, SubAgent | None], LiveSession]
+    OpenSub = Callable[[Member, LiveSession], LiveSession]
+
+
+class TeamSessions(Mapping[str, LiveSession]):
+    """Live sessions by an agent's name.
+
+    Opening one makes five files and takes some milliseconds. An agent that is never asked has none.
+
+    Args:
+        members: the agents.
+        open_session: opens the session of an agent, which may ask another.
+        open_sub: opens the session of the agent that it asks.
+        tell: is told what that one does.
+    """
+
+    def __init__(
+        self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, tell: EventSink
+    ) -> None:
+        self._members = {m.name: m for m in members}
+        self._open, self._open_sub, self._tell = open_session, open_sub, tell
+        self._lock = RLock()
+        """One thread works, and another may read."""
+        self._hooks: list[Callable[[LiveSession], None]] = []
+        self.opened: dict[str, LiveSession] = {}
+        """Those that are open, in the order of their opening."""
+        self.subs: dict[str, LiveSession] = {}
+        """The sessions of agents that others ask, by the name of the one who asks."""
+        self._closing, self._closed = ExitStack(), False
+
+    def __getitem__(self, name: str) -> LiveSession:
+        with self._lock:
+            if name not in self.opened and not self._closed:
+                self._open_member(self._members[name])
+            return self.opened[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in (self.opened if self._closed else self._members)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._members if name in self)
+
+    def __len__(self) -> int:
+        return len(self.opened if self._closed else self._members)
+
+    def each(self, action: Callable[[LiveSession], None]) -> None:
+        """Do something with each session that is open, and with each as it is opened."""
+        with self._lock:
+            self._hooks.append(action)
+            for live in (*self.opened.values(), *self.subs.values()):
+                action(live)
+
+    def close(self) -> None:
+        """Give all that are open free; no other one is opened after that."""
+        with self._lock:
+            self._closed = True
+            self._closing.close()
+
+    def _open_member(self, member: Member) -> None:
+        with ExitStack() as undo:
+            sub = SubAgent(member.name, self._tell) if member.sub is not None else None
+            live = self._open(member, sub)
+            undo.callback(live.close)
+            new = [live]
+            if sub is not None:
+                sub.live = self._open_sub(member, live)
+                undo.callback(sub.live.close)
+                self.subs[member.name] = sub.live
+                new.append(sub.live)
+            self.opened[member.name] = live
+            self._closing.push(undo.pop_all())
+        for each in new:
+            for do in self._hooks:
+                do(each)

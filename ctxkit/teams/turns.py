@@ -1,9 +1,13 @@
-"""Prompts and corrections that a team's agents are sent."""
+"""Turns of a team: the prompt that opens one, the reply, and the decision that follows."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from ctxkit._internal.redaction import redact
 from ctxkit.teams.handoffs import get_last_reply
@@ -13,8 +17,90 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.teams.plan import Member, TeamState, Transition
-    from ctxkit.teams.turn_decisions import TeamStatus
+    from ctxkit.teams.plan import Member, TeamPlan, TeamState, Transition
+
+
+class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a team stands between two turns; kept in the ledger with every move."""
+
+    turns: int = 0
+    """Turns that are over."""
+    since: int = 0
+    """How many were over when the task was given."""
+    state: str = ""
+    silent: int = 0
+    failures: dict[str, int] = {}
+    """Failed contracts in a row, by `state > target`."""
+    recovered: tuple[str, ...] = ()
+    """Transitions whose agent for recovery has had its turn."""
+    helper: str = ""
+    """The agent for recovery or the verifier, where the next turn is its own."""
+    audits: int = 0
+    """Turns of the verifier since the task was given."""
+    auditing: bool = False
+    """Whether the helper is the verifier."""
+    branches: tuple[str, ...] = ()
+    """States whose agents have a turn each, one behind the other, before `state` goes on."""
+    stalls: int = 0
+    """Rounds in a row without progress, as a manager sees it."""
+    resets: int = 0
+    """How often a manager was told to plan anew."""
+    visits: dict[str, int] = {}
+    """How often each transition led back."""
+    seen: tuple[str, ...] = ()
+    """States that were entered."""
+    own: dict[str, int] = {}
+    """Of each agent: the last turn of its own session that belongs to a turn that is over."""
+    ended: str = ""
+    """`done`, `stopped`, or nothing while it goes on."""
+    why: str = ""
+
+
+class TurnReply(NamedTuple):
+    """What an agent said in a turn."""
+
+    agent: str
+    reply: str
+    """Its last words."""
+    called: Sequence[str] = ()
+    """Signals that it gave by a tool call."""
+    worked: bool = True
+    """Whether it called any other tool."""
+
+
+class TurnDecision(NamedTuple):
+    """What follows from a turn."""
+
+    standing: TeamStatus
+    kind: str
+    """The event, in fuseraft's words."""
+    correction: str = ""
+    """What is said to the agent that takes the next turn."""
+    way: Transition | None = None
+    told: Mapping[str, Any] = MappingProxyType({})
+
+
+def enter_state(plan: TeamPlan, now: TeamStatus, by: str) -> TeamStatus:
+    """Return the standing in a state that was come to.
+
+    Where nothing leads out of it the team is done, unless it names another agent than the one that
+    led there: that one has the last turn.
+    """
+    now = replace(now, seen=tuple(dict.fromkeys((*now.seen, now.state))))
+    state = plan.states[now.state]
+    if not state.ends or state.agent not in ("", by):
+        return now
+    return replace(now, ended="done", why=f"{now.state} is reached")
+
+
+def mark_done(now: TeamStatus, why: str) -> TeamStatus:
+    """Return the standing of a team whose work is done."""
+    return replace(now, ended="done", why=why)
+
+
+def mark_stopped(now: TeamStatus, why: str) -> TeamStatus:
+    """Return the standing of a team that comes no further."""
+    return replace(now, ended="stopped", why=why)
 
 
 REMINDER_MIN_TASK_CHARS, REMINDER_MIN_CONTEXT_CHARS, REMINDER_MAX_CHARS = 50, 2_000, 200
@@ -105,9 +191,9 @@ def finding_message(agent: str, words: str) -> str:
     return f"VERIFICATION FINDING of {agent}, to be settled before you go on:\n{words[:4_000]}"
 
 
-def ambiguous_signal_message(given: Sequence[str]) -> str:
+def ambiguous_signal_message(signals: Sequence[str]) -> str:
     """Return what an agent is told that gave several signals."""
-    return f"WRONG KEYWORD: you gave {len(given)} ({', '.join(given)}). Give exactly one."
+    return f"WRONG KEYWORD: you gave {len(signals)} ({', '.join(signals)}). Give exactly one."
 
 
 def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
@@ -120,10 +206,11 @@ def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
 
 def escalation_message(way: Transition, objections: str) -> str:
     """Return what an agent is told that sends the work back too often."""
-    said = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
+    objections_text = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
     return (
         f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may):"
-        f" {way.signal} is not taken again. Settle what is open, or take another way.{said}"
+        f" {way.signal} is not taken again. Settle what is open, or take another way."
+        f"{objections_text}"
     )
 
 
@@ -139,14 +226,14 @@ def parse_items(reply: str, path: str) -> list[str] | None:
         path: names between dots, from the outermost on.
 
     Returns:
-        None: there is no such list, or it is longer than `MOST_ITEMS`.
+        None: there is no such list, or it is longer than `MAX_ITEMS`.
     """
-    found: Any = find_json_object(reply)
+    value: Any = find_json_object(reply)
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    if not isinstance(found, list) or len(found) > MAX_ITEMS:
+        value = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(value, list) or len(value) > MAX_ITEMS:
         return None
-    return [x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for x in found]
+    return [x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for x in value]
 
 
 def quote_previous_reply(
@@ -167,5 +254,5 @@ def quote_previous_reply(
     if not state.item:
         return redact(f"\n\nThis is what {state.reads} says:\n\n{words}")
     items = parse_items(words, state.item) or []
-    at = len(items) - len(standing.branches)
-    return redact(f"\n\nYour part, {at + 1} of {len(items)}:\n\n{items[at]}")
+    position = len(items) - len(standing.branches)
+    return redact(f"\n\nYour part, {position + 1} of {len(items)}:\n\n{items[position]}")

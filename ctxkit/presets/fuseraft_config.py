@@ -1,0 +1,508 @@
+"""fuseraft's orchestration file: one table of its keys, and the settings of an agent's rules.
+
+The table serves the rules of one agent (`load_rules`), teams (`ck.team`) and `validate`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.value_kinds import COUNTS, FLAG, NAMES, NUMBER, POSITIVE, TEXT, WHOLE, choice
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.policies.message_filters import Tail, TextOnly, TurnAge, WithoutAgents
+from ctxkit.policies.shorten import Replies, Results
+from ctxkit.presets.config_keys import (
+    ConfigKey,
+    ConfigSection,
+    KeyTable,
+    ParsedConfig,
+    get_section,
+    keys_from_words,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_READ_FROM_FILE = "it is read where the config is a file, from that file's folder"
+AGENT_CONFIG_KEYS = (
+    ConfigKey("ContextWindow.TextOnly", "text_only", FLAG),
+    ConfigKey("ContextWindow.ExcludeAgents", "exclude_agents", NAMES),
+    ConfigKey("ContextWindow.MaxTurnAge", "max_turn_age", WHOLE),
+    ConfigKey("ContextWindow.MaxTailMessages", "max_tail_messages", WHOLE),
+    ConfigKey("ContextWindow.ContextCapFraction", "context_cap_fraction", NUMBER),
+    ConfigKey("ContextWindow.MaxToolResultChars", "max_tool_result_chars", WHOLE),
+    ConfigKey("ContextWindow.ToolResultCharOverrides", "tool_result_char_overrides", COUNTS),
+    ConfigKey("ContextWindow.MaxReplayChars", "max_replay_chars", WHOLE),
+    ConfigKey("MaxInTurnToolPairs", "max_in_turn_tool_pairs", WHOLE),
+    ConfigKey("MaxInTurnContextTokens", "max_in_turn_context_tokens", WHOLE),
+)
+TEAM_AGENT_KEYS = keys_from_words(
+    "Context Isolation EnableMemory SubAgentModel SubAgentPlugins SubAgentMaxToolCalls"
+)
+"""Keys of an agent that a team obeys, and rules do not have."""
+UNREAD_AGENT_KEYS = {
+    **dict.fromkeys(
+        ("KnowledgeWeight", "SkipExecutionState", "Produces", "Requires", "RemoteAgent"), ""
+    ),
+    "AgentFile": _READ_FROM_FILE,
+}
+"""Keys of an agent that say something of its context and are read by nothing here: each with the
+reason that a person is told, where there is one.
+"""
+IGNORED_AGENT_KEYS = {
+    **dict.fromkeys(
+        ("Name", "Description", "Instructions", "Plugins", "Model", "MaxToolCallsPerTurn"), ""
+    ),
+    "Capabilities": "tools= says what agents may have",
+    "FunctionChoice": "a model is free to call a tool",
+    "TrustScore": "approve= is asked before tool calls",
+}
+"""Keys of an agent that have nothing to do with its context."""
+AGENT_TABLE = KeyTable(
+    AGENT_CONFIG_KEYS,
+    TEAM_AGENT_KEYS | set(UNREAD_AGENT_KEYS),
+    frozenset(IGNORED_AGENT_KEYS),
+    any_case=True,
+    open=frozenset(),
+)
+CONFIG_KEYS = (
+    ConfigKey("ContextBudget.WarnAt", "warn_at", WHOLE),
+    ConfigKey("ContextBudget.CutoverAt", "cutover_at", WHOLE),
+    ConfigKey("ContextBudget.MaxSingleTurnInputTokens", "max_single_turn_input_tokens", WHOLE),
+    ConfigKey("ContextBudget.MaxToolResultTokens", "max_tool_result_tokens", WHOLE),
+    ConfigKey("ContextBudget.InTurnToolWindow", "in_turn_tool_window", WHOLE),
+    ConfigKey("Compaction.Mode", "mode", choice("llm", "intent", "lossless", "hybrid", "window")),
+    ConfigKey("Compaction.TriggerTurnCount", "trigger_turn_count", WHOLE),
+    ConfigKey("Compaction.KeepRecentTurns", "keep_recent_turns", WHOLE),
+    ConfigKey("Compaction.TokenBudget", "token_budget", WHOLE),
+    ConfigKey("Compaction.IncludeReasoning", "include_reasoning", FLAG),
+    ConfigKey("Compaction.IncludeSymbolGraph", "include_symbol_graph", FLAG),
+    ConfigKey("Compaction.IncludeExploration", "include_exploration", FLAG),
+    ConfigKey("Compaction.SummaryTemplate", "summary_template", TEXT),
+    ConfigKey("Compaction.MaxCharsPerHistoryMessage", "max_chars_per_history_message", WHOLE),
+    ConfigKey("Compaction.AntiThrashMinSavingsRatio", "anti_thrash_min_savings_ratio", NUMBER),
+    ConfigKey("Compaction.AntiThrashWindow", "anti_thrash_window", WHOLE),
+)
+TEAM_KEYS = keys_from_words(
+    "Compaction.Model Memory MaxTotalTokens WarnTurnTokens Validation Contracts Verifier"
+    " FailureHandling Termination TestSelector SystemPrompt"
+)
+"""Keys that a team obeys, and rules do not have."""
+UNREAD_KEYS = {
+    **dict.fromkeys(("Scratchpad", "Chatroom", "Brownfield", "SkillCuration"), ""),
+    "ChangeTracking": "the changes lie in .ctxkit/state",
+    "EvidenceStore": "the evidence lies in .ctxkit/state",
+    "Checkpoint": "the checkpoint lies in .ctxkit/state",
+    "Saga": "nothing is taken back",
+    "SystemPromptPath": _READ_FROM_FILE,
+}
+"""Keys that are read by nothing here, as those of an agent."""
+IGNORED_KEYS = {
+    **dict.fromkeys(("SchemaVersion", "Name", "Description", "Agents", "Selection"), ""),
+    "Compaction.PinLastRoutingSignal": "",
+    "Models": "model= and models= say which are meant",
+    "Security": "tools work in the folder that root= names, and nowhere else",
+    "McpServers": "a config asks no server; give its tools with tools=",
+    "Telemetry": "nothing is sent",
+    "ApiProfiles": "there is no tool for HTTP",
+    "Events": "the events lie in .ctxkit/logs",
+    "Output": "a team returns where it stands",
+}
+"""Keys that have nothing to do with context."""
+CONFIG_TABLE = KeyTable(
+    CONFIG_KEYS + AGENT_CONFIG_KEYS,
+    TEAM_KEYS | TEAM_AGENT_KEYS | {*UNREAD_KEYS, *UNREAD_AGENT_KEYS},
+    frozenset((*IGNORED_KEYS, *IGNORED_AGENT_KEYS)),
+    any_case=True,
+    open=frozenset(),
+)
+WINDOW_KEY = ConfigKey("Model.MaxContextTokens", "context_window", POSITIVE)
+PIN_SIGNAL_KEY = ConfigKey("Compaction.PinLastRoutingSignal", "routing_signals", FLAG)
+
+TEAM_SECTION_KEYS: dict[str, tuple[str, ...]] = {
+    section: tuple(keys.split())
+    for section, keys in {
+        "Contract": "Name Description Requires",
+        "Requirement": "Type Path Source Field PatternField PatternSource Pattern NoFailures"
+        " HasAssertions",
+        "Selection": "Type StateMachine Routes StructuredRoutes DefaultAgent Graph Magentic Model"
+        " Prompt Adversarial ScatterGather MapReduce",
+        "Route": "Keyword Agent Validator Validators Contract Contracts SourceAgents"
+        " RequiredCommandPattern RecoveryAgent",
+        "Structured route": "Agent Condition SourceAgents",
+        "Node": "Id Agent Terminal SubGraphId Parallel",
+        "Edge": "Keyword Validator Validators Contract Contracts SourceAgents"
+        " RequiredCommandPattern RecoveryAgent From To",
+        "Selection.Graph": "EntryNode Nodes Edges MaxRetries",
+        "Selection.Adversarial": "Stages Rounds PassKeyword",
+        "Stage": "Generator Critic Label",
+        "Selection.ScatterGather": "Participants Synthesizer",
+        "Selection.MapReduce": "Splitter Mapper Reducer ItemsJsonPath MaxSplitterRetries",
+        "Selection.Magentic": "Model Instructions MaxRoundCount MaxStallCount MaxResetCount",
+        "Validation": "BriefPath TestReportPath TestAssertionPatterns",
+        "Verifier": "AgentName EveryNTurns TriggerOnSuspiciousTransition FindingsKeyword",
+        "FailureHandling": "MissingEvidence InvalidTransition ConflictingEvidence NoProgress"
+        " MaxConsecutiveContractFailures MaxConsecutiveTurnsWithoutSignal",
+        "Selection.StateMachine": "Initial States",
+        "State": "Agent Terminal Transitions Description",
+        "Transition": "To Signal Contract Contracts SourceAgents RecoveryAgent HandoffContext"
+        " MaxRevisits ReviewArtifactPath Parallel Targets",
+        "Source": "Source MaxChars Label",
+        "Strategy": "Type Pattern MaxIterations AgentNames Condition MaxTokens",
+        "Termination": "Type Pattern MaxIterations AgentNames Condition MaxTokens Strategies",
+        "TestSelector": "FullSuiteCommand",
+        "Failure": "Action Threshold",
+    }.items()
+}
+"""The keys of the sections that only a team reads, by what a sentence calls the section."""
+UNREAD_SECTION_KEYS = {
+    "MaxConcurrency": "agents take turns",
+    "SubGraphs": "each node is one agent",
+    "ChangeLogPath": "the changes lie in .ctxkit/state",
+    "FindRelatedCommand": "a config runs no command; a run of FullSuiteCommand counts",
+    "ShellFallbackPattern": "only files that were written count",
+    "Merge": "all that the branches said is heard, in the order of Targets",
+    "RequireHumanApproval": "approve= is asked before tool calls, and nobody before a hand-off",
+    "EnablePlanReview": "interrupt the team, and let it go on",
+}
+"""Keys of these sections that are not obeyed, with the reason."""
+UNREAD_REASONS = {
+    key.casefold(): reason
+    for table in (
+        UNREAD_KEYS,
+        UNREAD_AGENT_KEYS,
+        IGNORED_KEYS,
+        IGNORED_AGENT_KEYS,
+        UNREAD_SECTION_KEYS,
+    )
+    for key, reason in table.items()
+    if reason
+}
+"""Why a key is not obeyed by a team, by the key in lower case."""
+SELECTION_NOTE = "Selection (but for its signals)"
+"""What rules do not have of a selection."""
+VIEW_KEYS = {
+    key.path.removeprefix("ContextWindow."): key.parameter
+    for key in AGENT_CONFIG_KEYS
+    if key.path.startswith("ContextWindow.") and key.parameter != "context_cap_fraction"
+}
+"""The keys of a ContextWindow that say what an agent is shown, and the settings that they are."""
+
+
+MAX_AGENTS = 200
+MAX_STATES = 1000
+"""States of a machine, nodes of a graph, stages; the states that are made of these, too."""
+MAX_WAYS = 5000
+"""Transitions out of all states, routes, edges, contracts."""
+_get = partial(get_section, any_case=True)
+_STATES = ("StateMachine.States", "Graph.Nodes", "Adversarial.Stages")
+_WAYS = ("Routes", "StructuredRoutes", "Graph.Edges")
+ANY_STATE = "Any"
+"""The one state under which signals are written: rules hold no routes."""
+
+
+def weigh_config(config: Mapping[str, Any]) -> int:
+    """Count the signs of fuseraft."""
+    body = _body(config)
+    if body is not config:
+        return 10
+    top_keys = {str(k).casefold() for k in body}
+    budget_keys = {
+        "contextbudget",
+        "contextwindow",
+        "maxinturntoolpairs",
+        "maxinturncontexttokens",
+    } & top_keys
+    compaction = _get(body, "Compaction")
+    compaction_names = {
+        k.path.split(".")[1].casefold() for k in CONFIG_KEYS if k.path.startswith("Compaction.")
+    }
+    words = (
+        {str(k).casefold() for k in compaction} & compaction_names
+        if isinstance(compaction, dict)
+        else set()
+    )
+    agents = _get(body, "Agents")
+    agent_keys = {"contextwindow", "maxinturntoolpairs", "instructions", "agentfile"}
+    members = [a for a in agents if isinstance(a, dict)] if isinstance(agents, list) else []
+    return (
+        4 * len(budget_keys)
+        + 3 * len(words)
+        + 3 * any(agent_keys & {str(k).casefold() for k in a} for a in members)
+    )
+
+
+def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
+    """Gather what the file says about one agent; without a name, that in which all its agents
+    agree.
+
+    Raises:
+        BadArguments: there is no such agent, or a value is of the wrong kind.
+    """
+    body, parsed = _body(config), ParsedConfig()
+    check_counts(body)
+    CONFIG_TABLE.read(body, parsed)
+    if body is not config:
+        beside = [str(k) for k in config if str(k).casefold() != "orchestration"]
+        parsed.unknown += [f"{sanitize_text(k, 60)} (beside Orchestration)" for k in beside]
+    agents = _agents(body)
+    if agent is not None:
+        _take_agent(agents, agent, parsed)
+    elif agents:
+        _take_shared(agents, parsed)
+    parsed.settings |= _pinned(body)
+    if _routes(_get(body, "Selection")):
+        parsed.elsewhere.append(SELECTION_NOTE)
+    if (body is not config or agents) and _get(body, "Compaction") is None:
+        _note_no_compaction(parsed)
+    return parsed
+
+
+def settings_of_agents(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings of each agent in the file's order, as `read` gathers them for one.
+
+    Raises:
+        BadArguments: a value is of the wrong kind.
+    """
+    body, shared = _body(config), ParsedConfig()
+    check_counts(body)
+    CONFIG_TABLE.read(body, shared)
+    agents, pinned = _agents(body), _pinned(body)
+    return [{**shared.settings, **own.settings, **pinned} for _, own in agents]
+
+
+def _pinned(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the setting that keeps the last handoff keyword, where the file has such keywords."""
+    pin = _get(body, PIN_SIGNAL_KEY.path)
+    if pin is not None and not PIN_SIGNAL_KEY.read(pin):
+        return {}
+    signals = tuple(dict.fromkeys(_signals(_get(body, "Selection"))))
+    return {"routing_signals": signals} if signals else {}
+
+
+def check_counts(config: Mapping[str, Any]) -> None:
+    """Refuse a team with more agents, states or ways between them than anybody oversees.
+
+    Args:
+        config: the file, or what is under `Orchestration`.
+
+    Raises:
+        BadArguments: a list is too long; the sentence names it.
+    """
+    body = _body(config)
+    selection = _get(body, "Selection")
+    check_count("Agents", len(_members(_get(body, "Agents"))), MAX_AGENTS)
+    check_count("Contracts", len(_members(_get(body, "Contracts"))), MAX_WAYS)
+    for path in (*_STATES, *_WAYS):
+        max_count = MAX_STATES if path in _STATES else MAX_WAYS
+        check_count(f"Selection.{path}", len(_members(_get(selection, path))), max_count)
+    states = _members(_get(selection, "StateMachine.States"))
+    steps = sum(len(_members(_get(state, "Transitions"))) for state in states)
+    check_count("Transitions", steps, MAX_WAYS)
+
+
+def check_count(what: str, count: int, max_count: int) -> None:
+    """Refuse what a team has too many of.
+
+    Raises:
+        BadArguments: there are more than `max_count`.
+    """
+    if count > max_count:
+        raise BadArguments(
+            f"There are {count:,} {what}, and a team has at most {max_count:,}: make several teams"
+            " of it."
+        )
+
+
+def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters under the file's own keys, the agent's under an agent."""
+    agent: dict[str, Any] = {
+        "Name": parameters.get("subject") or "Agent",
+        **AGENT_TABLE.tree(parameters),
+    }
+    if parameters.get("context_window") is not None:
+        agent["Model"] = {"MaxContextTokens": parameters["context_window"]}
+    body = KeyTable(CONFIG_KEYS).tree(parameters)
+    signals = parameters.get("routing_signals") or ()
+    body["Agents"] = [agent]
+    if signals:
+        body["Compaction"]["PinLastRoutingSignal"] = True
+        step = {"Transitions": [{"Signal": s} for s in signals]}
+        body["Selection"] = {"Type": "statemachine", "StateMachine": {"States": {ANY_STATE: step}}}
+    return {"Orchestration": body}
+
+
+def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is under `Orchestration`, or the file itself, as in the document's snippets."""
+    body = _get(config, "Orchestration")
+    return body if isinstance(body, dict) else config
+
+
+def orchestration_section(config: Mapping[str, Any]) -> ConfigSection:
+    """Return what is under `Orchestration`, or the file itself.
+
+    Raises:
+        BadArguments: `Orchestration` is no section, or names a key twice.
+    """
+    whole = ConfigSection(config)
+    return whole if whole.get("Orchestration") is None else whole.section("Orchestration")
+
+
+def _agents(body: Mapping[str, Any]) -> list[tuple[str, ParsedConfig]]:
+    """Return each agent's name and what the file says of it; aliases of models are looked up."""
+    listed = _get(body, "Agents")
+    if listed is None:
+        return []
+    if not isinstance(listed, list) or not all(isinstance(a, dict) for a in listed):
+        raise BadArguments("Agents must be a list of agents with keys and values.")
+    agents = []
+    for position, entry in enumerate(listed):
+        name, parsed = str(_get(entry, "Name") or position), ParsedConfig()
+        at = f"Agents.{sanitize_text(name, 40)}."
+        shared = (
+            str(_get(entry, "Isolation")).casefold() == "shared"
+        )  # what these rules take for granted
+        AGENT_TABLE.read(
+            {k: v for k, v in entry.items() if not (shared and str(k).casefold() == "isolation")},
+            parsed,
+            at,
+        )
+        window = _window(_get(entry, "Model"), _get(body, "Models"))
+        if window is not None:
+            parsed.settings["context_window"] = WINDOW_KEY.read(window, at + WINDOW_KEY.path)
+        agents.append((name, parsed))
+    return agents
+
+
+def _window(model: Any, models: Any) -> Any:
+    window = _get(model, "MaxContextTokens")
+    alias = model if isinstance(model, str) else _get(model, "ModelId")
+    if window is not None or not isinstance(alias, str):
+        return window
+    return _get(models, (alias, "MaxContextTokens"))
+
+
+def _take_agent(
+    agents: list[tuple[str, ParsedConfig]], agent_name: str, parsed: ParsedConfig
+) -> None:
+    for name, agent_config in agents:
+        if name.casefold() == agent_name.casefold():
+            parsed.settings |= agent_config.settings
+            parsed.subject = name
+            parsed.unknown += agent_config.unknown
+            parsed.elsewhere += agent_config.elsewhere
+            return
+    names = [name for name, _ in agents]
+    raise BadArguments(
+        f"There is no agent {agent_name!r}; there are"
+        f" {', '.join(sanitize_text(n, 40) for n in names) or 'none'}."
+        f"{did_you_mean(agent_name, names)}"
+    )
+
+
+def _take_shared(agents: list[tuple[str, ParsedConfig]], parsed: ParsedConfig) -> None:
+    for _, own in agents:
+        parsed.unknown += own.unknown
+        parsed.elsewhere += own.elsewhere
+    parsed.subject = agents[0][0] if len(agents) == 1 and not agents[0][0].isdigit() else ""
+    differ = []
+    for key in (*AGENT_CONFIG_KEYS, WINDOW_KEY):
+        values = [own.settings.get(key.parameter) for _, own in agents]
+        present = [v for v in values if v is not None]
+        if all((v or None) == (values[0] or None) for v in values):  # left out, or 0: the same
+            parsed.settings |= {key.parameter: present[0]} if present else {}
+        else:
+            differ.append(key.path)
+    if differ:
+        names = ", ".join(sanitize_text(name, 40) for name, _ in agents)
+        parsed.notes.append(
+            f"The agents differ in {', '.join(differ)}, which stay at their defaults: "
+            f"name one with agent= (of {names})."
+        )
+
+
+def _signals(selection: Any) -> Iterator[str]:
+    """Yield the handoff keywords of state machine and keyword routes, in the file's order."""
+    states = _get(selection, "StateMachine.States")
+    steps = [step for state in _members(states) for step in _members(_get(state, "Transitions"))]
+    for signal in (
+        *(_get(s, "Signal") for s in steps),
+        *(_get(r, "Keyword") for r in _members(_get(selection, "Routes"))),
+    ):
+        if isinstance(signal, str) and signal:
+            yield signal
+
+
+def _routes(selection: Any) -> bool:
+    """Say whether a selection says more than the signals that `tree` writes."""
+    states = _get(selection, "StateMachine.States")
+    return selection is not None and not (isinstance(states, dict) and set(states) == {ANY_STATE})
+
+
+def _members(section: Any) -> list[Any]:
+    if isinstance(section, dict):
+        return list(section.values())
+    return section if isinstance(section, list) else []
+
+
+def _note_no_compaction(parsed: ParsedConfig) -> None:
+    """Say what a file without `Compaction` means: nothing is compacted, and no cutover taken."""
+    needs = [k.path for k in CONFIG_KEYS[1:3] if parsed.settings.get(k.parameter)]
+    if needs:
+        parsed.notes.append(
+            f"fuseraft refuses {' and '.join(needs)} without a Compaction section; here they"
+            " compact with its defaults."
+        )
+        return
+    parsed.absent = ("Compaction",)
+    parsed.notes.append(
+        "Without a Compaction section nothing is compacted but by hand, as in fuseraft."
+    )
+
+
+KEY_PATHS = {
+    **KeyTable(CONFIG_KEYS).paths,
+    **{k.parameter: f"Agents[].{k.path}" for k in (*AGENT_CONFIG_KEYS, WINDOW_KEY)},
+    "routing_signals": "Selection.StateMachine.States[].Transitions[].Signal",
+}
+
+
+def history_filters(
+    *,
+    text_only: bool = False,
+    exclude_agents: Sequence[str] = (),
+    max_turn_age: int = 0,
+    max_tail_messages: int = 0,
+    max_tool_result_chars: int = 0,
+    tool_result_char_overrides: Mapping[str, int] | None = None,
+    max_replay_chars: int = 0,
+    from_reply: bool = False,
+    besides_prompt: bool = False,
+) -> list[Any]:
+    """Return the parts of a ContextWindow in fuseraft's order: text, agents, age, tail, lengths.
+
+    Args:
+        text_only: tool calls and results go.
+        exclude_agents: agents whose replies go; tool results go too.
+        max_turn_age: replies that stay; 0: all.
+        max_tail_messages: messages that stay; 0: all.
+        max_tool_result_chars: characters of a tool result that stay; 0: all.
+        tool_result_char_overrides: the same by tool name; 0: all of that tool's.
+        max_replay_chars: characters of a reply that stay; 0: all.
+        from_reply: `max_turn_age` begins with a reply, without the message that it answers.
+        besides_prompt: `max_tail_messages` does not count the input of the turn.
+    """
+    results, overrides = max_tool_result_chars, dict(tool_result_char_overrides or {})
+    parts = [
+        TextOnly() if text_only else None,
+        WithoutAgents(agents=tuple(exclude_agents)) if exclude_agents else None,
+        TurnAge(turns=max_turn_age, from_reply=from_reply) if max_turn_age else None,
+        Tail(messages=max_tail_messages, besides_prompt=besides_prompt)
+        if max_tail_messages
+        else None,
+        Results(max_chars=results, overrides=overrides, past_only=True) if results else None,
+        Replies(max_chars=max_replay_chars, past_only=True) if max_replay_chars else None,
+    ]
+    return [part for part in parts if part is not None]

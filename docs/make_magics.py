@@ -1,0 +1,75 @@
+"""Write `docs/magics.md` from the lines of the magics: `python docs/make_magics.py` (a test
+compares the page).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ctxkit.magics.arguments import get_options, get_settings, get_words
+from ctxkit.magics.commands import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
+from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS
+from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
+from ctxkit.magics.settings import KitSettings
+
+PAGE = Path(__file__).with_name("magics.md")
+HEAD = """# The magics and their options
+
+Written by `python docs/make_magics.py` from the magics themselves; do not edit by hand. `%load_ext ctxkit` brings
+them; each says the same with `-h`. [Agents that work in a notebook](guide-live.md) shows them at work.
+"""
+SETTINGS_HEAD = """
+## Settings
+
+`%config CtxKit.NAME = VALUE` sets one for this kernel, `%config CtxKit` lists them.
+
+| setting | by default | what it is |
+| --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    out = [HEAD]
+    for magic in (AGENT_MAGIC, TEAM_MAGIC, COMPACT_MAGIC):
+        settings = get_settings(magic.shape)
+        out += [
+            f"\n## `{magic.magic}`\n\n{magic.note}\n\n",
+            "| option | what it is | without it |\n| --- | --- | --- |\n",
+        ]
+        for name, what, f in _rows(magic.shape):
+            default = f"`{settings[f.name][0]}`" if settings.get(f.name, ("",))[0] else ""
+            out.append(f"| `{name}` | {what} | {default} |\n")
+    for name, known in (("%context", CONTEXT_SUBCOMMANDS), ("%memory", MEMORY_SUBCOMMANDS)):
+        out.append(
+            f"\n## `{name}`\n\n| subcommand | what it does | its words and options |\n| --- | --- | --- |\n"
+        )
+        for each in known.values():
+            rows = [f"`{row[0]}`" for row in _rows(each.shape)]
+            out.append(f"| `{name} {each.name}` | {each.help} | {', '.join(rows)} |\n")
+    out.append(SETTINGS_HEAD)
+    for name, trait in KitSettings.class_own_traits(config=True).items():
+        what = (
+            trait.help.partition(": ")[0] if name in get_settings(AGENT_MAGIC.shape) else trait.help
+        )
+        out.append(f"| `{name}` | `{trait.default_value!r}` | {what.rstrip('.')} |\n")
+    return "".join(out)
+
+
+def _rows(shape: type) -> list[tuple[str, str, Any]]:
+    """Return each word and option of a line: how it is written, what it is, its field."""
+    words = [(f.name.upper(), f) for f in get_words(shape)]
+    options = [
+        (name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}", f)
+        for name, f in get_options(shape).items()
+    ]
+    return [
+        (written, f.metadata["help"].replace("|", "\\|"), f) for written, f in (*words, *options)
+    ]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE}\n")
