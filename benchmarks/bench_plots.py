@@ -40,7 +40,7 @@ def run() -> list[dict]:
     import plotly.graph_objects as go
 
     from ctxkit.plots.chart import Chart
-    from ctxkit.plots.figure_data import Trace
+    from ctxkit.plots.xy_figure import Trace
     from ctxkit.plots.xy_figure import Axes
 
     rng = np.random.default_rng(0)

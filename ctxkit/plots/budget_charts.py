@@ -14,9 +14,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.team_log import tabulate_recorded_turns
 from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.figure_data import Limit, Mark, Trace
 from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

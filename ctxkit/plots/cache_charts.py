@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal import formatting
-from ctxkit._internal.formatting import escape_html
-from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT
+from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.engine.cache_model.prediction import Prediction, describe_prediction, predict_input_cost
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
@@ -19,9 +18,8 @@ from ctxkit.metrics.cost.ledger import build_recorded_ledger
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.plots.chart import Chart, escape_label, with_notes
-from ctxkit.plots.figure_data import Trace
-from ctxkit.plots.svg import make_svg, make_svg_text
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.svg import render_svg
+from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.session.titles import title_of
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.prices import price
@@ -284,9 +282,11 @@ def _billing_rows(data: PromptStrip, model: str | None) -> tuple[tuple[str, ...]
     )
 
 
-_WIDTH, _HIGH, _ROW = 720, 30, 62
-_WORDS = 92
-"""Pixels that a name below its blocks needs at least."""
+_STILL_ROW = 62
+_BAR = 0.5
+"""Height of a bar, as a share of its row; the rest is for its totals."""
+_TOTAL_WIDTH = 0.18
+"""Share of the width that a total below the bar takes at most."""
 
 
 class BlockSpan(NamedTuple):
@@ -316,24 +316,34 @@ class BlockRows:
     rows: tuple[BlockRow, ...]
 
     def plotly(self) -> dict[str, Any]:
-        """Return data and layout: a trace a kind."""
-        data = []
-        for i, (name, ink) in enumerate(self.kinds):
-            found = [(row.name, s) for row in self.rows for s in row.spans if s.kind == i]
-            if found:
-                data.append(_block_trace(name, ink, found))
-        axis = {"title": {"text": "tokens from the beginning of the prompt"}, "zeroline": False}
+        """Return data and layout: a trace a kind, and its total below its first block."""
+        data, totals = [], []
+        for kind, (name, ink) in enumerate(self.kinds):
+            blocks = [(row.name, s) for row in self.rows for s in row.spans if s.kind == kind]
+            if blocks:
+                data.append(_block_trace(name, ink, blocks))
+        for i, row in enumerate(self.rows):
+            totals += self._totals(i, row)
+        many = len(self.rows) > 1
         layout = {
             "barmode": "overlay",
             **PLOTLY_LAYOUT,
             "height": 170 + 70 * len(self.rows),
-            "margin": {"l": 90 if len(self.rows) > 1 else 12, "r": 12, "t": 44, "b": 84},
+            "margin": {"l": 90 if many else 12, "r": 12, "t": 44, "b": 84},
             "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
-            "xaxis": {**axis, "rangemode": "tozero", "separatethousands": True},
-            "yaxis": {
-                "autorange": "reversed",
+            "annotations": totals,
+            "xaxis": {
+                "title": {"text": "tokens from the beginning of the prompt"},
+                "zeroline": False,
+                "range": [0, self._end()],
                 "showgrid": False,
-                "showticklabels": len(self.rows) > 1,
+                "separatethousands": True,
+            },
+            "yaxis": {
+                "type": "category",
+                "range": [max(len(self.rows), 1) - 0.4, -0.35],
+                "showgrid": False,
+                "showticklabels": many,
                 "fixedrange": True,
             },
         }
@@ -341,45 +351,50 @@ class BlockRows:
 
     def svg(self) -> str:
         """Return the static picture; what the pointer rests on says what it is."""
-        end = max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
-        parts = [_svg_row(i, row, self.kinds, _WIDTH / end) for i, row in enumerate(self.rows)]
-        high = _ROW * max(len(self.rows), 1)
-        return make_svg(parts, _WIDTH, high, hidden=False)
+        return render_svg(self.plotly(), height=50 + _STILL_ROW * max(len(self.rows), 1))
+
+    def _end(self) -> int:
+        return max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
+
+    def _totals(self, i: int, row: BlockRow) -> list[dict[str, Any]]:
+        """Return how many tokens of a row are of each kind, each below the first of its blocks."""
+        notes, free = [], 0.0
+        for kind, (name, _) in enumerate(self.kinds):
+            spans = [s for s in row.spans if s.kind == kind]
+            total = sum(s.tokens for s in spans)
+            if not total:
+                continue
+            left = len({s.kind for s in row.spans if s.kind > kind})
+            last = 1 - _TOTAL_WIDTH * (1 + left)
+            place = max(min(spans[0].start / self._end(), last), free)
+            free = place + _TOTAL_WIDTH
+            notes.append(
+                {
+                    "x": place * self._end(),
+                    "y": i + _BAR / 2,
+                    "text": f"{escape_label(name)} {total:,}",
+                    "xanchor": "left",
+                    "yanchor": "top",
+                    "showarrow": False,
+                    "font": {"size": 11, "color": TEXT_COLOUR},
+                }
+            )
+        return notes
 
 
-def _block_trace(name: str, ink: str, found: Sequence[tuple[str, BlockSpan]]) -> dict[str, Any]:
+def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
+        "width": _BAR,
         "name": escape_label(name),
-        "y": [escape_label(row, 40) for row, _ in found],
-        "x": [s.tokens for _, s in found],
-        "base": [s.start for _, s in found],
+        "y": [escape_label(row, 40) for row, _ in blocks],
+        "x": [s.tokens for _, s in blocks],
+        "base": [s.start for _, s in blocks],
         "hovertext": [
             f"{escape_label(s.told, 120)}<br>{s.tokens:,} tokens {escape_label(name)}"
-            for _, s in found
+            for _, s in blocks
         ],
         "hoverinfo": "text",
         "marker": {"color": ink, "line": {"width": 0.6, "color": "rgba(255,255,255,0.7)"}},
     }
-
-
-def _svg_row(i: int, row: BlockRow, kinds: Sequence[tuple[str, str]], scale: float) -> str:
-    top = i * _ROW + 14
-    out = [make_svg_text(0, top - 3, row.name, limit=80)]
-    for s in row.spans:
-        wide = max(s.tokens * scale - 0.6, 0.4)
-        told = escape_html(f"{s.told}: {s.tokens:,} tokens {kinds[s.kind][0]}", 200)
-        out.append(
-            f'<rect x="{s.start * scale:.1f}" y="{top}" width="{wide:.1f}" height="{_HIGH}" '
-            f'fill="{kinds[s.kind][1]}"><title>{told}</title></rect>'
-        )
-    free = 0.0
-    for kind, (name, _) in enumerate(kinds):
-        mine = [s for s in row.spans if s.kind == kind]
-        total = sum(s.tokens for s in mine)
-        if total:
-            x = max(min(mine[0].start * scale, _WIDTH - _WORDS - 40), free)
-            free = x + _WORDS + 40
-            out.append(make_svg_text(x, top + _HIGH + 13, f"{name} {total:,}", limit=60))
-    return "".join(out)

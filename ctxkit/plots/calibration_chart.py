@@ -9,8 +9,7 @@ import pandas as pd
 from ctxkit._internal.palette import STOP_COLOUR
 from ctxkit.metrics.calibration import Calibration, calibrate
 from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.figure_data import Limit, Mark, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.session import Session
 from ctxkit.session.titles import title_of
 

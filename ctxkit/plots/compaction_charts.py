@@ -12,8 +12,7 @@ from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.items import ITEM_FAMILIES
 from ctxkit.metrics.loss import analyse_loss, list_family_counts
 from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
-from ctxkit.plots.figure_data import Limit, Mark, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.titles import title_of
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_groups import GROUPS, NOT_IN_LOG, count_groups_by_call
 from ctxkit.plots.chart import Chart, escape_label, with_notes
-from ctxkit.plots.figure_data import Mark, Trace
-from ctxkit.plots.svg import make_svg, make_svg_text
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.svg import render_svg
+from ctxkit.plots.xy_figure import Axes, Mark, Trace
 from ctxkit.session.titles import title_of
 
 if TYPE_CHECKING:
@@ -147,8 +146,7 @@ def get_group_colour(group: str) -> str:
     return GROUP_COLOURS[GROUPS.index(group) % len(GROUP_COLOURS)]
 
 
-_WIDTH, _ROW, _LEFT = 720, 20, 170
-_HEIGHT, _SHOWN = 420, 24
+_HEIGHT = 420
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,19 +200,4 @@ class TileMap:
 
     def svg(self) -> str:
         """Return the outer tiles as bars, largest first."""
-        outer = sorted(
-            (t for t in self.tiles if t.parent is None and t.tokens), key=lambda t: -t.tokens
-        )[:_SHOWN]
-        largest = max((t.tokens for t in outer), default=1)
-        bars = (_bar(i, tile, largest) for i, tile in enumerate(outer))
-        return make_svg(bars, _WIDTH, _ROW * max(len(outer), 1))
-
-
-def _bar(i: int, tile: Tile, largest: int) -> str:
-    wide = (_WIDTH - _LEFT - 80) * tile.tokens / largest
-    y = i * _ROW
-    return (
-        f"{make_svg_text(_LEFT - 8, y + 14, tile.name, 'end', limit=28)}"
-        f'<rect x="{_LEFT}" y="{y + 3}" width="{wide:.1f}" height="{_ROW - 6}"'
-        f' fill="{tile.colour}"/>{make_svg_text(_LEFT + wide + 6, y + 14, f"{tile.tokens:,}")}'
-    )
+        return render_svg(self.plotly())

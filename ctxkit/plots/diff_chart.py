@@ -11,8 +11,7 @@ from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.context_report import preview_message
 from ctxkit.metrics.recorded_compactions import get_message_fates, group_edits
 from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.figure_data import Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import title_of
 from ctxkit.tokens import counters

@@ -17,9 +17,8 @@ from ctxkit.plots.chart import (
     name_sessions,
     with_notes,
 )
-from ctxkit.plots.figure_data import Limit, Mark, Trace
 from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.titles import title_of
 from ctxkit.tokens.context_windows import get_context_window
 

@@ -15,9 +15,9 @@ from ctxkit.plots.chart import (
     format_figure,
     with_notes,
 )
-from ctxkit.plots.figure_data import Trace
-from ctxkit.plots.svg import make_svg, make_svg_text
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.figure_traces import SEQUENTIAL_COLOURS
+from ctxkit.plots.svg import render_svg
+from ctxkit.plots.xy_figure import Axes, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -335,9 +335,6 @@ def _setting_text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-_SCALE = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
-"""From small to large: one hue, which the colour-blind read, and no red or green that judges."""
-_WIDTH, _LEFT, _ROW, _TOP = 720, 130, 26, 24
 _LETTER = 9
 """Pixels of height that a letter of the title beside the rows takes."""
 
@@ -367,7 +364,9 @@ class HeatmapDrawing:
                 f"{escape_label(self.x)} %{{x}}<br>{escape_label(self.y)} "
                 f"%{{y}}<br>%{{text}}<extra></extra>"
             ),
-            "colorscale": [[i / (len(_SCALE) - 1), c] for i, c in enumerate(_SCALE)],
+            "colorscale": [
+                [i / (len(SEQUENTIAL_COLOURS) - 1), c] for i, c in enumerate(SEQUENTIAL_COLOURS)
+            ],
             "colorbar": {
                 "title": {"text": escape_label(self.z)},
                 "tickfont": {"color": TEXT_COLOUR},
@@ -390,31 +389,4 @@ class HeatmapDrawing:
 
     def svg(self) -> str:
         """Return the cells as a picture, the last row on top as on the chart."""
-        known = [v for row in self.values for v in row if v is not None]
-        low, high = min(known, default=0.0), max(known, default=1.0)
-        wide = (_WIDTH - _LEFT) / max(len(self.across), 1)
-        parts = [
-            make_svg_text(_LEFT + (i + 0.5) * wide, 16, a, "middle", limit=24)
-            for i, a in enumerate(self.across)
-        ]
-        for k, j in enumerate(reversed(range(len(self.upward)))):
-            y = _TOP + k * _ROW
-            parts.append(make_svg_text(_LEFT - 8, y + 17, self.upward[j], "end", limit=24))
-            for i, value in enumerate(self.values[j]):
-                if value is None:
-                    continue
-                share = (value - low) / (high - low) if high > low else 0.0
-                level = round(share * (len(_SCALE) - 1))
-                x = _LEFT + i * wide
-                parts.append(
-                    f'<rect x="{x:.1f}" y="{y}" width="{wide - 1:.1f}" height="{_ROW - 1}"'
-                    f' fill="{_SCALE[level]}"/>'
-                )
-                ink = "#ffffff" if level > 2 else "#1a1a1a"
-                parts.append(
-                    make_svg_text(
-                        x + wide / 2, y + 17, self.texts[j][i], "middle", ink=ink, limit=24
-                    )
-                )
-        height = _TOP + _ROW * max(len(self.upward), 1)
-        return make_svg(parts, _WIDTH, height)
+        return render_svg(self.plotly(), height=56 + max(26 * len(self.upward), 7 * len(self.y)))

@@ -21,8 +21,7 @@ from ctxkit.plots.cache_charts import (
     PromptStrip,
 )
 from ctxkit.plots.chart import render_table
-from ctxkit.plots.figure_data import Mark, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Mark, Trace
 from ctxkit.tokens.prices import Price, price
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticReprs
 

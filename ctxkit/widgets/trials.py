@@ -17,8 +17,7 @@ from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
 from ctxkit.metrics.timing import when_to_compact
 from ctxkit.plots.chart import render_table
-from ctxkit.plots.figure_data import Limit, Mark, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.policies.base import Chain
 from ctxkit.policies.offline_summarisers import Extractive, Fixed
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, render_dense

@@ -13,8 +13,7 @@ from ctxkit.experiments.studies import behaviour, closed_loop, masks
 from ctxkit.experiments.studies.published_runs import table
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR, estimate_elongation
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.figure_data import Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
