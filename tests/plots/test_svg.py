@@ -15,6 +15,7 @@ from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 
 import ctxkit as ck
 from ctxkit.plots.budget_charts import AgentTotals, BudgetData, HandOff, budget_chart
+from ctxkit.plots.chart import escape_label
 from ctxkit.plots.svg import render_svg
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
@@ -32,7 +33,8 @@ FIGURES = {
     "facets": px.scatter(TABLE, x="x", y="y", facet_col="name"),
     "empty": go.Figure(),
     "evil": go.Figure(
-        go.Scatter(x=[1, 2], y=[1, 2], text=[EVIL, EVIL], mode="markers+text", name=EVIL),
+        go.Scatter(x=[1, 2], y=[1, 2], text=[EVIL, EVIL], mode="markers+text",
+                   name=escape_label(EVIL)),
         layout={"xaxis": {"title": {"text": EVIL}}, "annotations": [{"text": EVIL, "x": 1, "y": 1}]},
     ),
 }  # fmt: skip
