@@ -37,9 +37,9 @@ _CELL = "text-align:left;padding:2px 10px 2px 0"
 _NUMBER = (
     "text-align:right;padding:2px 10px 2px 0;font-variant-numeric:tabular-nums;white-space:nowrap"
 )
-_FIGURE = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]*|–")
+FIGURE_CELL = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]*|–")
 """A cell of figures: `40,471`, `$3.32–$3.40`, `71 %`."""
-_LONG_CELL = 24
+LONG_CELL = 24
 _WIDE = 64
 """Letters of a line of a title: as many as a page of 700 pixels holds beside the bars of a
 notebook."""
@@ -208,8 +208,8 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption:
 
 
 def _html_cell(text: str) -> str:
-    style = _NUMBER if _FIGURE.fullmatch(text) else _CELL
-    if len(text) > _LONG_CELL:
+    style = _NUMBER if FIGURE_CELL.fullmatch(text) else _CELL
+    if len(text) > LONG_CELL:
         style += ";min-width:12em"
     return f'<td style="{style}">{escape_html(text, 200)}</td>'
 

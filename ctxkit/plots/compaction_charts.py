@@ -273,18 +273,25 @@ def get_suppressed(session: Session) -> list[CompactionAttempt]:
     ]
 
 
+def is_fruitless(share: float | None, least: float) -> bool:
+    """Say whether a compaction saved less than a guard asks for; one of unknown savings did not."""
+    return share is not None and share < least
+
+
+def is_guard_off(least: float, window: int) -> bool:
+    """Say whether a guard never closes: 0 turns it off."""
+    return not least > 0 or not window > 0
+
+
 def find_guard_closing(shares: Sequence[float | None], least: float, window: int) -> int | None:
     """Return the compaction after which an anti-thrash guard allows no more; None: it stays open.
 
-    So many in a row that each saved less close it; 0 turns it off, and a share that is not known
-    begins the row anew. The widget has the same rule in the browser.
+    So many fruitless ones in a row close it. The browser runs this, too.
     """
-    low = 0
-    if not least:
-        return None
+    in_a_row = 0
     for i, share in enumerate(shares):
-        low = low + 1 if share is not None and share < least else 0
-        if window and low >= window:
+        in_a_row = in_a_row + 1 if is_fruitless(share, least) else 0
+        if not is_guard_off(least, window) and in_a_row >= window:
             return i
     return None
 
@@ -293,7 +300,7 @@ def thrash_chart(data: ThrashData) -> Chart:
     """Return the chart of what was tried, against a guard."""
     done = [t for t in data.tries if t.saved is not None]
     held = [t for t in data.tries if t.saved is None and t.why]
-    low = [t for t in done if t.saved is not None and t.saved < data.min_savings]
+    low = [t for t in done if is_fruitless(t.saved, data.min_savings)]
 
     def trace(
         name: str, rows: list[CompactionAttempt], look: int, kind: Literal["line", "points"]
@@ -345,7 +352,11 @@ def _thrash_caption(data: ThrashData, done: int, low: int, held: int) -> str:
 def _thrash_row(one: CompactionAttempt, least: float) -> tuple[str, ...]:
     if one.saved is None:
         return (str(one.call), "", one.why or "the log does not tell")
-    return (str(one.call), f"{one.saved:.1%}", "too little" if one.saved < least else "pays")
+    return (
+        str(one.call),
+        f"{one.saved:.1%}",
+        "too little" if is_fruitless(one.saved, least) else "pays",
+    )
 
 
 _NAMED = 4

@@ -18,8 +18,11 @@ import traitlets as t
 from ctxkit._internal.formatting import TextAndHtml
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
+from ctxkit.widgets.javascript import declare_constants, translate_rule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ctxkit.plots.chart import Chart
     from ctxkit.widgets.source import DataSource
 
@@ -58,9 +61,16 @@ _HEAD = (
 )
 
 
-def build_esm(*files: str, render: str = "render") -> str:
-    """Return the module of a view: the shared stage and what is its own; `render` draws it."""
-    parts = [read_asset(name) for name in ("stage.js", *files)]
+def build_esm(*files: str, rules: Sequence[Callable[..., Any]] = (), render: str = "render") -> str:
+    """Return the module of a view.
+
+    Args:
+        files: its own scripts, after the stage that all share.
+        rules: functions of Python that it calls.
+        render: the name of the function that draws it.
+    """
+    scripts = [read_asset(name) for name in ("stage.js", *files)]
+    parts = [declare_constants(), *map(translate_rule, rules), *scripts]
     return "\n".join([*parts, f"export default {{ render: {render} }};\n"])
 
 

@@ -32,6 +32,7 @@ from ctxkit.widgets.explorer_model import (
     list_session_tree,
     render_full_text,
 )
+from ctxkit.widgets.javascript import ROWS_PER_CHUNK
 from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
     from ctxkit.widgets.explorer_model import CallView, MessageLine
 
-
-ROWS_PER_CHUNK = 100
-"""Lines of the list that are sent at once."""
 _TWIN_ROWS, _MAX_LINE_POINTS, _MARKS = 10, 4_000, 400
 _HELD, _HELD_CHARS, _HELD_ALL = 2, 4_000, 1_000_000
 """Of a page without a kernel: pieces of the list, characters of a message, and of all."""
@@ -121,6 +119,7 @@ class Explorer(ChartWidget):
             "entries": len(session.path),
             "line": [kept, [self.scenes.prompts[i] for i in kept]],
             "limit": scene.limit,
+            "top": choose_top(self.scenes.prompts, scene.limit),
             "cuts": cuts[:_MARKS],
             "notes": [sanitize_line(note, 400) for note in session.notes],
             "tree": self._tree(),
@@ -282,6 +281,12 @@ class Explorer(ChartWidget):
         return head + drawn + render_messages_table(scene.largest[:_TWIN_ROWS])
 
 
+def choose_top(prompts: Sequence[int | None], limit: int | None) -> int:
+    """Return how many tokens a chart of prompts reaches up to: the limit where it is near."""
+    peak = max((n for n in prompts if n is not None), default=1) or 1
+    return limit if limit is not None and peak <= limit <= 3 * peak else peak
+
+
 def _compacted_calls(session: Session, places: list[int]) -> list[int]:
     """Return the calls before which a compaction stands."""
     edits = (i for i, e in enumerate(session.path) if isinstance(e, Edit))
@@ -322,12 +327,11 @@ def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None
     known = [(i, n) for i, n in enumerate(prompts) if n is not None]
     if len(known) < 2:
         return ""
-    peak = max(n for _, n in known)
-    top = limit if limit is not None and peak <= limit <= 3 * peak else peak
+    peak, top = max(n for _, n in known), choose_top(prompts, limit)
     step = _WIDTH / max(1, len(prompts) - 1)
 
     def y(n: int) -> float:
-        return _HEIGHT - 4 - (_HEIGHT - 8) * n / max(1, top)
+        return _HEIGHT - 4 - (_HEIGHT - 8) * n / top
 
     points = " ".join(f"{i * step:.1f},{y(n):.1f}" for i, n in _thin_points(known))
     lines = [_svg_rule(0, _WIDTH, y(top), y(top), SOFT_COLOUR, "4 4")] if top == limit else []

@@ -72,7 +72,7 @@ class SavingsChart(ChartWidget):
             self._rows += found
             self._places += [(session, one.number) for one in found]
         return {
-            "compactions": [one._asdict() for one in self._rows],
+            "compactions": [one.pack() for one in self._rows],
             "several": len({one.name for one in self._rows}) > 1,
             "note": note,
             "why": "No diff: see the note above." if note else "",
@@ -262,6 +262,15 @@ class CompactionRow(NamedTuple):
     def saved(self) -> float | None:
         """Share of the tokens that it saved; negative where the window grew."""
         return 1 - self.after / self.before if self.before and self.after is not None else None
+
+    def pack(self) -> dict[str, Any]:
+        """Return it as the browser takes it, with the share saved and the tokens of its bars."""
+        bars = {"kept": 0, "freed": 0, "grown": 0}
+        if self.before is not None and self.after is not None:
+            freed = self.before - self.after
+            kept = min(self.before, self.after)
+            bars = {"kept": kept, "freed": max(freed, 0), "grown": max(-freed, 0)}
+        return {**self._asdict(), "saved": self.saved, **bars}
 
 
 def has_whole_turns(session: Session) -> bool:

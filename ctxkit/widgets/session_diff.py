@@ -15,13 +15,13 @@ from ctxkit.plots.decimation import decimate
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.titles import make_names_unique, title_of
 from ctxkit.widgets.base import ChartWidget, build_esm
-from ctxkit.widgets.explorer import ROWS_PER_CHUNK
 from ctxkit.widgets.explorer_model import (
     get_preview,
     get_searchable_text,
     is_failed,
     render_full_text,
 )
+from ctxkit.widgets.javascript import ROWS_PER_CHUNK
 from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:
