@@ -17,8 +17,7 @@ from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt
 from ctxkit.metrics.cost.ledger import build_recorded_ledger
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.plots.chart import Chart, escape_label, with_notes
-from ctxkit.plots.svg import render_svg
+from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.session.titles import title_of
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
@@ -308,8 +307,8 @@ class BlockRow(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRows:
-    """What is drawn; implements `Drawing`. Rows share one scale."""
+class BlockRows(Drawing):
+    """Prompts as rows of blocks, all on one scale."""
 
     kinds: tuple[tuple[str, str], ...]
     """Name and colour of each kind, in the order in which they follow each other."""
@@ -349,9 +348,10 @@ class BlockRows:
         }
         return {"data": data, "layout": layout}
 
-    def svg(self) -> str:
-        """Return the static picture; what the pointer rests on says what it is."""
-        return render_svg(self.plotly(), height=50 + _STILL_ROW * max(len(self.rows), 1))
+    @property
+    def still_height(self) -> int:
+        """Pixels of the static picture."""
+        return 50 + _STILL_ROW * max(len(self.rows), 1)
 
     def _end(self) -> int:
         return max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1

@@ -5,6 +5,7 @@ of charts.
 from __future__ import annotations
 
 import html
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +15,12 @@ from functools import wraps
 from inspect import signature
 from os import PathLike
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, cast
 
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.inputs import as_session, as_sessions
+from ctxkit.plots.svg import render_svg
 from ctxkit.session.session import Session
 from ctxkit.session.titles import make_names_unique, title_of
 
@@ -45,14 +47,37 @@ _WIDE = 64
 notebook."""
 
 
-class Drawing(Protocol):
+class Drawing:
     """What a chart shows: drawn by plotly in a notebook, as SVG where nothing runs."""
+
+    still_width: ClassVar[int] = 720
+    """Pixels of the static picture."""
+
+    @property
+    def still_height(self) -> int | None:
+        """Pixels of the static picture; None: a share of the figure's own."""
+        return None
 
     def plotly(self) -> dict[str, Any]:
         """Return the figure as plain JSON: `data` and `layout`."""
+        raise NotImplementedError
 
     def svg(self) -> str:
-        """Return the static picture."""
+        """Return the static picture of the figure."""
+        return render_svg(self.plotly(), width=self.still_width, height=self.still_height)
+
+
+@dataclass(frozen=True)
+class PlotlyDrawing(Drawing):
+    """A figure that was made elsewhere."""
+
+    go_figure: Any
+    """A plotly ``go.Figure``."""
+
+    def plotly(self) -> dict[str, Any]:
+        """Return the figure as plain JSON."""
+        found: dict[str, Any] = json.loads(self.go_figure.to_json())
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +98,25 @@ class Chart:
     """How many of the rows the twins show."""
     notes: tuple[str, ...] = ()
     """What its logs cannot say or say wrongly (`Session.notes`); shown below the caption."""
+
+    @classmethod
+    def from_figure(cls, figure: Any, *, title: str = "", caption: str = "") -> Chart:
+        """Wrap a plotly figure of your own, which so gets a still picture and a place in reports.
+
+        Args:
+            figure: a ``go.Figure``, such as `figure` returns and you have changed.
+            title: of the chart; by default the figure's own.
+            caption: what is shown, of what.
+
+        Example:
+            >>> import ctxkit as ck
+            >>> figure = ck.plots.growth(ck.samples.path()).figure().update_traces(opacity=0.5)
+            >>> chart = ck.plots.chart.Chart.from_figure(figure, title="Half as strong")
+            >>> "<svg" in chart.to_html()
+            True
+        """
+        own = figure.layout.title.text
+        return cls(title=title or own or "Figure", caption=caption, drawing=PlotlyDrawing(figure))
 
     def figure(self) -> Any:
         """Return a plotly ``go.Figure``, free to be changed."""

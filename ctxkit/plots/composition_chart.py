@@ -10,8 +10,7 @@ from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_groups import GROUPS, NOT_IN_LOG, count_groups_by_call
-from ctxkit.plots.chart import Chart, escape_label, with_notes
-from ctxkit.plots.svg import render_svg
+from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
 from ctxkit.plots.xy_figure import Axes, Mark, Trace
 from ctxkit.session.titles import title_of
 
@@ -163,8 +162,8 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TileMap:
-    """What is drawn; implements `Drawing`."""
+class TileMap(Drawing):
+    """Tiles in tiles; a still picture has the outer ones as bars, the largest first."""
 
     whole: str
     tiles: tuple[Tile, ...]
@@ -197,7 +196,3 @@ class TileMap:
         }
         layout = {**PLOTLY_LAYOUT, "height": _HEIGHT, "margin": {"l": 8, "r": 8, "t": 44, "b": 8}}
         return {"data": [trace], "layout": layout}
-
-    def svg(self) -> str:
-        """Return the outer tiles as bars, largest first."""
-        return render_svg(self.plotly())

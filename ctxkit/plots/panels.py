@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ctxkit._internal.palette import PLOTLY_LAYOUT, TEXT_COLOUR, make_translucent
-from ctxkit.plots.chart import escape_label, escape_label_lines
+from ctxkit.plots.chart import Drawing, escape_label, escape_label_lines
 from ctxkit.plots.decimation import decimate
-from ctxkit.plots.svg import render_svg
 from ctxkit.plots.xy_figure import AXIS_STYLE
 
 if TYPE_CHECKING:
@@ -45,9 +44,10 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PanelGrid:
-    """Pictures row by row, all on the same two scales; implements `Drawing`."""
+class PanelGrid(Drawing):
+    """Pictures row by row, all on the same two scales."""
 
+    still_width: ClassVar = 900
     panels: tuple[Panel, ...]
     x: str
     y: str
@@ -107,9 +107,10 @@ class PanelGrid:
             layout["annotations"] += _panel_title(panel, i, self.letters(panel))
         return {"data": data, "layout": layout}
 
-    def svg(self) -> str:
-        """Return the static picture."""
-        return render_svg(self.plotly(), width=900, height=self.rows * _STILL_ROW + 40)
+    @property
+    def still_height(self) -> int:
+        """Pixels of the static picture."""
+        return self.rows * _STILL_ROW + 40
 
     def _layout(self) -> dict[str, Any]:
         axis = {

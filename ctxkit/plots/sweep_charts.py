@@ -10,13 +10,13 @@ from ctxkit.errors import BadArguments
 from ctxkit.metrics.stats import estimate_cost_uncertainty, find_pareto_front, summarise_runs
 from ctxkit.plots.chart import (
     Chart,
+    Drawing,
     describe_prediction_error,
     escape_label,
     format_figure,
     with_notes,
 )
 from ctxkit.plots.figure_traces import SEQUENTIAL_COLOURS
-from ctxkit.plots.svg import render_svg
 from ctxkit.plots.xy_figure import Axes, Trace
 
 if TYPE_CHECKING:
@@ -340,8 +340,8 @@ _LETTER = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeatmapDrawing:
-    """What is drawn; implements `Drawing`."""
+class HeatmapDrawing(Drawing):
+    """A table of cells, coloured by their figure."""
 
     x: str
     y: str
@@ -387,6 +387,7 @@ class HeatmapDrawing:
         }
         return {"data": [trace], "layout": layout}
 
-    def svg(self) -> str:
-        """Return the cells as a picture, the last row on top as on the chart."""
-        return render_svg(self.plotly(), height=56 + max(26 * len(self.upward), 7 * len(self.y)))
+    @property
+    def still_height(self) -> int:
+        """Pixels of the static picture."""
+        return 56 + max(26 * len(self.upward), 7 * len(self.y))

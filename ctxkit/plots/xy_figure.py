@@ -16,7 +16,7 @@ from ctxkit._internal.palette import (
     pick_dash,
     pick_symbol,
 )
-from ctxkit.plots.chart import escape_label, escape_label_lines
+from ctxkit.plots.chart import Drawing, escape_label, escape_label_lines
 from ctxkit.plots.decimation import MAX_POINTS, decimate, decimate_stack
 from ctxkit.plots.label_placement import Label, place_labels, sample_line
 from ctxkit.plots.svg import render_svg
@@ -93,8 +93,8 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axes:
-    """What is drawn over two axes; implements `Drawing`."""
+class Axes(Drawing):
+    """Traces over two axes, with limits across and marks upward."""
 
     x: str
     y: str

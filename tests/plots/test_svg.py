@@ -15,7 +15,7 @@ from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 
 import ctxkit as ck
 from ctxkit.plots.budget_charts import AgentTotals, BudgetData, HandOff, budget_chart
-from ctxkit.plots.chart import escape_label
+from ctxkit.plots.chart import Chart, escape_label
 from ctxkit.plots.svg import render_svg
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
@@ -61,6 +61,15 @@ def test_the_picture_of_every_chart_needs_nothing_but_its_figure(name):
     spans = re.compile(r"</svg> ([^<]*)</span>")
     assert spans.findall(again) == spans.findall(chart.drawing.svg())
     assert len(again) < 100_000
+
+
+def test_a_figure_that_a_user_has_changed_is_a_chart_with_a_still_picture():
+    figure = ck.plots.growth(long_record()).figure()
+    figure.add_scatter(x=[1, 2], y=[3, 4], name="my own")
+    chart = Chart.from_figure(figure, caption="Mine")
+    assert "my own" in chart.drawing.svg()
+    assert chart.title == "Context of long"
+    assert len(chart.figure().data) == len(figure.data)
 
 
 def test_a_colour_that_is_none_is_not_written():
