@@ -76,8 +76,8 @@ class PlotlyDrawing(Drawing):
 
     def plotly(self) -> dict[str, Any]:
         """Return the figure as plain JSON."""
-        found: dict[str, Any] = json.loads(self.go_figure.to_json())
-        return found
+        figure: dict[str, Any] = json.loads(self.go_figure.to_json())
+        return figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +115,10 @@ class Chart:
             >>> "<svg" in chart.to_html()
             True
         """
-        own = figure.layout.title.text
-        return cls(title=title or own or "Figure", caption=caption, drawing=PlotlyDrawing(figure))
+        own_title = figure.layout.title.text
+        return cls(
+            title=title or own_title or "Figure", caption=caption, drawing=PlotlyDrawing(figure)
+        )
 
     def figure(self) -> Any:
         """Return a plotly ``go.Figure``, free to be changed."""
@@ -143,16 +145,16 @@ class Chart:
         if self.caption:
             out.append(sanitize_text(self.caption, 600))
         out += [f"Note: {sanitize_line(note, 400)}" for note in self.notes]
-        shown = [
+        table = [
             tuple(sanitize_line(cell, 40) for cell in row)
             for row in (self.head, *self.rows[: self.shown])
             if row
         ]
-        if shown:
-            widths = [max(len(row[i]) for row in shown) for i in range(len(self.head))]
+        if table:
+            widths = [max(len(row[i]) for row in table) for i in range(len(self.head))]
             out += [
                 "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-                for row in shown
+                for row in table
             ]
         if len(self.rows) > self.shown:
             out.append(f"... and {len(self.rows) - self.shown} more")
@@ -197,13 +199,13 @@ class Chart:
         body = self.figure().to_html(
             include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit"
         )
-        shown = render_table(self.head, self.rows, caption=sanitize_text(self.caption, 600))
+        table = render_table(self.head, self.rows, caption=sanitize_text(self.caption, 600))
         return (
             '<!doctype html><html lang="en"><head><meta'
             f' charset="utf-8"><title>{escape_html(self.title, 120)}</title>'
             "<style>:root{color-scheme:light dark}body{font:14px"
             " system-ui,sans-serif;margin:1em}</style></head>"
-            f"<body>{body}{self._notes()}{shown}</body></html>\n"
+            f"<body>{body}{self._notes()}{table}</body></html>\n"
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
@@ -242,12 +244,13 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption:
         return ""
     heads = "".join(f'<th scope="col" style="{_CELL}">{escape_html(h, 60)}</th>' for h in head)
     body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows)
-    told = (
+    caption_html = (
         f'<caption style="text-align:left">{escape_html(caption, 600)}</caption>' if caption else ""
     )
     return (
         f'<div style="overflow-x:auto"><table style="{_STYLE};border-collapse:collapse;'
-        f'margin:6px 0">{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'margin:6px 0">{caption_html}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
+        "</div>"
     )
 
 
@@ -284,12 +287,12 @@ def name_sessions(
     Raises:
         BadArguments: something given is no session.
     """
-    given: Any = getattr(sessions, "replays", sessions)
-    named = isinstance(given, Mapping) and "role" not in given
+    source: Any = getattr(sessions, "replays", sessions)
+    named = isinstance(source, Mapping) and "role" not in source
     pairs = (
-        [(name, as_session(s)) for name, s in given.items()]
+        [(name, as_session(s)) for name, s in source.items()]
         if named
-        else [(title_of(s, _MAX_NAME), s) for s in as_sessions(given)]
+        else [(title_of(s, _MAX_NAME), s) for s in as_sessions(source)]
     )
     return dict(
         zip(make_names_unique(str(n) for n, _ in pairs), (s for _, s in pairs), strict=True)
@@ -324,22 +327,24 @@ def with_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
     return cast("Callable[_P, Chart]", made)
 
 
-def collect_notes(of: Any) -> list[str]:
+def collect_notes(source_data: Any) -> list[str]:
     """Return the notes of sessions, of a comparison, or of a frame of runs, each with its session
     where several.
     """
-    replays = getattr(of, "replays", None)
-    if hasattr(of, "columns") and not replays:
-        told = _notes_of_runs(of)
+    replays = getattr(source_data, "replays", None)
+    if hasattr(source_data, "columns") and not replays:
+        notes_by_name = _notes_of_runs(source_data)
     else:
-        given = [of] if isinstance(of, Session) else replays or of
-        if isinstance(given, Mapping):
-            given = list(given.values())
-        each = given if isinstance(given, Sequence) else ()
-        told = dict.fromkeys((s.id, s.notes) for s in each if isinstance(s, Session))
-    alone = len(told) == 1
+        source = [source_data] if isinstance(source_data, Session) else replays or source_data
+        if isinstance(source, Mapping):
+            source = list(source.values())
+        sessions = source if isinstance(source, Sequence) else ()
+        notes_by_name = dict.fromkeys((s.id, s.notes) for s in sessions if isinstance(s, Session))
+    is_single = len(notes_by_name) == 1
     found = [
-        n if alone else f"{sanitize_line(name, 40)}: {n}" for name, notes in told for n in notes
+        n if is_single else f"{sanitize_line(name, 40)}: {n}"
+        for name, notes in notes_by_name
+        for n in notes
     ]
     more = len(found) - _NOTES
     if more > 0:

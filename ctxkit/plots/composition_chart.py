@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import TokenCounter
 
 
-_BARS = 60
+_MAX_BARS = 60
 """Up to so many calls each gets a bar; more become areas."""
-_MARKS = 40
+_MAX_MARKS = 40
 
 
 class CompositionData(NamedTuple):
@@ -57,24 +57,32 @@ def composition(
         counter: counts what usage does not tell; by default the exact o200k_base where its
             vocabulary is here.
 
+    Returns:
+        The chart; its table has a row for each part of the prompt, in tokens.
+
     Raises:
         BadArguments: the session has no such call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.composition(ck.samples.path(), -1).rows[0]
+        ('system prompt', '150', '0.8%')
     """
     if call is not None:
-        return _tiled(report(session, call, counter=counter))
-    return _stacked(title_of(session), composition_data(session, counter=counter))
+        return _draw_tiles(report(session, call, counter=counter))
+    return _draw_stacked(title_of(session), composition_data(session, counter=counter))
 
 
-def _stacked(name: str, data: CompositionData) -> Chart:
-    found = data.layers
-    kind: Literal["bar", "area"] = "bar" if len(found.calls) <= _BARS else "area"
+def _draw_stacked(name: str, data: CompositionData) -> Chart:
+    groups = data.layers
+    kind: Literal["bar", "area"] = "bar" if len(groups.calls) <= _MAX_BARS else "area"
     traces = tuple(
-        Trace(name=group, x=found.calls, y=tokens, kind=kind, colour=get_group_colour(group))
+        Trace(name=group, x=groups.calls, y=tokens, kind=kind, colour=get_group_colour(group))
         for group, tokens in sorted(
-            found.groups.items(), key=lambda item: item[0] != NOT_IN_LOG
+            groups.groups.items(), key=lambda item: item[0] != NOT_IN_LOG
         )  # the floor stays below
     )
-    marks = data.compactions if len(data.compactions) <= _MARKS else ()
+    marks = data.compactions if len(data.compactions) <= _MAX_MARKS else ()
     axes = Axes(
         x="call",
         y="tokens in the prompt",
@@ -83,7 +91,7 @@ def _stacked(name: str, data: CompositionData) -> Chart:
         stacked=True,
     )
     how = "counted, as no usage was recorded"
-    if found.source == "derived":
+    if groups.source == "derived":
         how = "scaled to recorded usage"
     return Chart(
         title=f"What fills the window of {name}",
@@ -94,12 +102,12 @@ def _stacked(name: str, data: CompositionData) -> Chart:
         ),
         drawing=axes,
         head=("part", "first call", "largest", "last call", "of the last"),
-        rows=tuple(_row(group, tokens, found) for group, tokens in found.groups.items()),
+        rows=tuple(_group_row(group, tokens, groups) for group, tokens in groups.groups.items()),
     )
 
 
-def _row(group: str, tokens: tuple[int, ...], found: GroupsByCall) -> tuple[str, ...]:
-    last = sum(t[-1] for t in found.groups.values())
+def _group_row(group: str, tokens: tuple[int, ...], layers: GroupsByCall) -> tuple[str, ...]:
+    last = sum(t[-1] for t in layers.groups.values())
     return (
         group,
         f"{tokens[0]:,}",
@@ -109,13 +117,13 @@ def _row(group: str, tokens: tuple[int, ...], found: GroupsByCall) -> tuple[str,
     )
 
 
-def _tiled(shown: ContextReport) -> Chart:
+def _draw_tiles(context: ContextReport) -> Chart:
     tiles: list[Tile] = []
-    groups, whole = shown.groups().items(), shown.prompt_tokens
+    groups, whole = context.groups().items(), context.prompt_tokens
     for group, tokens in groups:
         at, ink = len(tiles), get_group_colour(group)
         tiles.append(Tile(name=group, tokens=tokens, colour=ink))
-        named = [p for p in shown.parts if p.group == group and p.name]
+        named = [p for p in context.parts if p.group == group and p.name]
         tiles += [
             Tile(
                 name=p.name,
@@ -127,12 +135,12 @@ def _tiled(shown: ContextReport) -> Chart:
             for p in named
             if p.tokens
         ]
-    where = "before the next call" if shown.call is None else f"at call {shown.call}"
+    where = "before the next call" if context.call is None else f"at call {context.call}"
     return Chart(
-        title=f"The window of {shown.title or shown.session} {where}",
+        title=f"The window of {context.title or context.session} {where}",
         caption=(
-            f"{shown.prompt_tokens:,} tokens ({shown.prompt_source}), {shown.full:.0%} of"
-            f" {shown.limit:,}."
+            f"{context.prompt_tokens:,} tokens ({context.prompt_source}), {context.full:.0%} of"
+            f" {context.limit:,}."
         ),
         drawing=TileMap(whole="the window", tiles=tuple(tiles)),
         head=("part", "tokens", "share"),

@@ -86,7 +86,7 @@ def to_floats(values: Any) -> Floats:
     return np.array([to_float(v) for v in array.ravel().tolist()], dtype=float).reshape(array.shape)
 
 
-def _dates(values: Any) -> Floats | None:
+def _to_dates(values: Any) -> Floats | None:
     """Return a column of dates as seconds; None where it is none."""
     try:
         moments = np.array([str(v) for v in values], dtype="datetime64[ms]")
@@ -150,47 +150,47 @@ class FigureAxis:
     """The place of each category."""
     low: float = 0.0
     high: float = 1.0
-    whole: bool = True
+    is_integer: bool = True
     """True where it counts things: half a call is no place for a tick."""
     start: float = 0.0
     end: float = 1.0
     """Pixels of `low` and `high`."""
 
     @property
-    def labelled(self) -> bool:
+    def has_labels(self) -> bool:
         """True where its ticks have texts."""
         return self.spec.get("showticklabels", True) is not False
 
-    def learn(self, columns: Sequence[Any]) -> None:
+    def infer_kind(self, columns: Sequence[Any]) -> None:
         """Learn from the columns of its traces what kind of axis it is."""
         values = [v for c in columns if np.asarray(c).dtype.kind not in "iufb" for v in c]
         texts = [str(v) for v in values if v is not None]
         if self.spec.get("type") in ("log", "date", "category"):
             self.kind = self.spec["type"]
         elif texts and all(math.isnan(to_float(t)) for t in texts[:20]):
-            self.kind = "category" if _dates(texts[:20]) is None else "date"
+            self.kind = "category" if _to_dates(texts[:20]) is None else "date"
         if self.kind == "category":
             self.places = {name: i for i, name in enumerate(dict.fromkeys(map(str, values)))}
 
-    def numbers(self, values: Any) -> Floats:
+    def to_numbers(self, values: Any) -> Floats:
         """Return values as numbers on this axis."""
         if self.kind == "category":
             return np.array([self.places.get(str(v), to_float(v)) for v in values], dtype=float)
-        if self.kind == "date" and (dates := _dates(values)) is not None:
+        if self.kind == "date" and (dates := _to_dates(values)) is not None:
             return dates
         floats = to_floats(values)
         return np.log10(np.where(floats > 0, floats, np.nan)) if self.kind == "log" else floats
 
-    def pixel(self, number: Any) -> Any:
+    def to_pixels(self, number: Any) -> Any:
         """Return numbers as pixels; those far outside stay near the edge."""
         share = (number - self.low) / (self.high - self.low)
         return self.start + np.clip(share, -9, 9) * (self.end - self.start)
 
-    def fit(self, ends: Floats, pad: float) -> None:
+    def choose_range(self, ends: Floats, pad: float) -> None:
         """Choose the range: the figure's own, else what the traces span and a share beside it."""
         spec, ends = self.spec, ends[np.isfinite(ends)]
         low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 1.0)
-        self.whole = bool(np.equal(ends, np.round(ends)).all())
+        self.is_integer = bool(np.equal(ends, np.round(ends)).all())
         low, high = low - pad * (high - low), high + pad * (high - low)
         if spec.get("rangemode") == "tozero":
             low, high = min(low, 0.0), max(high, 0.0)
@@ -199,29 +199,29 @@ class FigureAxis:
         if str(spec.get("autorange")) == "reversed":
             low, high = high, low
         if spec.get("range") is not None:
-            dates = _dates(spec["range"]) if self.kind == "date" else None
+            dates = _to_dates(spec["range"]) if self.kind == "date" else None
             low, high = (to_floats(spec["range"]) if dates is None else dates).tolist()
         if not math.isfinite(low + high) or low == high:
             low, high = (low - 0.5, low + 0.5) if self.horizontal else (0.0, high or 1.0)
         self.low, self.high = low, high
 
-    def ticks(self) -> list[tuple[float, str]]:
+    def list_ticks(self) -> list[tuple[float, str]]:
         """Return the places and texts of ticks."""
         spec, (low, high) = self.spec, sorted((self.low, self.high))
         if spec.get("ticktext") is not None and spec.get("tickvals") is not None:
-            values = self.numbers(read_column(spec, "tickvals")).tolist()
+            values = self.to_numbers(read_column(spec, "tickvals")).tolist()
             ticks = list(zip(values, map(str, read_column(spec, "ticktext")), strict=False))
         elif self.kind == "category":
             ticks = [(float(i), name) for name, i in self.places.items()]
         else:
             n = max(int(spec.get("nticks") or (7 if self.horizontal else 5)) - 1, 1)
             values = choose_ticks(low, high, n)
-            if self.whole or str(spec.get("tickformat")).endswith("d"):
+            if self.is_integer or str(spec.get("tickformat")).endswith("d"):
                 values = [v for v in values if float(v).is_integer()] or values
-            ticks = [(v, self._format(v)) for v in values]
+            ticks = [(v, self._format_tick(v)) for v in values]
         return [(v, text) for v, text in ticks if low <= v <= high]
 
-    def _format(self, value: float) -> str:
+    def _format_tick(self, value: float) -> str:
         if self.kind == "date":
             unit = "m" if abs(self.high - self.low) < 172_800 else "D"
             return str(np.datetime64(int(value), "s").astype(f"datetime64[{unit}]"))
@@ -230,7 +230,7 @@ class FigureAxis:
         text = f"{value:.{share[1] or 0}%}" if share else format_tick(value)
         return f"{self.spec.get('tickprefix', '')}{text}{self.spec.get('ticksuffix', '')}"
 
-    def title(self) -> str:
+    def get_title(self) -> str:
         """Return the title, as safe text."""
         return escape_plotly_text(get_path(self.spec, "title.text"), 80)
 
@@ -277,18 +277,27 @@ class BoxTrace(NamedTuple):
         return np.concatenate(self.x), np.concatenate(self.y)
 
 
-def _spacing(places: Floats) -> float:
+def _smallest_step(places: Floats) -> float:
     """Return the smallest distance between two bars or cells."""
     steps = np.diff(np.unique(places[np.isfinite(places)]))
     return float(steps.min()) if len(steps) else 1.0
 
 
+# How a figure becomes numbers. Each trace is read once, in the order of the figure, for a stacked
+# one stands on those before it:
+#   1. an axis looks at the columns of all its traces and is linear, log, date or category;
+#   2. columns become numbers on their axes (dates: seconds, categories: places, log: exponents);
+#   3. areas of one `stackgroup` are added up, at the places of the upper one (linear interpolation
+#      of the lower), and bars by place and sign, as plotly's `relative` mode does;
+#   4. an axis takes the figure's own range, else what its traces span.
+# Invariants: `x` and `y` of a line are of one length, what is unknown is NaN and never 0, and a box
+# has its edges in any order. Cost: linear in the points, but bars, which are added up one by one.
 class TraceReader:
     """The traces of a figure in numbers, the stacked ones on top of each other."""
 
     def __init__(self, traces: Sequence[Json], layout: Json) -> None:
         self.layout = layout
-        self.x_axes, self.y_axes = (self._axes(traces, letter) for letter in "xy")
+        self.x_axes, self.y_axes = (self._read_axes(traces, letter) for letter in "xy")
         self._colourway = get_path(layout, "colorway") or get_path(
             layout, "template.layout.colorway"
         )
@@ -298,7 +307,7 @@ class TraceReader:
         self._sums: dict[Any, dict[Any, float]] = defaultdict(lambda: defaultdict(float))
         """The ends of stacked bars so far, by place and sign."""
 
-    def _axes(self, traces: Sequence[Json], letter: str) -> dict[str, FigureAxis]:
+    def _read_axes(self, traces: Sequence[Json], letter: str) -> dict[str, FigureAxis]:
         columns: dict[str, list[Any]] = defaultdict(list)
         for trace in traces:
             columns[trace.get(f"{letter}axis") or letter].append(read_column(trace, letter))
@@ -307,10 +316,10 @@ class TraceReader:
             hidden = {"showticklabels": False} if name.endswith("hidden") else {}
             spec = self.layout.get(f"{letter}axis{name[1:]}") or hidden
             axes[name] = FigureAxis(spec, horizontal=letter == "x")
-            axes[name].learn(columns[name])
+            axes[name].infer_kind(columns[name])
         return axes
 
-    def read(self, i: int, trace: Json) -> LineTrace | BoxTrace:
+    def read_trace(self, i: int, trace: Json) -> LineTrace | BoxTrace:
         """Return the i-th trace."""
         axes = self.x_axes[trace.get("xaxis") or "x"], self.y_axes[trace.get("yaxis") or "y"]
         ink = pick_colour(i)
@@ -323,7 +332,7 @@ class TraceReader:
         if trace.get("type") == "heatmap":
             return _read_cells(trace, axes, x, y)
         x, y = (x if len(x) else range(len(y))), (y if len(y) else range(len(x)))
-        xs, ys = axes[0].numbers(x), axes[1].numbers(y)
+        xs, ys = axes[0].to_numbers(x), axes[1].to_numbers(y)
         xs, ys = xs[: len(ys)], ys[: len(xs)]
         if trace.get("type") == "bar":
             return self._read_bars(BoxTrace(trace, ink, axes, (xs, xs), (ys, ys)))
@@ -341,7 +350,7 @@ class TraceReader:
         trace, lying = one.trace, one.trace.get("orientation") == "h"
         places, values = (one.y[0], one.x[0]) if lying else (one.x[0], one.y[0])
         mode, base = self.layout.get("barmode", "group"), np.zeros(len(values))
-        width = 0.9 * _spacing(places)
+        width = 0.9 * _smallest_step(places)
         if mode == "group" and len(self._bars) > 1:
             width /= len(self._bars)
             turn = next(i for i, t in enumerate(self._bars) if t is trace)
@@ -366,15 +375,15 @@ def _read_cells(trace: Json, axes: tuple[FigureAxis, FigureAxis], x: Any, y: Any
     """Return the cells of a heat map in the colours of its scale; every n-th where too many."""
     z = np.atleast_2d(to_floats(read_column(trace, "z")))
     every = max(math.ceil(math.sqrt(z.size / MAX_BOXES)), 1)
-    across = axes[0].numbers(x if len(x) else range(z.shape[1]))[: z.shape[1]]
-    upward = axes[1].numbers(y if len(y) else range(z.shape[0]))[: z.shape[0]]
+    across = axes[0].to_numbers(x if len(x) else range(z.shape[1]))[: z.shape[1]]
+    upward = axes[1].to_numbers(y if len(y) else range(z.shape[0]))[: z.shape[0]]
     z = z[: len(upward) : every, : len(across) : every]
     columns, rows = np.meshgrid(across[::every], upward[::every])
     steps = list(enumerate(SEQUENTIAL_COLOURS))
     scale = [(i / (len(steps) - 1), colour) for i, colour in steps]
-    own = trace.get("colorscale")
-    if isinstance(own, (list, tuple)) and all(_HEX.fullmatch(str(c)) for _, c in own):
-        scale = [(float(share), c) for share, c in own]
+    own_scale = trace.get("colorscale")
+    if isinstance(own_scale, (list, tuple)) and all(_HEX.fullmatch(str(c)) for _, c in own_scale):
+        scale = [(float(share), c) for share, c in own_scale]
     finite = z[np.isfinite(z)]
     low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
     shares = np.nan_to_num((z.ravel() - low) / ((high - low) or 1.0))
@@ -383,11 +392,11 @@ def _read_cells(trace: Json, axes: tuple[FigureAxis, FigureAxis], x: Any, y: Any
         for i in (1, 3, 5)
     ]
     colours = ["#" + "".join(f"{round(v):02x}" for v in rgb) for rgb in zip(*channels, strict=True)]
-    half = [0.495 * every * _spacing(places) for places in (across, upward)]
-    known = np.where(np.isfinite(z), columns, np.nan).ravel()
+    half = [0.495 * every * _smallest_step(places) for places in (across, upward)]
+    middles = np.where(np.isfinite(z), columns, np.nan).ravel()
     texts = [t for row in read_column(trace, "text") for t in row]
-    shown = texts if every == 1 and "text" in str(trace.get("texttemplate")) else ()
+    cell_texts = texts if every == 1 and "text" in str(trace.get("texttemplate")) else ()
     return BoxTrace(
-        trace, TEXT_COLOUR, axes, (known - half[0], known + half[0]),
-        (rows.ravel() - half[1], rows.ravel() + half[1]), colours, shown,
+        trace, TEXT_COLOUR, axes, (middles - half[0], middles + half[0]),
+        (rows.ravel() - half[1], rows.ravel() + half[1]), colours, cell_texts,
     )  # fmt: skip

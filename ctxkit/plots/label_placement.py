@@ -61,6 +61,10 @@ class _Box(NamedTuple):
         )
 
 
+# Point-feature labelling, greedy. A label is a box of 6 x 13 pixels a letter. Occupied are all
+# points, what the caller names, the texts placed so far, and the leader lines that join far names
+# to their points. A leader may cross points that touch its own (a heap of them), but no text.
+# Which names find room so depends on their order alone: a figure is always labelled alike.
 def place_labels(
     points: Sequence[Point],
     names: Sequence[str],
@@ -84,7 +88,7 @@ def place_labels(
         left: where the vertical axis stands; what is left of it is not to be covered.
     """
     dots = [_box_of_point(x, y) for x, y in points]
-    taken = [*dots, *(_box_of_point(x, y) for x, y in obstacles)]
+    occupied = [*dots, *(_box_of_point(x, y) for x, y in obstacles)]
     texts: list[_Box] = []
     labels: list[Label | None] = []
     for i, (point, name) in enumerate(zip(points, names, strict=True)):
@@ -97,13 +101,13 @@ def place_labels(
                 continue
             leader = [] if side else sample_line([point, label.end])
             leader_boxes = [_Box(x, y, x, y) for x, y in leader]
-            if any(box.meets(b) for b in taken + texts):
+            if any(box.meets(b) for b in occupied + texts):
                 continue
             if any(one.meets(b) for one in leader_boxes for b in texts + other_dots):
                 continue
             placed = label
             texts.append(box)
-            taken += leader_boxes
+            occupied += leader_boxes
             break
         labels.append(placed)
     return labels

@@ -88,21 +88,21 @@ class PanelGrid(Drawing):
         """Return data and layout: every panel has axes of its own that move together."""
         data: list[dict[str, Any]] = []
         layout = self._layout()
-        told: set[str] = set()
+        named: set[str] = set()
         reach = self.reach()
         for i, panel in enumerate(self.panels):
             place = {"xaxis": _axis_name("x", i), "yaxis": _axis_name("y", i)}
             for trace in panel.traces:
                 data.append(
-                    _plotly_panel_trace(trace, panel.title, first=trace.name not in told) | place
+                    _plotly_panel_trace(trace, panel.title, first=trace.name not in named) | place
                 )
-                told.add(trace.name)
+                named.add(trace.name)
             if panel.limit:
                 across = _plotly_panel_limit(
-                    self.limit, panel.limit, reach[:2], first=self.limit not in told
+                    self.limit, panel.limit, reach[:2], first=self.limit not in named
                 )
                 data.append(across | place)
-                told.add(self.limit)
+                named.add(self.limit)
             layout |= self._axes(i, reach)
             layout["annotations"] += _panel_title(panel, i, self.letters(panel))
         return {"data": data, "layout": layout}
@@ -191,12 +191,12 @@ class PanelGrid(Drawing):
 def thin_panel_points(trace: Trace) -> tuple[Any, Any, Any]:
     """Return the places, the heights and the indices of the points of a trace that are drawn."""
     y = np.array(trace.y, dtype=float)
-    kept = decimate(y, MAX_PANEL_POINTS)
-    return np.asarray(trace.x)[kept], y[kept], kept
+    indices = decimate(y, MAX_PANEL_POINTS)
+    return np.asarray(trace.x)[indices], y[indices], indices
 
 
 def _plotly_panel_trace(trace: Trace, title: str, *, first: bool) -> dict[str, Any]:
-    x, y, kept = thin_panel_points(trace)
+    x, y, indices = thin_panel_points(trace)
     out: dict[str, Any] = {
         "type": "scatter",
         "name": escape_label(trace.name),
@@ -219,7 +219,7 @@ def _plotly_panel_trace(trace: Trace, title: str, *, first: bool) -> dict[str, A
     if trace.kind == "area":
         out |= {"fill": "tozeroy", "fillcolor": make_translucent(trace.colour or TEXT_COLOUR)}
     if trace.hover is not None:
-        out["hovertext"] = [escape_label_lines(trace.hover(i)) for i in kept.tolist()]
+        out["hovertext"] = [escape_label_lines(trace.hover(i)) for i in indices.tolist()]
         out["hovertemplate"] = f"{escape_label(title)}<br>%{{hovertext}}<extra></extra>"
     else:
         out["hovertemplate"] = (

@@ -94,6 +94,13 @@ def render_svg(figure: Any, *, width: int = 720, height: int | None = None) -> s
 # -- the picture --------------------------------------------------------------------------------
 
 
+# The order of a drawing: traces become numbers, axes get their ranges, ticks give the margins, and
+# margins the pixels; only then shapes are written. Names of points come last, for they avoid what
+# is there already. What bounds the bytes: each trace has an equal part of `MAX_POINTS` or
+# `MAX_BOXES`, of which `decimate` keeps the extremes; bars of one colour are one path, the markers
+# of a trace another, and areas are written in steps of a tenth of a pixel. Nothing of a figure is
+# written unescaped: texts go through `escape_plotly_text`, colours through `check_colour`, and all
+# else is a number or a word of ours.
 class _Picture:
     """A figure over axes: numbers first, then ranges and margins, then shapes."""
 
@@ -101,14 +108,14 @@ class _Picture:
         reader = TraceReader(traces, layout)
         self.layout, self.width, self.height = layout, width, height
         self.x_axes, self.y_axes = reader.x_axes, reader.y_axes
-        self.traces = [reader.read(i, trace) for i, trace in enumerate(traces)]
+        self.traces = [reader.read_trace(i, trace) for i, trace in enumerate(traces)]
         self.labels: list[tuple[tuple[float, float], str]] = []
         """Names of points that are still to be placed."""
         for k, axes in enumerate((self.x_axes, self.y_axes)):
             for axis in axes.values():
-                own = [t for t in self.traces if t.axes[k] is axis]
-                pad = 0.02 * any(t.mode == "markers" for t in own)
-                axis.fit(np.concatenate([[], *(t.ends[k] for t in own)]), pad)
+                traces_of_axis = [t for t in self.traces if t.axes[k] is axis]
+                pad = 0.02 * any(t.mode == "markers" for t in traces_of_axis)
+                axis.choose_range(np.concatenate([[], *(t.ends[k] for t in traces_of_axis)]), pad)
         lines = sum(isinstance(t, LineTrace) for t in self.traces)
         self.points = min(max(MAX_POINTS // max(lines, 1), _FEWEST), _MOST)
         self.boxes = max(MAX_BOXES // max(len(traces) - lines, 1), _FEWEST)
@@ -118,15 +125,17 @@ class _Picture:
         """Choose the plot area, so that texts beside it have room, and span the axes over it."""
         sides = [12.0, 12.0]
         for axis in self.y_axes.values():
-            texts = [len(text) for _, text in axis.ticks()] if axis.labelled else []
-            room = 10 + _LETTER * min(max(texts, default=0), 28) + 17 * bool(axis.title())
+            texts = [len(text) for _, text in axis.list_ticks()] if axis.has_labels else []
+            room = 10 + _LETTER * min(max(texts, default=0), 28) + 17 * bool(axis.get_title())
             right = axis.spec.get("side") == "right"
             sides[right] = max(sides[right], room)
         notes = [n for n in self.layout.get("annotations") or () if n.get("yref") == "paper"]
         if any(n.get("textangle") for n in notes):
             sides[0] = max(sides[0], 52.0)
-        below = any(n.get("y") == 0 for n in notes) or any(a.title() for a in self.x_axes.values())
-        ticked = any(a.labelled for a in self.x_axes.values())
+        below = any(n.get("y") == 0 for n in notes) or any(
+            a.get_title() for a in self.x_axes.values()
+        )
+        ticked = any(a.has_labels for a in self.x_axes.values())
         valued = any(isinstance(t, BoxTrace) and len(t.texts) for t in self.traces) and not ticked
         self.left, self.right = sides[0], self.width - sides[1] - 68 * valued
         self.top, self.bottom = 14.0, self.height - (4.0 + 16 * ticked + 15 * below)
@@ -142,76 +151,81 @@ class _Picture:
     def render(self) -> str:
         """Return the SVG, and its legend below."""
         drawn = sorted(self.traces, key=lambda t: isinstance(t, LineTrace) + (t.mode == "markers"))
-        parts = [*self._grid(), *self._shapes()]
+        parts = [*self._draw_grid(), *self._draw_shapes()]
         for one in drawn:
-            parts += self._boxes(one) if isinstance(one, BoxTrace) else self._line(one)
-        parts += [*self._annotations(), *self._place_labels()]
+            parts += self._draw_boxes(one) if isinstance(one, BoxTrace) else self._draw_line(one)
+        parts += [*self._draw_annotations(), *self._place_labels()]
         spoken = any("<title>" in part for part in parts)
         hidden = "" if spoken else ' aria-hidden="true"'  # a table says the same to who hears
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"'
             f' style="width:100%;max-width:{self.width}px;height:auto"{hidden}>{"".join(parts)}'
-            f"</svg>{self._legend()}"
+            f"</svg>{self._render_legend()}"
         )
 
-    def _partner(self, axis: FigureAxis, name: str) -> FigureAxis:
+    def _crossing_axis(self, axis: FigureAxis, name: str) -> FigureAxis:
         """Return the axis at which another one stands."""
         others = self.y_axes if axis.horizontal else self.x_axes
         usual = f"{'y' if axis.horizontal else 'x'}{name[1:]}"
         return others.get(axis.spec.get("anchor") or usual) or next(iter(others.values()))
 
-    def _grid(self) -> Iterator[str]:
+    def _draw_grid(self) -> Iterator[str]:
         for name, axis in self.y_axes.items():
-            across, right = self._partner(axis, name), axis.spec.get("side") == "right"
+            across, right = self._crossing_axis(axis, name), axis.spec.get("side") == "right"
             grid = axis.kind != "category" and axis.spec.get("showgrid", not right) is not False
-            for value, text in axis.ticks():
-                y = float(axis.pixel(value))
+            for value, text in axis.list_ticks():
+                y = float(axis.to_pixels(value))
                 if grid:
-                    yield _segment((across.start, y), (across.end, y), GRID_COLOUR)
-                if axis.labelled:
+                    yield _svg_line((across.start, y), (across.end, y), GRID_COLOUR)
+                if axis.has_labels:
                     place = (across.end + 6, "start") if right else (across.start - 6, "end")
-                    yield _text(place[0], y + 4, escape_plotly_text(text, 28), place[1])
+                    yield _svg_text(place[0], y + 4, escape_plotly_text(text, 28), place[1])
             x = self.width - 5 if right else 11.0
-            yield _text(x, (axis.start + axis.end) / 2, axis.title(), "middle", turned=True)
+            yield _svg_text(x, (axis.start + axis.end) / 2, axis.get_title(), "middle", turned=True)
         for name, axis in self.x_axes.items():
-            bottom, ticks = self._partner(axis, name).start, axis.ticks() if axis.labelled else []
+            bottom, ticks = (
+                self._crossing_axis(axis, name).start,
+                axis.list_ticks() if axis.has_labels else [],
+            )
             longest = max((min(len(text), 24) for _, text in ticks), default=0)
             needed = len(ticks) * _LETTER * (longest + 1) / max(abs(axis.end - axis.start), 1.0)
             for value, text in ticks[:: max(math.ceil(needed), 1)]:
-                x = min(float(axis.pixel(value)), self.width - 0.5 * _LETTER * len(text))
-                yield _text(x, bottom + 16, escape_plotly_text(text, 24), "middle")
+                x = min(float(axis.to_pixels(value)), self.width - 0.5 * _LETTER * len(text))
+                yield _svg_text(x, bottom + 16, escape_plotly_text(text, 24), "middle")
             middle = (axis.start + axis.end) / 2
-            yield _text(middle, bottom + (31 if ticks else 16), axis.title(), "middle")
+            yield _svg_text(middle, bottom + (31 if ticks else 16), axis.get_title(), "middle")
 
-    def _spot(self, mark: Json, letter: str, key: str) -> float:
+    def _place_in_pixels(self, mark: Json, letter: str, key: str) -> float:
         """Return a place of a shape or an annotation in pixels."""
         axes = self.x_axes if letter == "x" else self.y_axes
         ref, value = str(mark.get(f"{letter}ref") or letter), mark.get(key)
         axis = axes.get(ref.split(" ", maxsplit=1)[0])
         if axis is not None and not ref.endswith("domain"):
-            return float(axis.pixel(axis.numbers([value])[0]))
+            return float(axis.to_pixels(axis.to_numbers([value])[0]))
         ends = (self.left, self.right) if letter == "x" else (self.bottom, self.top)
         start, end = ends if axis is None else (axis.start, axis.end)
         return start + to_float(value) * (end - start)
 
-    def _shapes(self) -> Iterator[str]:
+    def _draw_shapes(self) -> Iterator[str]:
         for shape in (self.layout.get("shapes") or ())[:MAX_TRACES]:
-            x0, y0, x1, y1 = (self._spot(shape, k[0], k) for k in ("x0", "y0", "x1", "y1"))
+            x0, y0, x1, y1 = (
+                self._place_in_pixels(shape, k[0], k) for k in ("x0", "y0", "x1", "y1")
+            )
             if not math.isfinite(x0 + x1 + y0 + y1):
                 continue
             if shape.get("type") == "rect":
                 box = f"M{x0:.1f} {y0:.1f}H{x1:.1f}V{y1:.1f}H{x0:.1f}z"
-                yield f'<path d="{box}" {_veil(shape, TEXT_COLOUR)}/>'
+                yield f'<path d="{box}" {_area_fill(shape, TEXT_COLOUR)}/>'
             elif shape.get("type") == "line":
                 ink, dash = (
                     check_colour(get_path(shape, "line.color")),
                     get_path(shape, "line.dash"),
                 )
-                yield _segment((x0, y0), (x1, y1), ink, dash)
+                yield _svg_line((x0, y0), (x1, y1), ink, dash)
 
-    def _annotations(self) -> Iterator[str]:
+    def _draw_annotations(self) -> Iterator[str]:
         for note in (self.layout.get("annotations") or ())[:MAX_TRACES]:
-            x, y = self._spot(note, "x", "x"), self._spot(note, "y", "y")
+            x, y = self._place_in_pixels(note, "x", "x"), self._place_in_pixels(note, "y", "y")
             text = escape_plotly_text(note.get("text"), 80)
             if not math.isfinite(x + y):
                 continue
@@ -222,42 +236,42 @@ class _Picture:
             anchor = _ANCHORS.get(str(note.get("xanchor")), "middle")
             down = {"top": 11.0, "bottom": -3.0}.get(str(note.get("yanchor")), 4.0)
             if note.get("textangle"):
-                yield _text(x, y, text, "middle", turned=True)
+                yield _svg_text(x, y, text, "middle", turned=True)
             else:
-                yield _text(x, y + down, text, anchor, _HALO)
+                yield _svg_text(x, y + down, text, anchor, _HALO)
 
-    def _line(self, one: LineTrace) -> Iterator[str]:
+    def _draw_line(self, one: LineTrace) -> Iterator[str]:
         index = decimate(one.y, self.points)
-        points = self._pixels(one, index)
-        known = [point for point in points if point is not None]
+        points = self._to_pixels(one, index)
+        finite = [point for point in points if point is not None]
         stacked = bool(one.trace.get("stackgroup"))
-        if one.base is not None and known:
-            below = [p for p in self._pixels(one._replace(y=one.base), index) if p is not None]
-            fill = f'fill="{one.ink}"' if stacked else _veil(one.trace, one.ink)
-            yield f'<path d="{_closed_path([*known, *below[::-1]])}" {fill}/>'
-        if "lines" in one.mode and known and not stacked:
-            yield f'<path d="{_broken_path(points)}" fill="none" {_stroke(one)}/>'
+        if one.base is not None and finite:
+            below = [p for p in self._to_pixels(one._replace(y=one.base), index) if p is not None]
+            fill = f'fill="{one.ink}"' if stacked else _area_fill(one.trace, one.ink)
+            yield f'<path d="{_closed_path([*finite, *below[::-1]])}" {fill}/>'
+        if "lines" in one.mode and finite and not stacked:
+            yield f'<path d="{_broken_path(points)}" fill="none" {_line_style(one)}/>'
         if "markers" in one.mode:
-            yield _markers(one, known)
+            yield _marker_path(one, finite)
         if "text" in one.mode:
-            yield from self._texts(one, index, points)
+            yield from self._draw_texts(one, index, points)
 
-    def _pixels(self, one: LineTrace, index: Any) -> list[tuple[float, float] | None]:
+    def _to_pixels(self, one: LineTrace, index: Any) -> list[tuple[float, float] | None]:
         """Return points in pixels; None for one that is unknown or outside the figure's range."""
         x_axis, y_axis = one.axes
-        xs, ys = x_axis.pixel(one.x[index]), y_axis.pixel(one.y[index])
+        xs, ys = x_axis.to_pixels(one.x[index]), y_axis.to_pixels(one.y[index])
         left, right = sorted((x_axis.start, x_axis.end))
         top, bottom = sorted((y_axis.start, y_axis.end))
         inside = (xs > left - 9) & (xs < right + 9) & (ys > top - 9) & (ys < bottom + 9)
         rows = zip(xs.tolist(), ys.tolist(), inside.tolist(), strict=True)
         return [(x, y) if fits else None for x, y, fits in rows]
 
-    def _texts(self, one: LineTrace, index: Any, points: Sequence[Any]) -> Iterator[str]:
+    def _draw_texts(self, one: LineTrace, index: Any, points: Sequence[Any]) -> Iterator[str]:
         """Yield the texts of points where plotly puts them; names of markers are placed later."""
         texts, sides = read_column(one.trace, "text"), get_path(one.trace, "textposition")
         for i, point in zip(index.tolist(), points, strict=True):
-            own = texts if isinstance(texts, str) else texts[i] if i < len(texts) else ""
-            if point is None or not (text := escape_plotly_text(own)):
+            raw_text = texts if isinstance(texts, str) else texts[i] if i < len(texts) else ""
+            if point is None or not (text := escape_plotly_text(raw_text)):
                 continue
             if "markers" in one.mode:
                 self.labels.append((point, text))
@@ -265,19 +279,21 @@ class _Picture:
             down, side = f"{sides or 'middle center'} center".split(" ")[:2]
             x, y = point[0], point[1] + {"top": -3, "bottom": 12}.get(down, 4)
             x += {"left": -4, "right": 4}.get(side, 0)
-            yield _text(x, y, text, {"left": "end", "right": "start"}.get(side, "middle"), _HALO)
+            yield _svg_text(
+                x, y, text, {"left": "end", "right": "start"}.get(side, "middle"), _HALO
+            )
 
     def _boxes_in_pixels(self, one: BoxTrace) -> Iterator[tuple[int, float, float, float, float]]:
         """Yield the index, corner, width and height of each box that is drawn."""
-        x0, x1 = map(one.axes[0].pixel, one.x)
-        y0, y1 = map(one.axes[1].pixel, one.y)
+        x0, x1 = map(one.axes[0].to_pixels, one.x)
+        y0, y1 = map(one.axes[1].to_pixels, one.y)
         sizes = np.abs(x1 - x0) * np.abs(y1 - y0)
         for i in decimate(sizes, self.boxes).tolist():
             if math.isfinite(sizes[i]) and sizes[i] > 0:
                 wide, high = max(abs(x1[i] - x0[i]), 0.5), max(abs(y1[i] - y0[i]), 0.5)
                 yield i, min(x0[i], x1[i]), min(y0[i], y1[i]), wide, high
 
-    def _boxes(self, one: BoxTrace) -> Iterator[str]:
+    def _draw_boxes(self, one: BoxTrace) -> Iterator[str]:
         titles = one.trace.get("hovertext") if one.trace.get("hoverinfo") == "text" else None
         edge = 0.6 * bool(get_path(one.trace, "marker.line.width"))
         shared = []
@@ -302,17 +318,17 @@ class _Picture:
         if one.trace.get("type") == "heatmap":
             red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
             ink = "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else "#1a1a1a"
-            return _text(x + wide / 2, y + high / 2 + 4, text, "middle", ink=ink)
+            return _svg_text(x + wide / 2, y + high / 2 + 4, text, "middle", ink=ink)
         if one.trace.get("orientation") == "h":
-            return _text(x + wide + 6, y + high / 2 + 4, text)
-        return _text(x + wide / 2, y - 3, text, "middle")
+            return _svg_text(x + wide + 6, y + high / 2 + 4, text)
+        return _svg_text(x + wide / 2, y - 3, text, "middle")
 
     def _place_labels(self) -> Iterator[str]:
         """Yield the names of points, each where it covers nothing."""
         labels, obstacles = self.labels[:MAX_LABELS], []
         for one in self.traces if labels else ():
             if isinstance(one, LineTrace) and len(one.x) < _FEWEST:
-                points = [p for p in self._pixels(one, np.arange(len(one.x))) if p is not None]
+                points = [p for p in self._to_pixels(one, np.arange(len(one.x))) if p is not None]
                 obstacles += sample_line(points) if one.mode == "lines" else points
         placed = place_labels(
             [point for point, _ in labels],
@@ -324,11 +340,11 @@ class _Picture:
         )
         for label in filter(None, placed):
             if not label.side:
-                yield _segment(label.point, label.end, TEXT_COLOUR)
+                yield _svg_line(label.point, label.end, TEXT_COLOUR)
             gap = {"start": 2, "middle": 0, "end": -2}[label.anchor] * (not label.side)
-            yield _text(label.x + gap, label.y, escape_html(label.text, 60), label.anchor)
+            yield _svg_text(label.x + gap, label.y, escape_html(label.text, 60), label.anchor)
 
-    def _legend(self) -> str:
+    def _render_legend(self) -> str:
         if self.layout.get("showlegend") is False:
             return ""
         keys = [
@@ -340,14 +356,14 @@ class _Picture:
             and t.trace.get("showlegend", True)
             and not ("lines+text" in t.mode and any(t.trace["text"]))  # its name stands on it
         ]
-        shown = " ".join(keys[:MAX_LEGEND_KEYS])
-        return f'<div style="font-size:12px">{shown}</div>' if shown else ""
+        legend = " ".join(keys[:MAX_LEGEND_KEYS])
+        return f'<div style="font-size:12px">{legend}</div>' if legend else ""
 
 
 # -- pieces of SVG ------------------------------------------------------------------------------
 
 
-def _text(
+def _svg_text(
     x: float, y: float, safe_text: str, anchor: str = "start", style: str = "",
     *, ink: str = _INK, turned: bool = False,
 ) -> str:  # fmt: skip
@@ -358,7 +374,7 @@ def _text(
     )
 
 
-def _segment(
+def _svg_line(
     start: tuple[float, float], end: tuple[float, float], ink: str, dash: Any = None
 ) -> str:
     style = f'stroke="{ink}" stroke-width="1" stroke-dasharray="{SVG_DASHES.get(str(dash), "")}"'
@@ -366,13 +382,13 @@ def _segment(
     return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {style}/>'
 
 
-def _stroke(one: LineTrace) -> str:
+def _line_style(one: LineTrace) -> str:
     dashes = SVG_DASHES.get(get_path(one.trace, "line.dash", ""), "")
     width = to_float(get_path(one.trace, "line.width", 2))
     return f'stroke="{one.ink}" stroke-width="{width:g}" stroke-dasharray="{dashes}"'
 
 
-def _veil(mark: Json, ink: str) -> str:
+def _area_fill(mark: Json, ink: str) -> str:
     """Return the fill of an area: the figure's own, else a colour that all shines through."""
     fill = check_colour(get_path(mark, "fillcolor"), "")
     return f'fill="{fill or ink}"' + ("" if fill.startswith("rgba") else ' fill-opacity="0.16"')
@@ -398,7 +414,7 @@ def _closed_path(points: Iterable[tuple[float, float]]) -> str:
     return f"m{steps[0]}l{' '.join(steps[1:])}z".replace(" -", "-")
 
 
-def _markers(one: LineTrace, points: Iterable[tuple[float, float]]) -> str:
+def _marker_path(one: LineTrace, points: Iterable[tuple[float, float]]) -> str:
     """Return the markers of a trace as one path; a dot is a line of no length with round ends."""
     size, symbol = (get_path(one.trace, f"marker.{key}", "circle") for key in ("size", "symbol"))
     r = 0.45 * float(size if isinstance(size, (int, float)) else 6)
@@ -426,8 +442,8 @@ def _legend_key(one: LineTrace | BoxTrace) -> str:
     """Return a piece of a trace as it is drawn."""
     body = f'<path d="M7 0h10v10h-10z" fill="{one.ink}"/>'
     if isinstance(one, LineTrace) and not one.trace.get("stackgroup"):
-        veil = _veil(one.trace, one.ink)
+        veil = _area_fill(one.trace, one.ink)
         body = f'<path d="M0 5h24v5h-24z" {veil}/>' if one.base is not None else ""
-        body += f'<path d="M0 5h24" {_stroke(one)}/>' if "lines" in one.mode else ""
-        body += _markers(one, [(12.0, 5.0)]) if "markers" in one.mode else ""
+        body += f'<path d="M0 5h24" {_line_style(one)}/>' if "lines" in one.mode else ""
+        body += _marker_path(one, [(12.0, 5.0)]) if "markers" in one.mode else ""
     return f'<svg width="24" height="10" aria-hidden="true">{body}</svg>'

@@ -32,7 +32,7 @@ _COUNTS = ("call", "turn")
 _HEIGHT, _STILL_HEIGHT = 380, 240
 _FEW = 64
 """Lines of fewer points get markers, else a single point would not be seen."""
-_NEAR, _PART = 0.1, 0.25
+_NEAR_LIMIT, _NAME_WIDTH = 0.1, 0.25
 """How near to a limit a line is, of the height, where its name stands, which is a quarter of the
 width long."""
 AXIS_STYLE = {
@@ -153,7 +153,7 @@ class Axes(Drawing):
             return "right"
         low, high = min(x[0] for x, _ in rows), max(x[-1] for x, _ in rows)
         tops = [limit.y, *(float(np.nanmax(y)) for _, y in rows if np.isfinite(y).any())]
-        near, part = _NEAR * max(tops), _PART * (high - low)
+        near, part = _NEAR_LIMIT * max(tops), _NAME_WIDTH * (high - low)
 
         def meets(start: float, end: float) -> bool:
             if any(start < m.x < end for m in self.marks):
@@ -182,7 +182,7 @@ class Axes(Drawing):
     def _figure(self, points: int, circles: int) -> dict[str, Any]:
         values = [t.heights() for t in self.traces]
         rows = zip(self.traces, values, self.select_points(values, points, circles), strict=True)
-        data = [_plotly_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
+        data = [_plotly_trace(t, y, indices, stacked=self.stacked) for t, y, indices in rows]
         layout = self._layout()
         _name_points(self, data, layout)
         data += [_plotly_limit(n, self._span(), self.free_end(n)) for n in self.limits]
@@ -244,13 +244,13 @@ class Axes(Drawing):
         }
 
 
-def _plotly_trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
-    x = np.asarray(trace.x)[kept]
+def _plotly_trace(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[str, Any]:
+    x = np.asarray(trace.x)[indices]
     ink = trace.colour or pick_colour(trace.look)
     out: dict[str, Any] = {
         "name": escape_label(trace.name),
-        "x": _numbers(x),
-        "y": _numbers(y[kept]),
+        "x": _plain_numbers(x),
+        "y": _plain_numbers(y[indices]),
     }
     if trace.kind == "bar":
         out |= {"type": "bar", "marker": {"color": ink, "line": {"width": 0}}}
@@ -276,15 +276,15 @@ def _plotly_trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str
         out |= {"legendgroup": str(trace.look)}
     if stacked and trace.hover is None:
         out["hovertemplate"] = "%{y:,}"  # the heads of a shared box name the traces
-    elif trace.hover is not None and len(kept) == len(y):
+    elif trace.hover is not None and len(indices) == len(y):
         out["hovertext"] = [
-            escape_label_lines(trace.hover(i)) for i in kept.tolist()
+            escape_label_lines(trace.hover(i)) for i in indices.tolist()
         ]  # `text` would be written on the bars
         out["hovertemplate"] = "%{hovertext}<extra></extra>"
     return out
 
 
-def _numbers(values: Any) -> list[Any]:
+def _plain_numbers(values: Any) -> list[Any]:
     """Plain numbers: whole ones as integers, what is not finite as None."""
     if values.dtype.kind in "iub":
         return values.tolist()  # type: ignore[no-any-return]
@@ -353,6 +353,10 @@ _MAX_NAMES = 64
 _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
+# Plotly cannot keep texts apart, so their places are chosen here, for the narrowest page: the range
+# of both axes is fixed first, points become pixels of that page, and each name gets a side of its
+# point or, farther off, a leader line. The static picture places the same names anew for its own
+# size.
 def _name_points(axes: Axes, drawn: Sequence[dict[str, Any]], layout: dict[str, Any]) -> None:
     """Write the names of points into plotly's traces and layout, which gets the ranges for which
     they are placed: those of the narrowest page; on a wider one the points are further apart.
@@ -389,8 +393,8 @@ def _name_points(axes: Axes, drawn: Sequence[dict[str, Any]], layout: dict[str, 
         height=_PLOT_HEIGHT + _ABOVE + 8,
     )
     for i in named:
-        own = [label for (j, _), label in zip(points, labels, strict=True) if j == i]
-        drawn[i].update(_names_beside([w if w and w.side else None for w in own]))
+        labels_of_trace = [label for (j, _), label in zip(points, labels, strict=True) if j == i]
+        drawn[i].update(_names_beside([w if w and w.side else None for w in labels_of_trace]))
     layout["annotations"] += [
         _name_with_leader(label, place)
         for place, label in zip(places, labels, strict=True)
