@@ -106,7 +106,7 @@ class BudgetChart(ChartWidget):
             verdict[a.name] = ThresholdHits(tuple(hits["warned"]), tuple(hits["cuts"]))
         return verdict
 
-    def _data(self) -> dict[str, Any]:
+    def _build_data(self) -> dict[str, Any]:
         titles = self.feed.titles
         table = self.feed.frame
         self._found = budget_data(
@@ -119,19 +119,19 @@ class BudgetChart(ChartWidget):
             "compactions": list(self._found.compactions),
         }
 
-    def _chart(self) -> Chart:
-        cuts = {name: len(found.cuts) for name, found in self.verdict.items()}
+    def _build_chart(self) -> Chart:
+        cuts = {name: len(hits.cuts) for name, hits in self.verdict.items()}
         at = self._found._replace(warn_at=self.warn or None, cutover_at=self.cutover or None)
         return budget_chart(at, cuts)
 
 
-def check_thresholds(**given: Any) -> None:
+def check_thresholds(**thresholds: Any) -> None:
     """Refuse what is no number of tokens.
 
     Raises:
         BadArguments: a threshold is no whole number from 0.
     """
-    for name, value in given.items():
+    for name, value in thresholds.items():
         if value is not None and (type(value) is not int or value < 0):
             raise BadArguments(f"{name}= takes a number of tokens, 0 for off, not {value!r}.")
 
@@ -156,5 +156,5 @@ def pack_agent(agent: AgentTotals) -> dict[str, Any]:
 
 def _agent_title(name: str, titles: dict[str, str]) -> str:
     """Return the name of an agent with its session's title instead of the id."""
-    own, dot, agent = name.rpartition(" · ")
-    return f"{titles.get(own, own)} · {agent}" if dot else name
+    session_id, dot, agent = name.rpartition(" · ")
+    return f"{titles.get(session_id, session_id)} · {agent}" if dot else name

@@ -82,66 +82,64 @@ def translate_rule(rule: Callable[..., Any]) -> str:
     stored = (n for n in ast.walk(function) if isinstance(n, ast.Name))
     names = dict.fromkeys(n.id for n in stored if isinstance(n.ctx, ast.Store))
     parameters = [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]
-    body = "".join(map(_statement, function.body))
+    body = "".join(map(_to_statement, function.body))
     declared = f"let {', '.join(names)}; " if names else ""
     return f"function {function.name}({', '.join(parameters)}) {{ {declared}{body}}}"
 
 
-def _statement(node: ast.stmt) -> str:
+def _to_statement(node: ast.stmt) -> str:
     match node:
         case ast.Expr(value=ast.Constant()):  # a docstring
             return ""
         case ast.Expr(value=value):
-            return f"{_expression(value)}; "
+            return f"{_to_code(value)}; "
         case ast.Assign(targets=targets, value=value):
-            return f"{' = '.join(map(_expression, targets))} = {_expression(value)}; "
+            return f"{' = '.join(map(_to_code, targets))} = {_to_code(value)}; "
         case ast.AnnAssign(target=target, value=ast.expr() as value):
-            return f"{_expression(target)} = {_expression(value)}; "
+            return f"{_to_code(target)} = {_to_code(value)}; "
         case ast.Return(value=ast.expr() as value):
-            return f"return {_expression(value)}; "
+            return f"return {_to_code(value)}; "
         case ast.If(test=test, body=body, orelse=orelse):
-            other = f"else {{ {''.join(map(_statement, orelse))}}} " if orelse else ""
-            return f"if ({_expression(test)}) {{ {''.join(map(_statement, body))}}} {other}"
+            other = f"else {{ {''.join(map(_to_statement, orelse))}}} " if orelse else ""
+            return f"if ({_to_code(test)}) {{ {''.join(map(_to_statement, body))}}} {other}"
         case ast.For(
             target=ast.Tuple(elts=[ast.Name(id=i), ast.Name(id=item)]),
             iter=ast.Call(func=ast.Name(id="enumerate"), args=[ast.Name(id=items)]),
             body=body,
         ):
-            inner = "".join(map(_statement, body))
+            inner = "".join(map(_to_statement, body))
             return (
                 f"for ({i} = 0; {i} < {items}.length; {i}++) {{ {item} = {items}[{i}]; {inner}}} "
             )
     raise TypeError(f"No rule for the browser: {ast.unparse(node)!r}")
 
 
-def _expression(node: ast.expr) -> str:  # noqa: PLR0911  one a kind of expression
+def _to_code(node: ast.expr) -> str:  # noqa: PLR0911  one a kind of expression
     match node:
         case ast.Constant(value=value):
             return json.dumps(value)
         case ast.Name(id=name):
             return name
         case ast.Subscript(value=value, slice=index):
-            return f"{_expression(value)}[{_expression(index)}]"
+            return f"{_to_code(value)}[{_to_code(index)}]"
         case (
             ast.BinOp(left=left, op=op, right=right)
             | ast.Compare(left=left, ops=[op], comparators=[right])
         ) if type(op) in _OPERATORS:
-            return f"({_expression(left)} {_OPERATORS[type(op)]} {_expression(right)})"
+            return f"({_to_code(left)} {_OPERATORS[type(op)]} {_to_code(right)})"
         case ast.BoolOp(op=op, values=values):
-            return f"({f' {_OPERATORS[type(op)]} '.join(map(_expression, values))})"
+            return f"({f' {_OPERATORS[type(op)]} '.join(map(_to_code, values))})"
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return f"!{_expression(operand)}"
+            return f"!{_to_code(operand)}"
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            return f"({_expression(test)} ? {_expression(body)} : {_expression(orelse)})"
+            return f"({_to_code(test)} ? {_to_code(body)} : {_to_code(orelse)})"
         case ast.List(elts=values):
-            return f"[{', '.join(map(_expression, values))}]"
+            return f"[{', '.join(map(_to_code, values))}]"
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
-            return (
-                f"({{{', '.join(f'{_expression(k)}: {_expression(v)}' for k, v in pairs if k)}}})"
-            )
+            return f"({{{', '.join(f'{_to_code(k)}: {_to_code(v)}' for k, v in pairs if k)}}})"
         case ast.Call(func=ast.Attribute(value=items, attr="append"), args=[value]):
-            return f"{_expression(items)}.push({_expression(value)})"
+            return f"{_to_code(items)}.push({_to_code(value)})"
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-            return f"{name}({', '.join(map(_expression, args))})"
+            return f"{name}({', '.join(map(_to_code, args))})"
     raise TypeError(f"No rule for the browser: {ast.unparse(node)!r}")
