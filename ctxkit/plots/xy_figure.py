@@ -177,12 +177,18 @@ class Axes(Drawing):
 
     def svg(self) -> str:
         """Return the static picture."""
-        return render_svg(self._figure(self.points, self.circles), height=_STILL_HEIGHT)
+        # without hover texts, which take most of the time: this is drawn while a turn runs
+        figure = self._figure(self.points, self.circles, hover=False)
+        return render_svg(figure, height=_STILL_HEIGHT)
 
-    def _figure(self, points: int, circles: int) -> dict[str, Any]:
+    def _figure(self, points: int, circles: int, *, hover: bool = True) -> dict[str, Any]:
         values = [t.heights() for t in self.traces]
-        rows = zip(self.traces, values, self.select_points(values, points, circles), strict=True)
+        picked = self.select_points(values, points, circles)
+        rows = list(zip(self.traces, values, picked, strict=True))
         data = [_plotly_trace(t, y, indices, stacked=self.stacked) for t, y, indices in rows]
+        if hover:
+            for (trace, y, indices), drawn in zip(rows, data, strict=True):
+                drawn.update(_plotly_hover(trace, y, indices, stacked=self.stacked))
         layout = self._layout()
         _name_points(self, data, layout)
         data += [_plotly_limit(n, self._span(), self.free_end(n)) for n in self.limits]
@@ -274,14 +280,17 @@ def _plotly_trace(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[
         out |= {"showlegend": False}
     if trace.follows or trace.kind == "line":
         out |= {"legendgroup": str(trace.look)}
-    if stacked and trace.hover is None:
-        out["hovertemplate"] = "%{y:,}"  # the heads of a shared box name the traces
-    elif trace.hover is not None and len(indices) == len(y):
-        out["hovertext"] = [
-            escape_label_lines(trace.hover(i)) for i in indices.tolist()
-        ]  # `text` would be written on the bars
-        out["hovertemplate"] = "%{hovertext}<extra></extra>"
     return out
+
+
+def _plotly_hover(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[str, Any]:
+    if stacked and trace.hover is None:
+        return {"hovertemplate": "%{y:,}"}  # the heads of a shared box name the traces
+    if trace.hover is None or len(indices) < len(y):
+        return {}
+    texts = [escape_label_lines(trace.hover(i)) for i in indices.tolist()]
+    # `text` would be written on the bars
+    return {"hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>"}
 
 
 def _plain_numbers(values: Any) -> list[Any]:

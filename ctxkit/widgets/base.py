@@ -89,6 +89,13 @@ def compress_plotly() -> bytes:
     return gzip.compress(library.read_bytes(), 6, mtime=0)
 
 
+# What browser and kernel say to each other. Synchronised traits hold the settings (what a hand can
+# turn) and `data` (what is drawn). What takes long, or is large, is asked for by a message
+# `{kind, at, key, ...}` and answered by one with the same `kind` and `key`; a widget answers the
+# kinds that it knows and is silent on others, and an error is an answer with the word `error`.
+# A page without a kernel holds the traits and the answers to `_exported_requests`, by their key.
+# Two kinds belong to all: plotly.js is sent once a page, never saved, and a session that runs
+# calls from its own thread, so `data` is built under a lock, at most twice a second.
 class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
     """A chart turned by hand; what is shown can be read and set from Python.
 

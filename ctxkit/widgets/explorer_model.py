@@ -395,6 +395,11 @@ class SearchResult(NamedTuple):
     """The text at which the time was over; None: all were looked at."""
 
 
+# Words are looked for here, with a look at the clock each 256 texts. A regular expression may take
+# for ever, and Python cannot stop it, so it runs in a process that is killed when the time is over.
+# That process takes whole batches of some 64,000 characters, since handing over one text takes
+# longer than searching it; `_Batches` remembers at which line each text begins, and finds the text
+# of a hit by bisection. What was found before the end is returned, with the text where it stopped.
 def search_texts(
     texts: Iterable[str], words: str, *, regex: bool, seconds: float = SEARCH_SECONDS
 ) -> SearchResult:

@@ -190,6 +190,10 @@ _SHARE = 5
 """A file that takes long is looked at less often: reading takes a fifth of the time at most."""
 
 
+# Polling, not events of the file system, which network folders do not have. A look costs a `stat`
+# while size and time of change are the same, else a whole read; so that a long log takes no more
+# than a sixth of one core, the pause is at least `_SHARE` times what the last read took. A read
+# that fails leaves the session as it was, and the stamp, so the next look tries again.
 class FollowedLog:
     """A session that grows in a file. While a line is half written, it stands as it stood.
 

@@ -203,6 +203,10 @@ class MaxCompactions(BaseGuard):
         return stop if len(past.cuts) >= self.cuts else start
 
 
+# A guard that closes after compaction k changes nothing before it: the calls up to there are those
+# of the replay, and no compaction comes after. So the dollars for a guard are those of one more
+# run of the same rules with `MaxCompactions(k + 1)` beside their guards, whatever threshold and
+# window led to k. They are kept by k; a run costs what a replay costs.
 class GuardedReplay:
     """The dollars of a replay, as it is and with a guard that closes; worked out on demand.
 
