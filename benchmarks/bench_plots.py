@@ -40,8 +40,7 @@ def run() -> list[dict]:
     import plotly.graph_objects as go
 
     from ctxkit.plots.chart import Chart
-    from ctxkit.plots.figure_data import Trace
-    from ctxkit.plots.xy_figure import Axes
+    from ctxkit.plots.xy_figure import Axes, Trace
 
     rng = np.random.default_rng(0)
     data = {agent: (np.arange(POINTS // 5), sawtooth(rng, POINTS // 5)) for agent in AGENTS}

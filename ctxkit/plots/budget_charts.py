@@ -14,9 +14,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.team_log import tabulate_recorded_turns
 from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.figure_data import Limit, Mark, Trace
 from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,8 +26,14 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-_NEEDED = ("agent", "turn", "turn_input_tokens", "turn_output_tokens", "cumulative_input_tokens")
-_MARKS = 60
+_NEEDED_COLUMNS = (
+    "agent",
+    "turn",
+    "turn_input_tokens",
+    "turn_output_tokens",
+    "cumulative_input_tokens",
+)
+_MAX_MARKS = 60
 _NOT_AN_AGENT = "system"
 """fuseraft's name for its compaction markers, which are no turns."""
 
@@ -65,8 +70,7 @@ class HandOff(NamedTuple):
 
 
 def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
-    """Return the running sums of every agent, from sessions, a turn frame, or a frame of snapshots
-    with its markers.
+    """Return the running sums of every agent of sessions, a turn frame, or a frame of snapshots.
 
     The thresholds are those of the first row that has one, as in fuseraft's own chart.
 
@@ -75,17 +79,23 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
     """
     import pandas as pd
 
-    table = of if isinstance(of, pd.DataFrame) else _table(of)
-    missing = [c for c in _NEEDED if c not in table.columns]
+    table = of if isinstance(of, pd.DataFrame) else _turn_table(of)
+    missing = [c for c in _NEEDED_COLUMNS if c not in table.columns]
     if missing:
         raise BadArguments(f"plots.budget takes a turn frame; this one lacks {', '.join(missing)}.")
-    names, codes, marker = _names(table)
-    turn, cumulative = _floats(table["turn"]), _floats(table["cumulative_input_tokens"])
-    known = ~marker & np.isfinite(cumulative) & np.isfinite(turn)
-    inputs, outputs = _floats(table["turn_input_tokens"]), _floats(table["turn_output_tokens"])
+    names, codes, marker = _agent_names(table)
+    turn, cumulative = (
+        _column_floats(table["turn"]),
+        _column_floats(table["cumulative_input_tokens"]),
+    )
+    has_numbers = ~marker & np.isfinite(cumulative) & np.isfinite(turn)
+    inputs, outputs = (
+        _column_floats(table["turn_input_tokens"]),
+        _column_floats(table["turn_output_tokens"]),
+    )
     agents = []
     for code, name in enumerate(names):
-        rows = np.flatnonzero(known & (codes == code))
+        rows = np.flatnonzero(has_numbers & (codes == code))
         if len(rows):
             columns = (
                 np.nan_to_num(c[rows]).astype(np.int64) for c in (turn, cumulative, inputs, outputs)
@@ -104,7 +114,7 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
     )
 
 
-def _table(of: Session | Iterable[Session]) -> pd.DataFrame:
+def _turn_table(of: Session | Iterable[Session]) -> pd.DataFrame:
     team = tabulate_recorded_turns(of)
     return frame(of, per="turn") if team is None else team
 
@@ -128,6 +138,17 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
 
     Args:
         of: a session, several, a team, a turn frame, or a frame of `read_snapshots`.
+
+    Returns:
+        The chart; its table has a row an agent, with tokens in, out and at the highest.
+
+    Raises:
+        BadArguments: a frame lacks the columns of a turn frame.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.budget(ck.samples.path()).head
+        ('agent', 'turns', 'input', 'output', 'highest', 'of cut-over')
     """
     return budget_chart(budget_data(of))
 
@@ -144,39 +165,42 @@ def budget_chart(data: BudgetData, cuts: Mapping[str, int] | None = None) -> Cha
         x="turn",
         y="input tokens, summed",
         traces=(
-            *(_trace(agent, i) for i, agent in enumerate(data.agents)),
+            *(_agent_trace(agent, i) for i, agent in enumerate(data.agents)),
             *make_hand_off_traces(data),
         ),
         limits=tuple(Limit(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n),
-        marks=tuple(Mark(x=x) for x in data.compactions) if len(data.compactions) <= _MARKS else (),
+        marks=tuple(Mark(x=x) for x in data.compactions)
+        if len(data.compactions) <= _MAX_MARKS
+        else (),
     )
     head = ("agent", "turns", "input", "output", "highest", "of cut-over")
     more = ("cut",) if cuts is not None else ()
     return Chart(
         title="Context budget",
-        caption=_caption(data),
+        caption=_describe_budget(data),
         drawing=axes,
         head=(*head, *more),
         rows=tuple(
-            _row(agent, data.cutover_at) + ((f"{cuts[agent.name]:,}",) if cuts is not None else ())
+            _agent_row(agent, data.cutover_at)
+            + ((f"{cuts[agent.name]:,}",) if cuts is not None else ())
             for agent in data.agents
         ),
     )
 
 
-def _caption(data: BudgetData) -> str:
+def _describe_budget(data: BudgetData) -> str:
     if not data.agents:
         return "The log has no input tokens of any turn."
     cuts = len(data.compactions)
-    told = (
+    markers = (
         f"{cuts} compaction{'s' * (cuts != 1)}, dotted"
-        if 0 < cuts <= _MARKS
+        if 0 < cuts <= _MAX_MARKS
         else pluralize(cuts, "compaction")
     )
-    return f"Input tokens billed to each agent, summed since the last compaction; {told}."
+    return f"Input tokens billed to each agent, summed since the last compaction; {markers}."
 
 
-def _trace(agent: AgentTotals, i: int) -> Trace:
+def _agent_trace(agent: AgentTotals, i: int) -> Trace:
     def hover(k: int) -> str:
         spent = f"this turn: in {agent.inputs[k]:,}, out {agent.outputs[k]:,}"
         return f"{agent.name}, turn {agent.turns[k]}\n{agent.cumulative[k]:,} cumulative\n{spent}"
@@ -202,7 +226,7 @@ def make_hand_off_traces(data: BudgetData) -> tuple[Trace, ...]:
     )
 
 
-def _row(agent: AgentTotals, cutover: int | None) -> tuple[str, ...]:
+def _agent_row(agent: AgentTotals, cutover: int | None) -> tuple[str, ...]:
     peak = int(agent.cumulative.max())
     sums = f"{int(agent.inputs.sum()):,}", f"{int(agent.outputs.sum()):,}"
     return (
@@ -214,7 +238,7 @@ def _row(agent: AgentTotals, cutover: int | None) -> tuple[str, ...]:
     )
 
 
-def _names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64], NDArray[np.bool_]]:
+def _agent_names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64], NDArray[np.bool_]]:
     """Names of the agents (with their session where there are several), each row's, and which rows
     are markers.
     """
@@ -237,22 +261,22 @@ def _names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64], NDArray[n
     return [f"{sessions[s]} · {words[a]}" for s, a in places], pairs, marker
 
 
-def _floats(column: pd.Series[Any]) -> NDArray[np.float64]:
+def _column_floats(column: pd.Series[Any]) -> NDArray[np.float64]:
     return column.to_numpy(dtype=float, na_value=np.nan)
 
 
 def _first_positive(table: pd.DataFrame, name: str) -> int | None:
     if name not in table.columns:
         return None
-    values = _floats(table[name])
+    values = _column_floats(table[name])
     positive = values[values > 0]
     return int(positive[0]) if len(positive) else None
 
 
-_INKS = tuple(c for c in COLOURS if c != STOP_COLOUR)
+_PANEL_COLOURS = tuple(c for c in COLOURS if c != STOP_COLOUR)
 _DASHED = tuple(d for d in DASHES if d != "dot")
 _RECORDED = "recorded"
-_NEAR = 1.5
+_NEAR_PEAK = 1.5
 """A threshold further above the highest sum than this would press all lines to the ground."""
 
 
@@ -274,8 +298,22 @@ def views(of: ViewComparison) -> Chart:
     Args:
         of: what ``ck.compare(team, "views")`` returned.
 
+    Returns:
+        The chart, a panel an agent; its table has a row for each agent and view.
+
     Raises:
         BadArguments: it is something else.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.session.messages import Message, Text, Usage
+        >>> parts = (Text("Done."),)
+        >>> replies = [Message(id=str(n), role="assistant", parts=parts, agent="ab"[n % 2],
+        ...                 usage=Usage(input_tokens=90)) for n in range(4)]
+        >>> ask = Message(id="ask", role="user", parts=(Text("Write it, then test it."),))
+        >>> log = ck.Session(id="team", log=(ask, *replies))
+        >>> ck.plots.views(ck.compare(log, "views")).head
+        ('agent', 'view', 'turns', 'input', 'of recorded')
     """
     turns = getattr(of, "turns", None)
     if turns is None or "view" not in turns:
@@ -283,7 +321,7 @@ def views(of: ViewComparison) -> Chart:
     agents = list(dict.fromkeys(turns["agent"]))
     name, limit = _nearest_threshold(of.limits, int(turns["cumulative_input_tokens"].max()))
     end = int(turns["turn"].max())
-    panels = [_panel(agent, turns[turns["agent"] == agent], limit, end) for agent in agents]
+    panels = [_agent_panel(agent, turns[turns["agent"] == agent], limit, end) for agent in agents]
     return Chart(
         title=f"What each agent of {of.title} is sent, by view",
         caption="Input tokens billed to each agent, summed turn by turn under each view; dotted is "
@@ -292,7 +330,7 @@ def views(of: ViewComparison) -> Chart:
             panels=tuple(panels), x="turn of the team", y="input tokens, summed", limit=name
         ),
         head=("agent", "view", "turns", "input", "of recorded"),
-        rows=tuple(_rows(turns)),
+        rows=tuple(_view_rows(turns)),
         shown=24,
     )
 
@@ -300,32 +338,32 @@ def views(of: ViewComparison) -> Chart:
 def _nearest_threshold(limits: dict[str, int], peak: int) -> tuple[str, float | None]:
     for key, name in (("cutover_at", "cut over at"), ("warn_at", "warn at")):
         at = limits.get(key)
-        if at and at <= _NEAR * peak:
+        if at and at <= _NEAR_PEAK * peak:
             return f"{name} {at:,}", at
     return "limit", None
 
 
-def _panel(agent: str, turns: pd.DataFrame, limit: float | None, end: int) -> Panel:
+def _agent_panel(agent: str, turns: pd.DataFrame, limit: float | None, end: int) -> Panel:
     seen = [v for v in dict.fromkeys(turns["view"]) if v != _RECORDED]
-    told = turns[(turns["view"] == _RECORDED) & (turns["to"] != "")]
-    to = told["to"].tolist()
+    hand_offs = turns[(turns["view"] == _RECORDED) & (turns["to"] != "")]
+    to = hand_offs["to"].tolist()
     points = Trace(
-        name="hand-off", kind="points", colour=TEXT_COLOUR, x=told["turn"].tolist(),
-        y=told["cumulative_input_tokens"].tolist(), hover=lambda k: f"hands on to {to[k]}",
+        name="hand-off", kind="points", colour=TEXT_COLOUR, x=hand_offs["turn"].tolist(),
+        y=hand_offs["cumulative_input_tokens"].tolist(), hover=lambda k: f"hands on to {to[k]}",
     )  # fmt: skip
     return Panel(
         title=agent,
         corner=f"▼ {len(to)}" if to else "",
         limit=limit,
         traces=(
-            *(_line(turns, v, i, end) for i, v in enumerate(seen)),
-            _line(turns, _RECORDED, -1, end),
+            *(_view_line(turns, v, i, end) for i, v in enumerate(seen)),
+            _view_line(turns, _RECORDED, -1, end),
             *((points,) if to else ()),
         ),
     )
 
 
-def _line(turns: pd.DataFrame, view: str, i: int, end: int) -> Trace:
+def _view_line(turns: pd.DataFrame, view: str, i: int, end: int) -> Trace:
     """Return the sum after each turn of the team; it stands while others work."""
     rows = turns[turns["view"] == view]
     at = dict(zip(rows["turn"].tolist(), rows["cumulative_input_tokens"].tolist(), strict=True))
@@ -333,11 +371,15 @@ def _line(turns: pd.DataFrame, view: str, i: int, end: int) -> Trace:
     for turn in range(end + 1):
         now = at.get(turn, now)
         sums.append(now)
-    look = (TEXT_COLOUR, "dot") if i < 0 else (_INKS[i % len(_INKS)], _DASHED[i % len(_DASHED)])
+    look = (
+        (TEXT_COLOUR, "dot")
+        if i < 0
+        else (_PANEL_COLOURS[i % len(_PANEL_COLOURS)], _DASHED[i % len(_DASHED)])
+    )
     return Trace(name=view, x=list(range(-1, end + 1)), y=sums, colour=look[0], dash=look[1])
 
 
-def _rows(turns: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+def _view_rows(turns: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     recorded: dict[str, int] = {}
     for agent, of in turns.groupby("agent", sort=False):
         for view, rows in of.groupby("view", sort=False):

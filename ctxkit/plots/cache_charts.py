@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal import formatting
-from ctxkit._internal.formatting import escape_html
-from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT
+from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.engine.cache_model.prediction import Prediction, describe_prediction, predict_input_cost
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
@@ -18,10 +17,8 @@ from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt
 from ctxkit.metrics.cost.ledger import build_recorded_ledger
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.plots.chart import Chart, escape_label, with_notes
-from ctxkit.plots.figure_data import Trace
-from ctxkit.plots.svg import make_svg, make_svg_text
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
+from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.prices import price
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-_KINDS = {
+_MISS_CAUSES = {
     "cold_start": "cold start",
     "ttl_expiry": "the cache had expired",
     "compaction": "a compaction",
@@ -48,8 +45,8 @@ _KINDS = {
     "unexplained": "unexplained",
 }
 
-_UNTOLD = "The record does not tell cached from uncached input, so nothing can be said."
-_LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 19, 21, 7)
+_NO_CACHE_RECORD = "The record does not tell cached from uncached input, so nothing can be said."
+_MISS_LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 19, 21, 7)
 """Looks of the marks: colours that the areas do not have; one that comes again has another sign."""
 
 
@@ -68,36 +65,36 @@ class CallCacheUse(NamedTuple):
 
 @accepts_session
 def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
-    """Return what each billed call read and wrote; of a replay as its record's cache behaviour
-    would have it.
+    """Return what each billed call read and wrote.
 
-    Nothing where the record does not tell cached from uncached input.
+    Of a replay it is what the cache of its record would have done. Empty where the record does not
+    tell cached from uncached input.
     """
     origin = session.origin or session
     if not origin.has_cache:
         return ()
-    found = find_cache_misses(origin)
+    misses = find_cache_misses(origin)
     if session.origin is None:
-        why = [(None, 0) if miss is None else (miss.kind, miss.lost) for miss in found]
+        causes = [(None, 0) if miss is None else (miss.kind, miss.lost) for miss in misses]
         return tuple(
-            CallCacheUse(x.call, x.read, x.write + x.write_1h, x.fresh, *why[x.call])
+            CallCacheUse(x.call, x.read, x.write + x.write_1h, x.fresh, *causes[x.call])
             for x in build_recorded_ledger(session).lines
         )
-    sheet, (prompts, shared), spots = (
+    cost_model, (prompts, shared), spots = (
         ReplayCostModel.of(origin),
         get_replay_prompt_arrays(session),
         get_replay_compactions(session),
     )
     by_call = SentPrompts(prompts.tolist(), shared.tolist())
-    cut = {s.call for s in spots}
+    compacted_calls = {s.call for s in spots}
     out = []
-    for c in [c for c, billed in enumerate(sheet.billed) if billed]:
-        miss = found[c]
-        own = miss.kind if miss is not None and miss.kind != "compaction" else None
-        kind = "compaction" if c in cut else own
+    for c in [c for c, billed in enumerate(cost_model.billed) if billed]:
+        miss = misses[c]
+        own_kind = miss.kind if miss is not None and miss.kind != "compaction" else None
+        kind = "compaction" if c in compacted_calls else own_kind
         expected = int(prompts[c] if kind == "cold_start" else min(shared[c], prompts[c]))
-        read, prompt = sheet.read(c, by_call), int(prompts[c])
-        written = prompt - read if sheet.write(c, prompt) else 0
+        read, prompt = cost_model.read(c, by_call), int(prompts[c])
+        written = prompt - read if cost_model.write(c, prompt) else 0
         lost = max(expected - read, 0) if kind else 0
         out.append(CallCacheUse(c, read, written, prompt - read - written, kind, lost))
     return tuple(out)
@@ -106,22 +103,35 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
 @accepts_session
 @with_notes
 def cache(session: Session) -> Chart:
-    """Chart for each call how much of its prompt was read from the cache, written or sent afresh;
-    misses by cause.
+    """Chart what part of each prompt was read from the cache, written to it, or neither.
+
+    Marks are misses, by their cause. Of a replay the chart shows how the cache of its record would
+    have behaved.
+
+    Args:
+        session: a session whose record tells cached from uncached input, or a replay of one.
+
+    Returns:
+        The chart; its table has a row for each cause, with the tokens that were sent again.
 
     Raises:
         BadArguments: it is no session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.cache(ck.samples.path()).head
+        ('outcome', 'calls', 'tokens sent again')
     """
     data = cache_data(session)
     p = predict_input_cost(session.origin or session) if data else Prediction()
     trust = describe_prediction(p.error, p.low, p.high, p.why)
-    return _chart(get_title(session), data, trust, replayed=session.origin is not None)
+    return _draw_cache(get_title(session), data, trust, replayed=session.origin is not None)
 
 
-def _chart(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed: bool) -> Chart:
+def _draw_cache(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed: bool) -> Chart:
     def hover(k: int) -> str:
         c = data[k]
-        why = f"\nmissed: {_KINDS[c.miss]}, {c.lost:,} tokens again" if c.miss else ""
+        why = f"\nmissed: {_MISS_CAUSES[c.miss]}, {c.lost:,} tokens again" if c.miss else ""
         return f"call {c.call}\nread {c.read:,}\nwritten {c.written:,}\nfresh {c.fresh:,}{why}"
 
     places = [c.call for c in data]
@@ -133,47 +143,52 @@ def _chart(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed: boo
         if any(y)
     ]
     traces += [
-        _misses(kind, data, i)
-        for kind, i in zip(_KINDS, _LOOKS, strict=True)
+        _miss_trace(kind, data, i)
+        for kind, i in zip(_MISS_CAUSES, _MISS_LOOKS, strict=True)
         if any(c.miss == kind for c in data)
     ]
     source = (
         "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
     )
-    told = f"Prompt tokens of each call by class, {source}. Marks are misses. {trust}"
+    caption = f"Prompt tokens of each call by class, {source}. Marks are misses. {trust}"
     axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
     return Chart(
         title=f"Prompt cache of {name}",
-        caption=told if data else _UNTOLD,
+        caption=caption if data else _NO_CACHE_RECORD,
         drawing=axes,
         head=("outcome", "calls", "tokens sent again"),
         rows=tuple(_miss_rows(data)),
     )
 
 
-def _misses(kind: str, data: Sequence[CallCacheUse], i: int) -> Trace:
+def _miss_trace(kind: str, data: Sequence[CallCacheUse], i: int) -> Trace:
     def hover(k: int) -> str:
-        return f"call {data[k].call}\n{_KINDS[kind]}\n{data[k].lost:,} tokens again"
+        return f"call {data[k].call}\n{_MISS_CAUSES[kind]}\n{data[k].lost:,} tokens again"
 
     heights = [c.read + c.written + c.fresh if c.miss == kind else None for c in data]
     return Trace(
-        name=_KINDS[kind], x=[c.call for c in data], y=heights, kind="points", hover=hover, look=i
+        name=_MISS_CAUSES[kind],
+        x=[c.call for c in data],
+        y=heights,
+        kind="points",
+        hover=hover,
+        look=i,
     )
 
 
 def _miss_rows(data: Sequence[CallCacheUse]) -> list[tuple[str, ...]]:
     hits = [c for c in data if c.miss is None]
     out: list[tuple[str, ...]] = [("hit", f"{len(hits):,}", "0")] if data else []
-    for kind, words in _KINDS.items():
-        found = [c for c in data if c.miss == kind]
-        if found:
-            out.append((words, f"{len(found):,}", f"{sum(c.lost for c in found):,}"))
+    for kind, words in _MISS_CAUSES.items():
+        missed = [c for c in data if c.miss == kind]
+        if missed:
+            out.append((words, f"{len(missed):,}", f"{sum(c.lost for c in missed):,}"))
     return out
 
 
 BILLING_KINDS = (("read", COLOURS[2]), ("written", COLOURS[1]), ("fresh", COLOURS[4]))
 """How tokens of a prompt are billed, in the order in which they stand in it."""
-_OUTSIDE = "in no message: system prompt, schemas of tools"
+_IN_NO_MESSAGE = "in no message: system prompt, schemas of tools"
 
 
 class PromptBlock(NamedTuple):
@@ -200,7 +215,7 @@ class PromptStrip(NamedTuple):
         """Tokens of the prompt, as billed."""
         return self.read + self.written + self.fresh
 
-    def spans(self) -> tuple[BlockSpan, ...]:
+    def split_by_billing(self) -> tuple[BlockSpan, ...]:
         """Return the blocks, parted where the kind of billing changes."""
         ends = (self.read, self.read + self.written, self.tokens)
         return tuple(span for block in self.blocks for span in _split_block(block, ends))
@@ -228,20 +243,22 @@ def strip_data(session: Session, call: int = -1) -> PromptStrip:
         raise BadArguments(f"Nothing says what call {at} read from the cache.")
     total = billed.read + billed.written + billed.fresh
     items = session.sent(at)
-    found = pair_with_calls(i.message for i in items)
-    names = [_OUTSIDE if m.kind == "fixed" else describe_message(m, call) for m, call in found]
+    pairs = pair_with_calls(i.message for i in items)
+    names = [
+        _IN_NO_MESSAGE if m.kind == "fixed" else describe_message(m, call) for m, call in pairs
+    ]
     sizes = [i.tokens for i in items]
     outside = max(total - sum(sizes), 0)
     blocks, start = [], 0
-    rows = [(_OUTSIDE, outside, False)] if outside else []
+    rows = [(_IN_NO_MESSAGE, outside, False)] if outside else []
     rows += [
         (name, n, i.message.role == "tool") for name, n, i in zip(names, sizes, items, strict=True)
     ]
     for name, tokens, result in rows:
-        kept = min(tokens, total - start)
-        if kept > 0:
-            blocks.append(PromptBlock(name, start, kept, result))
-            start += kept
+        size = min(tokens, total - start)
+        if size > 0:
+            blocks.append(PromptBlock(name, start, size, result))
+            start += size
     return PromptStrip(at, tuple(blocks), billed.read, billed.written, billed.fresh)
 
 
@@ -254,8 +271,16 @@ def strip(session: Session, call: int = -1) -> Chart:
         session: a session whose record tells cached from uncached input, or a replay of one.
         call: number of the call, negatives from the end.
 
+    Returns:
+        The chart; its table has tokens and dollars of what was read, written and fresh.
+
     Raises:
         BadArguments: there is no such call, or nothing says what of it was cached.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.strip(ck.samples.path(), 150).rows[0]
+        ('read', '34,442', '100 %', '$0.01')
     """
     data = strip_data(session, call)
     source = "as the record's cache would have it (derived)" if session.origin else "as recorded"
@@ -263,7 +288,7 @@ def strip(session: Session, call: int = -1) -> Chart:
         title=f"Prompt of call {data.call}",
         caption=f"{data.tokens:,} tokens in {len(data.blocks):,} blocks, {source}. "
         "Sizes of blocks are derived.",
-        drawing=BlockRows(kinds=BILLING_KINDS, rows=(BlockRow("", data.spans()),)),
+        drawing=BlockRows(kinds=BILLING_KINDS, rows=(BlockRow("", data.split_by_billing()),)),
         head=("billed as", "tokens", "of the prompt", "dollars"),
         rows=_billing_rows(data, session.call(data.call).message.model or session.model),
     )
@@ -284,9 +309,11 @@ def _billing_rows(data: PromptStrip, model: str | None) -> tuple[tuple[str, ...]
     )
 
 
-_WIDTH, _HIGH, _ROW = 720, 30, 62
-_WORDS = 92
-"""Pixels that a name below its blocks needs at least."""
+_STILL_ROW = 62
+_BAR_SHARE = 0.5
+"""Height of a bar, as a share of its row; the rest is for its totals."""
+_TOTAL_WIDTH = 0.18
+"""Share of the width that a total below the bar takes at most."""
 
 
 class BlockSpan(NamedTuple):
@@ -296,7 +323,7 @@ class BlockSpan(NamedTuple):
     tokens: int
     kind: int
     """Which of the kinds of the strip."""
-    told: str
+    description: str
     """Said where the pointer rests; untrusted."""
 
 
@@ -308,78 +335,94 @@ class BlockRow(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRows:
-    """What is drawn; implements `Drawing`. Rows share one scale."""
+class BlockRows(Drawing):
+    """Prompts as rows of blocks, all on one scale."""
 
     kinds: tuple[tuple[str, str], ...]
     """Name and colour of each kind, in the order in which they follow each other."""
     rows: tuple[BlockRow, ...]
 
     def plotly(self) -> dict[str, Any]:
-        """Return data and layout: a trace a kind."""
-        data = []
-        for i, (name, ink) in enumerate(self.kinds):
-            found = [(row.name, s) for row in self.rows for s in row.spans if s.kind == i]
-            if found:
-                data.append(_block_trace(name, ink, found))
-        axis = {"title": {"text": "tokens from the beginning of the prompt"}, "zeroline": False}
+        """Return data and layout: a trace a kind, and its total below its first block."""
+        data, totals = [], []
+        for kind, (name, ink) in enumerate(self.kinds):
+            blocks = [(row.name, s) for row in self.rows for s in row.spans if s.kind == kind]
+            if blocks:
+                data.append(_block_trace(name, ink, blocks))
+        for i, row in enumerate(self.rows):
+            totals += self._make_totals(i, row)
+        many = len(self.rows) > 1
         layout = {
             "barmode": "overlay",
             **PLOTLY_LAYOUT,
             "height": 170 + 70 * len(self.rows),
-            "margin": {"l": 90 if len(self.rows) > 1 else 12, "r": 12, "t": 44, "b": 84},
+            "margin": {"l": 90 if many else 12, "r": 12, "t": 44, "b": 84},
             "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
-            "xaxis": {**axis, "rangemode": "tozero", "separatethousands": True},
-            "yaxis": {
-                "autorange": "reversed",
+            "annotations": totals,
+            "xaxis": {
+                "title": {"text": "tokens from the beginning of the prompt"},
+                "zeroline": False,
+                "range": [0, self._last_token()],
                 "showgrid": False,
-                "showticklabels": len(self.rows) > 1,
+                "separatethousands": True,
+            },
+            "yaxis": {
+                "type": "category",
+                "range": [max(len(self.rows), 1) - 0.4, -0.35],
+                "showgrid": False,
+                "showticklabels": many,
                 "fixedrange": True,
             },
         }
         return {"data": data, "layout": layout}
 
-    def svg(self) -> str:
-        """Return the static picture; what the pointer rests on says what it is."""
-        end = max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
-        parts = [_svg_row(i, row, self.kinds, _WIDTH / end) for i, row in enumerate(self.rows)]
-        high = _ROW * max(len(self.rows), 1)
-        return make_svg(parts, _WIDTH, high, hidden=False)
+    @property
+    def still_height(self) -> int:
+        """Pixels of the static picture."""
+        return 50 + _STILL_ROW * max(len(self.rows), 1)
+
+    def _last_token(self) -> int:
+        return max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
+
+    def _make_totals(self, i: int, row: BlockRow) -> list[dict[str, Any]]:
+        """Return how many tokens of a row are of each kind, each below the first of its blocks."""
+        notes, free = [], 0.0
+        for kind, (name, _) in enumerate(self.kinds):
+            spans = [s for s in row.spans if s.kind == kind]
+            total = sum(s.tokens for s in spans)
+            if not total:
+                continue
+            left = len({s.kind for s in row.spans if s.kind > kind})
+            last = 1 - _TOTAL_WIDTH * (1 + left)
+            place = max(min(spans[0].start / self._last_token(), last), free)
+            free = place + _TOTAL_WIDTH
+            notes.append(
+                {
+                    "x": place * self._last_token(),
+                    "y": i + _BAR_SHARE / 2,
+                    "text": f"{escape_label(name)} {total:,}",
+                    "xanchor": "left",
+                    "yanchor": "top",
+                    "showarrow": False,
+                    "font": {"size": 11, "color": TEXT_COLOUR},
+                }
+            )
+        return notes
 
 
-def _block_trace(name: str, ink: str, found: Sequence[tuple[str, BlockSpan]]) -> dict[str, Any]:
+def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
+        "width": _BAR_SHARE,
         "name": escape_label(name),
-        "y": [escape_label(row, 40) for row, _ in found],
-        "x": [s.tokens for _, s in found],
-        "base": [s.start for _, s in found],
+        "y": [escape_label(row, 40) for row, _ in blocks],
+        "x": [s.tokens for _, s in blocks],
+        "base": [s.start for _, s in blocks],
         "hovertext": [
-            f"{escape_label(s.told, 120)}<br>{s.tokens:,} tokens {escape_label(name)}"
-            for _, s in found
+            f"{escape_label(s.description, 120)}<br>{s.tokens:,} tokens {escape_label(name)}"
+            for _, s in blocks
         ],
         "hoverinfo": "text",
         "marker": {"color": ink, "line": {"width": 0.6, "color": "rgba(255,255,255,0.7)"}},
     }
-
-
-def _svg_row(i: int, row: BlockRow, kinds: Sequence[tuple[str, str]], scale: float) -> str:
-    top = i * _ROW + 14
-    out = [make_svg_text(0, top - 3, row.name, limit=80)]
-    for s in row.spans:
-        wide = max(s.tokens * scale - 0.6, 0.4)
-        told = escape_html(f"{s.told}: {s.tokens:,} tokens {kinds[s.kind][0]}", 200)
-        out.append(
-            f'<rect x="{s.start * scale:.1f}" y="{top}" width="{wide:.1f}" height="{_HIGH}" '
-            f'fill="{kinds[s.kind][1]}"><title>{told}</title></rect>'
-        )
-    free = 0.0
-    for kind, (name, _) in enumerate(kinds):
-        mine = [s for s in row.spans if s.kind == kind]
-        total = sum(s.tokens for s in mine)
-        if total:
-            x = max(min(mine[0].start * scale, _WIDTH - _WORDS - 40), free)
-            free = x + _WORDS + 40
-            out.append(make_svg_text(x, top + _HIGH + 13, f"{name} {total:,}", limit=60))
-    return "".join(out)

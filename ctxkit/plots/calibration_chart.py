@@ -9,8 +9,7 @@ import pandas as pd
 from ctxkit._internal.palette import STOP_COLOUR
 from ctxkit.metrics.calibration import Calibration, calibrate
 from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.figure_data import Limit, Mark, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title
 
@@ -44,21 +43,21 @@ def calibration_data(of: Session | Calibration) -> CalibrationData:
     Raises:
         BadArguments: the session records no usage to calibrate against.
     """
-    found = of if isinstance(of, Calibration) else calibrate(of)
-    threshold = None if found.triggers.empty else int(found.triggers["threshold"].max())
-    at = found.triggers[found.triggers["threshold"] == threshold].set_index("estimator")
+    result = of if isinstance(of, Calibration) else calibrate(of)
+    threshold = None if result.triggers.empty else int(result.triggers["threshold"].max())
+    at_threshold = result.triggers[result.triggers["threshold"] == threshold].set_index("estimator")
     estimates = tuple(
         EstimatorLine(
             name,
-            tuple(found.calls[name].tolist()),
-            None if pd.isna(found.error(name)) else found.error(name),
-            None if threshold is None else _call(at.loc[name, "estimated_call"]),
+            tuple(result.calls[name].tolist()),
+            None if pd.isna(result.error(name)) else result.error(name),
+            None if threshold is None else _to_call(at_threshold.loc[name, "estimated_call"]),
         )
-        for name in found.estimators
+        for name in result.estimators
     )
-    fires = None if threshold is None else _call(at["recorded_call"].iloc[0])
-    calls, recorded = tuple(found.calls["call"].tolist()), tuple(found.calls["recorded"].tolist())
-    return CalibrationData(found.session, calls, recorded, estimates, threshold, fires)
+    fires = None if threshold is None else _to_call(at_threshold["recorded_call"].iloc[0])
+    calls, recorded = tuple(result.calls["call"].tolist()), tuple(result.calls["recorded"].tolist())
+    return CalibrationData(result.session, calls, recorded, estimates, threshold, fires)
 
 
 @with_notes
@@ -67,18 +66,29 @@ def calibration(of: Session | Calibration) -> Chart:
 
     Args:
         of: a session with usage, or what `ctxkit.calibrate` made of one.
+
+    Returns:
+        The chart; its table has each estimator's error and the call at which a trigger would fire.
+
+    Raises:
+        BadArguments: the session records no usage to calibrate against.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.calibration(ck.samples.path()).rows[0][:2]
+        ('the provider', '0%')
     """
     if isinstance(of, list) and len(of) == 1:
         of = of[0]  # a path that was read already
     data = calibration_data(of)
-    return _chart(get_title(of) if isinstance(of, Session) else data.session, data)
+    return _draw_calibration(get_title(of) if isinstance(of, Session) else data.session, data)
 
 
-def _call(value: object) -> int | None:
+def _to_call(value: object) -> int | None:
     return None if pd.isna(value) else int(value)  # type: ignore[call-overload]
 
 
-def _chart(name: str, data: CalibrationData) -> Chart:
+def _draw_calibration(name: str, data: CalibrationData) -> Chart:
     lines = [Trace(name="recorded", x=data.calls, y=data.recorded, look=0)]
     lines += [
         Trace(name=e.name, x=data.calls, y=e.tokens, look=i)
@@ -107,14 +117,17 @@ def _chart(name: str, data: CalibrationData) -> Chart:
         ),
         drawing=drawing,
         head=("counted by", "error", "fires at call"),
-        rows=(("the provider", "0%", _told(data.fires)), *(_row(e) for e in data.estimates)),
+        rows=(
+            ("the provider", "0%", _format_call(data.fires)),
+            *(_estimator_row(e) for e in data.estimates),
+        ),
     )
 
 
-def _row(found: EstimatorLine) -> tuple[str, str, str]:
-    error = "unknown" if found.error is None else f"{found.error:+.0%}"
-    return found.name, error, _told(found.fires)
+def _estimator_row(line: EstimatorLine) -> tuple[str, str, str]:
+    error = "unknown" if line.error is None else f"{line.error:+.0%}"
+    return line.name, error, _format_call(line.fires)
 
 
-def _told(call: int | None) -> str:
+def _format_call(call: int | None) -> str:
     return "never" if call is None else str(call)

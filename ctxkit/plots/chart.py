@@ -5,6 +5,7 @@ of charts.
 from __future__ import annotations
 
 import html
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +15,12 @@ from functools import wraps
 from inspect import signature
 from os import PathLike
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, cast
 
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.inputs import as_session, as_sessions
+from ctxkit.plots.svg import render_svg
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title, make_names_unique
 
@@ -37,22 +39,45 @@ _CELL = "text-align:left;padding:2px 10px 2px 0"
 _NUMBER = (
     "text-align:right;padding:2px 10px 2px 0;font-variant-numeric:tabular-nums;white-space:nowrap"
 )
-_FIGURE = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]*|–")
+FIGURE_CELL = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]*|–")
 """A cell of figures: `40,471`, `$3.32–$3.40`, `71 %`."""
-_LONG_CELL = 24
+LONG_CELL = 24
 _WIDE = 64
 """Letters of a line of a title: as many as a page of 700 pixels holds beside the bars of a
 notebook."""
 
 
-class Drawing(Protocol):
+class Drawing:
     """What a chart shows: drawn by plotly in a notebook, as SVG where nothing runs."""
+
+    still_width: ClassVar[int] = 720
+    """Pixels of the static picture."""
+
+    @property
+    def still_height(self) -> int | None:
+        """Pixels of the static picture; None: a share of the figure's own."""
+        return None
 
     def plotly(self) -> dict[str, Any]:
         """Return the figure as plain JSON: `data` and `layout`."""
+        raise NotImplementedError
 
     def svg(self) -> str:
-        """Return the static picture."""
+        """Return the static picture of the figure."""
+        return render_svg(self.plotly(), width=self.still_width, height=self.still_height)
+
+
+@dataclass(frozen=True)
+class PlotlyDrawing(Drawing):
+    """A figure that was made elsewhere."""
+
+    go_figure: Any
+    """A plotly ``go.Figure``."""
+
+    def plotly(self) -> dict[str, Any]:
+        """Return the figure as plain JSON."""
+        figure: dict[str, Any] = json.loads(self.go_figure.to_json())
+        return figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +98,27 @@ class Chart:
     """How many of the rows the twins show."""
     notes: tuple[str, ...] = ()
     """What its logs cannot say or say wrongly (`Session.notes`); shown below the caption."""
+
+    @classmethod
+    def from_figure(cls, figure: Any, *, title: str = "", caption: str = "") -> Chart:
+        """Wrap a plotly figure of your own, which so gets a still picture and a place in reports.
+
+        Args:
+            figure: a ``go.Figure``, such as `figure` returns and you have changed.
+            title: of the chart; by default the figure's own.
+            caption: what is shown, of what.
+
+        Example:
+            >>> import ctxkit as ck
+            >>> figure = ck.plots.growth(ck.samples.path()).figure().update_traces(opacity=0.5)
+            >>> chart = ck.plots.chart.Chart.from_figure(figure, title="Half as strong")
+            >>> "<svg" in chart.to_html()
+            True
+        """
+        own_title = figure.layout.title.text
+        return cls(
+            title=title or own_title or "Figure", caption=caption, drawing=PlotlyDrawing(figure)
+        )
 
     def figure(self) -> Any:
         """Return a plotly ``go.Figure``, free to be changed."""
@@ -99,16 +145,16 @@ class Chart:
         if self.caption:
             out.append(sanitize_text(self.caption, 600))
         out += [f"Note: {sanitize_line(note, 400)}" for note in self.notes]
-        shown = [
+        table = [
             tuple(sanitize_line(cell, 40) for cell in row)
             for row in (self.head, *self.rows[: self.shown])
             if row
         ]
-        if shown:
-            widths = [max(len(row[i]) for row in shown) for i in range(len(self.head))]
+        if table:
+            widths = [max(len(row[i]) for row in table) for i in range(len(self.head))]
             out += [
                 "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-                for row in shown
+                for row in table
             ]
         if len(self.rows) > self.shown:
             out.append(f"... and {len(self.rows) - self.shown} more")
@@ -153,13 +199,13 @@ class Chart:
         body = self.figure().to_html(
             include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit"
         )
-        shown = render_table(self.head, self.rows, caption=sanitize_text(self.caption, 600))
+        table = render_table(self.head, self.rows, caption=sanitize_text(self.caption, 600))
         return (
             '<!doctype html><html lang="en"><head><meta'
             f' charset="utf-8"><title>{escape_html(self.title, 120)}</title>'
             "<style>:root{color-scheme:light dark}body{font:14px"
             " system-ui,sans-serif;margin:1em}</style></head>"
-            f"<body>{body}{self._notes()}{shown}</body></html>\n"
+            f"<body>{body}{self._notes()}{table}</body></html>\n"
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
@@ -198,18 +244,19 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption:
         return ""
     heads = "".join(f'<th scope="col" style="{_CELL}">{escape_html(h, 60)}</th>' for h in head)
     body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows)
-    told = (
+    caption_html = (
         f'<caption style="text-align:left">{escape_html(caption, 600)}</caption>' if caption else ""
     )
     return (
         f'<div style="overflow-x:auto"><table style="{_STYLE};border-collapse:collapse;'
-        f'margin:6px 0">{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'margin:6px 0">{caption_html}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
+        "</div>"
     )
 
 
 def _html_cell(text: str) -> str:
-    style = _NUMBER if _FIGURE.fullmatch(text) else _CELL
-    if len(text) > _LONG_CELL:
+    style = _NUMBER if FIGURE_CELL.fullmatch(text) else _CELL
+    if len(text) > LONG_CELL:
         style += ";min-width:12em"
     return f'<td style="{style}">{escape_html(text, 200)}</td>'
 
@@ -240,12 +287,12 @@ def name_sessions(
     Raises:
         BadArguments: something given is no session.
     """
-    given: Any = getattr(sessions, "replays", sessions)
-    named = isinstance(given, Mapping) and "role" not in given
+    source: Any = getattr(sessions, "replays", sessions)
+    named = isinstance(source, Mapping) and "role" not in source
     pairs = (
-        [(name, as_session(s)) for name, s in given.items()]
+        [(name, as_session(s)) for name, s in source.items()]
         if named
-        else [(get_title(s, _MAX_NAME), s) for s in as_sessions(given)]
+        else [(get_title(s, _MAX_NAME), s) for s in as_sessions(source)]
     )
     return dict(
         zip(make_names_unique(str(n) for n, _ in pairs), (s for _, s in pairs), strict=True)
@@ -280,22 +327,24 @@ def with_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
     return cast("Callable[_P, Chart]", made)
 
 
-def collect_notes(of: Any) -> list[str]:
+def collect_notes(source_data: Any) -> list[str]:
     """Return the notes of sessions, of a comparison, or of a frame of runs, each with its session
     where several.
     """
-    replays = getattr(of, "replays", None)
-    if hasattr(of, "columns") and not replays:
-        told = _notes_of_runs(of)
+    replays = getattr(source_data, "replays", None)
+    if hasattr(source_data, "columns") and not replays:
+        notes_by_name = _notes_of_runs(source_data)
     else:
-        given = [of] if isinstance(of, Session) else replays or of
-        if isinstance(given, Mapping):
-            given = list(given.values())
-        each = given if isinstance(given, Sequence) else ()
-        told = dict.fromkeys((s.id, s.notes) for s in each if isinstance(s, Session))
-    alone = len(told) == 1
+        source = [source_data] if isinstance(source_data, Session) else replays or source_data
+        if isinstance(source, Mapping):
+            source = list(source.values())
+        sessions = source if isinstance(source, Sequence) else ()
+        notes_by_name = dict.fromkeys((s.id, s.notes) for s in sessions if isinstance(s, Session))
+    is_single = len(notes_by_name) == 1
     found = [
-        n if alone else f"{sanitize_line(name, 40)}: {n}" for name, notes in told for n in notes
+        n if is_single else f"{sanitize_line(name, 40)}: {n}"
+        for name, notes in notes_by_name
+        for n in notes
     ]
     more = len(found) - _NOTES
     if more > 0:

@@ -12,8 +12,7 @@ from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.items import ITEM_FAMILIES
 from ctxkit.metrics.loss import analyse_loss, list_family_counts
 from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
-from ctxkit.plots.figure_data import Limit, Mark, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ class Saving(NamedTuple):
     session: str = ""
 
 
-_SIZES = ("compaction", "call", "tokens_before", "tokens_after", "summary_tokens")
-_WORDS = ("kind", "method", "trigger")
+_SIZE_COLUMNS = ("compaction", "call", "tokens_before", "tokens_after", "summary_tokens")
+_WORD_COLUMNS = ("kind", "method", "trigger")
 
 
 def savings_data(of: SessionsLike | pd.DataFrame) -> tuple[Saving, ...]:
@@ -56,28 +55,40 @@ def savings_data(of: SessionsLike | pd.DataFrame) -> tuple[Saving, ...]:
 
 
 def _savings_table(of: SessionsLike | pd.DataFrame) -> CompactionTable:
-    return get_compaction_table(of, (*_SIZES, *_WORDS, "tokens_source"), "savings")
+    return get_compaction_table(of, (*_SIZE_COLUMNS, *_WORD_COLUMNS, "tokens_source"), "savings")
 
 
 def _savings_rows(cuts: CompactionTable) -> tuple[Saving, ...]:
     found = cuts.columns
-    words = zip(*(found[n] for n in _WORDS), strict=True)
-    told = [" · ".join(w for w in row if w) for row in words]
-    columns = [*(found[n] for n in _SIZES), told, found["tokens_source"], found["session"]]
-    return tuple(Saving(*row) for row in zip(*columns, strict=True))
+    words = zip(*(found[n] for n in _WORD_COLUMNS), strict=True)
+    descriptions = [" · ".join(w for w in row if w) for row in words]
+    values = [
+        *(found[n] for n in _SIZE_COLUMNS),
+        descriptions,
+        found["tokens_source"],
+        found["session"],
+    ]
+    return tuple(Saving(*row) for row in zip(*values, strict=True))
 
 
 @with_notes
 def savings(of: SessionsLike | pd.DataFrame) -> Chart:
-    """Chart the window before and after each compaction, and how much of the latter the compaction
-    itself put in.
+    """Chart what each compaction kept, saved and put in, in tokens of the window before it.
 
     Args:
         of: a session, several (their compactions stand one after the other), or a frame with one
             row a compaction.
 
+    Returns:
+        The chart; its table has a row a compaction.
+
     Raises:
         BadArguments: it is neither sessions nor a frame of compactions.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> [row[:5] for row in ck.plots.savings(ck.samples.path()).rows][:1]
+        [('0', '175', '40,471', '11,651', '71%')]
     """
     cuts = _savings_table(of)
     return savings_chart(cuts.title, _savings_rows(cuts), several=len(cuts.names) > 1)
@@ -115,8 +126,8 @@ def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
         whole=True,
         stacked=True,
     )
-    known = [1 - s.after / s.before for s in data if s.before and s.after is not None]
-    mean = f" On average {sum(known) / len(known):.0%} was saved." if known else ""
+    shares = [1 - s.after / s.before for s in data if s.before and s.after is not None]
+    mean = f" On average {sum(shares) / len(shares):.0%} was saved." if shares else ""
     return Chart(
         title=f"Savings of the compactions of {name}",
         caption=(
@@ -150,14 +161,14 @@ def _savings_row(one: Saving) -> tuple[str, ...]:
     if one.before and one.after is not None:
         saved = f"{1 - one.after / one.before:.0%}"
     call = "" if one.call is None else str(one.call)
-    told = (one.what, one.source or "unknown")
+    ends = (one.what, one.source or "unknown")
     return (
         str(one.number),
         call,
         *map(format_tokens, one[2:4]),
         saved,
         format_tokens(one.put_in),
-        *told,
+        *ends,
     )
 
 
@@ -197,8 +208,7 @@ def thrash_data(
     window: int = 10,
     by: Literal["tokens", "messages"] = "tokens",
 ) -> ThrashData:
-    """Return what each compaction saved, those that were held back, and where the guard would
-    close.
+    """Return what each compaction saved, what guards suppressed, and where a guard would close.
 
     Raises:
         BadArguments: `by` is neither tokens nor messages; or it is neither one session nor a
@@ -220,25 +230,27 @@ def thrash_data(
         else max((c for c in calls if c is not None), default=-1) + 1
     )
     tries = [(n if c is None else c, s) for c, s in zip(calls, shares, strict=True)]
-    held = [(each.call, each.why) for session in cuts.sessions for each in get_suppressed(session)]
-    return build_thrash_data(cuts.title, tries, held, min_savings, window, by)
+    suppressed = [
+        (each.call, each.why) for session in cuts.sessions for each in get_suppressed(session)
+    ]
+    return build_thrash_data(cuts.title, tries, suppressed, min_savings, window, by)
 
 
 def build_thrash_data(  # noqa: PLR0917  what is tried, then the guard
     name: str,
     tries: Sequence[tuple[int, float | None]],
-    held: Sequence[tuple[int, str]],
+    suppressed: Sequence[tuple[int, str]],
     min_savings: float,
     window: int,
     by: str,
 ) -> ThrashData:
-    """Return what the chart shows, of compactions (call, share saved) and of those that were held
-    back (call, why).
+    """Return what the chart shows, of compactions (call, share saved) and of suppressed ones (call,
+    why).
     """
     done = [CompactionAttempt(call, share, "") for call, share in tries]
-    back = [CompactionAttempt(call, None, why) for call, why in held]
+    suppressed_attempts = [CompactionAttempt(call, None, why) for call, why in suppressed]
     end = find_guard_closing([share for _, share in tries], min_savings, window)
-    return ThrashData(name, (*done, *back), min_savings, window, by, end)
+    return ThrashData(name, (*done, *suppressed_attempts), min_savings, window, by, end)
 
 
 @with_notes
@@ -258,15 +270,27 @@ def thrash(
             0.10).
         window: so many fruitless ones in a row close the guard (fuseraft's default is 10).
         by: whether the share is of tokens, as the bill counts, or of messages, as fuseraft does.
+
+    Returns:
+        The chart; its table has each compaction, the share that it saved and a verdict.
+
+    Raises:
+        BadArguments: `by` is neither tokens nor messages; or it is neither one session nor a
+            frame of its compactions.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.thrash(ck.samples.path()).head
+        ('call', 'saved', 'verdict')
     """
     return thrash_chart(thrash_data(of, min_savings=min_savings, window=window, by=by))
 
 
 def get_suppressed(session: Session) -> list[CompactionAttempt]:
     """Return the compactions that a replay's own guards held back."""
-    told: Any = session.details.get("replay")
-    held = told.get("held") if isinstance(told, dict) else None
-    rows = [h for h in held if isinstance(h, dict)] if isinstance(held, list) else []
+    replay: Any = session.details.get("replay")
+    suppressed = replay.get("held") if isinstance(replay, dict) else None
+    rows = [h for h in suppressed if isinstance(h, dict)] if isinstance(suppressed, list) else []
     return [
         CompactionAttempt(int(h["call"]), None, f"{h.get('guard')}: {h.get('why')}")
         for h in rows
@@ -274,18 +298,25 @@ def get_suppressed(session: Session) -> list[CompactionAttempt]:
     ]
 
 
+def is_fruitless(share: float | None, least: float) -> bool:
+    """Say whether a compaction saved less than a guard asks for; one of unknown savings did not."""
+    return share is not None and share < least
+
+
+def is_guard_off(least: float, window: int) -> bool:
+    """Say whether a guard never closes: 0 turns it off."""
+    return not least > 0 or not window > 0
+
+
 def find_guard_closing(shares: Sequence[float | None], least: float, window: int) -> int | None:
     """Return the compaction after which an anti-thrash guard allows no more; None: it stays open.
 
-    So many in a row that each saved less close it; 0 turns it off, and a share that is not known
-    begins the row anew. The widget has the same rule in the browser.
+    So many fruitless ones in a row close it. The browser runs this, too.
     """
-    low = 0
-    if not least:
-        return None
+    in_a_row = 0
     for i, share in enumerate(shares):
-        low = low + 1 if share is not None and share < least else 0
-        if window and low >= window:
+        in_a_row = in_a_row + 1 if is_fruitless(share, least) else 0
+        if not is_guard_off(least, window) and in_a_row >= window:
             return i
     return None
 
@@ -293,8 +324,8 @@ def find_guard_closing(shares: Sequence[float | None], least: float, window: int
 def thrash_chart(data: ThrashData) -> Chart:
     """Return the chart of what was tried, against a guard."""
     done = [t for t in data.tries if t.saved is not None]
-    held = [t for t in data.tries if t.saved is None and t.why]
-    low = [t for t in done if t.saved is not None and t.saved < data.min_savings]
+    suppressed = [t for t in data.tries if t.saved is None and t.why]
+    low = [t for t in done if is_fruitless(t.saved, data.min_savings)]
 
     def trace(
         name: str, rows: list[CompactionAttempt], look: int, kind: Literal["line", "points"]
@@ -308,7 +339,7 @@ def thrash_chart(data: ThrashData) -> Chart:
 
     traces = [trace("saved", done, 0, "line")]
     traces += [trace(f"below {data.min_savings:.0%}", low, 1, "points")] if low else []
-    traces += [trace("held back", held, 5, "points")] if held else []
+    traces += [trace("held back", suppressed, 5, "points")] if suppressed else []
     closing = (
         () if data.closes is None else (Mark(x=data.tries[data.closes].call, label="guard closes"),)
     )
@@ -324,7 +355,7 @@ def thrash_chart(data: ThrashData) -> Chart:
     )
     return Chart(
         title=f"Do the compactions of {data.session} pay?",
-        caption=_thrash_caption(data, len(done), len(low), len(held)),
+        caption=_thrash_caption(data, len(done), len(low), len(suppressed)),
         drawing=axes,
         head=("call", "saved", "verdict"),
         rows=tuple(
@@ -333,12 +364,12 @@ def thrash_chart(data: ThrashData) -> Chart:
     )
 
 
-def _thrash_caption(data: ThrashData, done: int, low: int, held: int) -> str:
+def _thrash_caption(data: ThrashData, done: int, low: int, suppressed: int) -> str:
     end = "stays open" if data.closes is None else f"closes after compaction {data.closes}"
     guard = f"a guard of {data.window} in a row {end}"
     return (
         f"{pluralize(done, 'compaction')}, {low} saved less than {data.min_savings:.0%} of"
-        f" {data.by}; {held}"
+        f" {data.by}; {suppressed}"
         f" held back; {guard}."
     )
 
@@ -346,10 +377,14 @@ def _thrash_caption(data: ThrashData, done: int, low: int, held: int) -> str:
 def _thrash_row(one: CompactionAttempt, least: float) -> tuple[str, ...]:
     if one.saved is None:
         return (str(one.call), "", one.why or "the log does not tell")
-    return (str(one.call), f"{one.saved:.1%}", "too little" if one.saved < least else "pays")
+    return (
+        str(one.call),
+        f"{one.saved:.1%}",
+        "too little" if is_fruitless(one.saved, least) else "pays",
+    )
 
 
-_NAMED = 4
+_MAX_NAMED_COMPACTIONS = 4
 """Compactions up to which each point is named."""
 
 
@@ -378,8 +413,8 @@ def loss_data(session: Session) -> tuple[FamilyLoss, ...]:
     return _family_rows(analyse_loss(session))
 
 
-def _family_rows(found: LossAnalysis | None) -> tuple[FamilyLoss, ...]:
-    rows = list_family_counts(found) if found is not None else []
+def _family_rows(analysis: LossAnalysis | None) -> tuple[FamilyLoss, ...]:
+    rows = list_family_counts(analysis) if analysis is not None else []
     return tuple(
         FamilyLoss._make((number, call, family, sum(counts[:3]), *counts[:5], counts[6]))
         for number, call, family, counts in rows
@@ -390,23 +425,35 @@ def _family_rows(found: LossAnalysis | None) -> tuple[FamilyLoss, ...]:
 @accepts_session
 @with_notes
 def loss(session: Session) -> Chart:
-    """Chart over the compactions of a session which share of each family was still shown; the table
-    has the figures.
+    """Chart which share of the facts of each family the model was still shown, by compaction.
+
+    Families are paths, names, ids, numbers, commands, errors and constraints.
+
+    Args:
+        session: a recorded session or a replay, with text.
+
+    Returns:
+        The chart; its table has the counts for each compaction and family.
 
     Raises:
         BadArguments: it is no session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.loss(ck.samples.path()).head[:4]
+        ('compaction', 'call', 'family', 'items')
     """
     return _loss_chart(get_title(session), analyse_loss(session), text=session.has_text)
 
 
-def _loss_chart(name: str, found: LossAnalysis | None, *, text: bool) -> Chart:
-    data = _family_rows(found)
+def _loss_chart(name: str, analysis: LossAnalysis | None, *, text: bool) -> Chart:
+    data = _family_rows(analysis)
     traces = []
     for i, family in enumerate(ITEM_FAMILIES):
         rows = [r for r in data if r.family == family]
         if rows:
             x, y = [r.cut for r in rows], [r.retained / r.items for r in rows]
-            names = (family,) * len(rows) if data[-1].cut < _NAMED else ()
+            names = (family,) * len(rows) if data[-1].cut < _MAX_NAMED_COMPACTIONS else ()
             traces.append(
                 Trace(
                     name=family,
@@ -418,24 +465,24 @@ def _loss_chart(name: str, found: LossAnalysis | None, *, text: bool) -> Chart:
                     names=names,
                 )
             )
-    told = "Nothing was compacted."
+    caption = "Nothing was compacted."
     if not text:
-        told = "The session holds no text, so nothing can be said."
-    if data and found is not None:
-        told = (
+        caption = "The session holds no text, so nothing can be said."
+    if data and analysis is not None:
+        caption = (
             "Share of what had been removed that still stood in what was shown after each"
             " compaction: word for word, and the user's rules in whatever words."
-            f" {len(found.charged.item):,} of {len(found.memory.again):,} items that the record"
-            " used again, at any time, had been cut away."
+            f" {len(analysis.charged.item):,} of {len(analysis.memory.again):,} items that the"
+            " record used again, at any time, had been cut away."
         )
-        if (recall := found.recall) is not None:
-            told += (
-                f" Of {len(found.staked[0]):,} that only the texts put in could still say, these "
-                f"said {recall:.0%} until they were named (by weight)."
+        if (recall := analysis.recall) is not None:
+            caption += (
+                f" Of {len(analysis.staked[0]):,} that only the texts put in could still say,"
+                f" these said {recall:.0%} until they were named (by weight)."
             )
     return Chart(
         title=f"What was lost in {name}",
-        caption=told,
+        caption=caption,
         drawing=Axes(
             x="compaction", y="still shown", traces=tuple(traces), whole=True, y_share=True
         ),
@@ -490,22 +537,22 @@ def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> Compactio
     """
     import pandas as pd
 
-    wanted = ("session", *names)
+    needed = ("session", *names)
     if not isinstance(of, pd.DataFrame):
         sessions = tuple(name_sessions(of).values())
         return CompactionTable(
             tuple(map(get_title, sessions)), sessions, per_compaction.rows(sessions)
         )
-    missing = [n for n in wanted if n not in of.columns]
+    missing = [n for n in needed if n not in of.columns]
     if missing:
         raise BadArguments(
             f"plots.{chart} takes sessions or a frame of compactions (ck.frame(...,"
             f" per='compaction')); this frame lacks {', '.join(missing)}."
         )
-    table = drop_unmarked(of)[list(wanted)]
+    table = drop_unmarked(of)[list(needed)]
     plain = table.astype(object).where(table.notna(), None)
-    found: dict[str, list[Any]] = {n: plain[n].tolist() for n in wanted}
-    return CompactionTable(tuple(dict.fromkeys(map(str, found["session"]))), (), found)
+    columns: dict[str, list[Any]] = {n: plain[n].tolist() for n in needed}
+    return CompactionTable(tuple(dict.fromkeys(map(str, columns["session"]))), (), columns)
 
 
 def drop_unmarked(table: pd.DataFrame) -> pd.DataFrame:

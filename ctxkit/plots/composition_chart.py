@@ -10,10 +10,8 @@ from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_groups import GROUPS, NOT_IN_LOG, count_groups_by_call
-from ctxkit.plots.chart import Chart, escape_label, with_notes
-from ctxkit.plots.figure_data import Mark, Trace
-from ctxkit.plots.svg import make_svg, make_svg_text
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
+from ctxkit.plots.xy_figure import Axes, Mark, Trace
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -23,9 +21,9 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import TokenCounter
 
 
-_BARS = 60
+_MAX_BARS = 60
 """Up to so many calls each gets a bar; more become areas."""
-_MARKS = 40
+_MAX_MARKS = 40
 
 
 class CompositionData(NamedTuple):
@@ -59,24 +57,32 @@ def composition(
         counter: counts what usage does not tell; by default the exact o200k_base where its
             vocabulary is here.
 
+    Returns:
+        The chart; its table has a row for each part of the prompt, in tokens.
+
     Raises:
         BadArguments: the session has no such call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.composition(ck.samples.path(), -1).rows[0]
+        ('system prompt', '150', '0.8%')
     """
     if call is not None:
-        return _tiled(report(session, call, counter=counter))
-    return _stacked(get_title(session), composition_data(session, counter=counter))
+        return _draw_tiles(report(session, call, counter=counter))
+    return _draw_stacked(get_title(session), composition_data(session, counter=counter))
 
 
-def _stacked(name: str, data: CompositionData) -> Chart:
-    found = data.layers
-    kind: Literal["bar", "area"] = "bar" if len(found.calls) <= _BARS else "area"
+def _draw_stacked(name: str, data: CompositionData) -> Chart:
+    groups = data.layers
+    kind: Literal["bar", "area"] = "bar" if len(groups.calls) <= _MAX_BARS else "area"
     traces = tuple(
-        Trace(name=group, x=found.calls, y=tokens, kind=kind, colour=get_group_colour(group))
+        Trace(name=group, x=groups.calls, y=tokens, kind=kind, colour=get_group_colour(group))
         for group, tokens in sorted(
-            found.groups.items(), key=lambda item: item[0] != NOT_IN_LOG
+            groups.groups.items(), key=lambda item: item[0] != NOT_IN_LOG
         )  # the floor stays below
     )
-    marks = data.compactions if len(data.compactions) <= _MARKS else ()
+    marks = data.compactions if len(data.compactions) <= _MAX_MARKS else ()
     axes = Axes(
         x="call",
         y="tokens in the prompt",
@@ -85,7 +91,7 @@ def _stacked(name: str, data: CompositionData) -> Chart:
         stacked=True,
     )
     how = "counted, as no usage was recorded"
-    if found.source == "derived":
+    if groups.source == "derived":
         how = "scaled to recorded usage"
     return Chart(
         title=f"What fills the window of {name}",
@@ -96,12 +102,12 @@ def _stacked(name: str, data: CompositionData) -> Chart:
         ),
         drawing=axes,
         head=("part", "first call", "largest", "last call", "of the last"),
-        rows=tuple(_row(group, tokens, found) for group, tokens in found.groups.items()),
+        rows=tuple(_group_row(group, tokens, groups) for group, tokens in groups.groups.items()),
     )
 
 
-def _row(group: str, tokens: tuple[int, ...], found: GroupsByCall) -> tuple[str, ...]:
-    last = sum(t[-1] for t in found.groups.values())
+def _group_row(group: str, tokens: tuple[int, ...], layers: GroupsByCall) -> tuple[str, ...]:
+    last = sum(t[-1] for t in layers.groups.values())
     return (
         group,
         f"{tokens[0]:,}",
@@ -111,13 +117,13 @@ def _row(group: str, tokens: tuple[int, ...], found: GroupsByCall) -> tuple[str,
     )
 
 
-def _tiled(shown: ContextReport) -> Chart:
+def _draw_tiles(context: ContextReport) -> Chart:
     tiles: list[Tile] = []
-    groups, whole = shown.groups().items(), shown.prompt_tokens
+    groups, whole = context.groups().items(), context.prompt_tokens
     for group, tokens in groups:
         at, ink = len(tiles), get_group_colour(group)
         tiles.append(Tile(name=group, tokens=tokens, colour=ink))
-        named = [p for p in shown.parts if p.group == group and p.name]
+        named = [p for p in context.parts if p.group == group and p.name]
         tiles += [
             Tile(
                 name=p.name,
@@ -129,12 +135,12 @@ def _tiled(shown: ContextReport) -> Chart:
             for p in named
             if p.tokens
         ]
-    where = "before the next call" if shown.call is None else f"at call {shown.call}"
+    where = "before the next call" if context.call is None else f"at call {context.call}"
     return Chart(
-        title=f"The window of {shown.title or shown.session} {where}",
+        title=f"The window of {context.title or context.session} {where}",
         caption=(
-            f"{shown.prompt_tokens:,} tokens ({shown.prompt_source}), {shown.full:.0%} of"
-            f" {shown.limit:,}."
+            f"{context.prompt_tokens:,} tokens ({context.prompt_source}), {context.full:.0%} of"
+            f" {context.limit:,}."
         ),
         drawing=TileMap(whole="the window", tiles=tuple(tiles)),
         head=("part", "tokens", "share"),
@@ -147,8 +153,7 @@ def get_group_colour(group: str) -> str:
     return GROUP_COLOURS[GROUPS.index(group) % len(GROUP_COLOURS)]
 
 
-_WIDTH, _ROW, _LEFT = 720, 20, 170
-_HEIGHT, _SHOWN = 420, 24
+_HEIGHT = 420
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +170,8 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TileMap:
-    """What is drawn; implements `Drawing`."""
+class TileMap(Drawing):
+    """Tiles in tiles; a still picture has the outer ones as bars, the largest first."""
 
     whole: str
     tiles: tuple[Tile, ...]
@@ -199,22 +204,3 @@ class TileMap:
         }
         layout = {**PLOTLY_LAYOUT, "height": _HEIGHT, "margin": {"l": 8, "r": 8, "t": 44, "b": 8}}
         return {"data": [trace], "layout": layout}
-
-    def svg(self) -> str:
-        """Return the outer tiles as bars, largest first."""
-        outer = sorted(
-            (t for t in self.tiles if t.parent is None and t.tokens), key=lambda t: -t.tokens
-        )[:_SHOWN]
-        largest = max((t.tokens for t in outer), default=1)
-        bars = (_bar(i, tile, largest) for i, tile in enumerate(outer))
-        return make_svg(bars, _WIDTH, _ROW * max(len(outer), 1))
-
-
-def _bar(i: int, tile: Tile, largest: int) -> str:
-    wide = (_WIDTH - _LEFT - 80) * tile.tokens / largest
-    y = i * _ROW
-    return (
-        f"{make_svg_text(_LEFT - 8, y + 14, tile.name, 'end', limit=28)}"
-        f'<rect x="{_LEFT}" y="{y + 3}" width="{wide:.1f}" height="{_ROW - 6}"'
-        f' fill="{tile.colour}"/>{make_svg_text(_LEFT + wide + 6, y + 14, f"{tile.tokens:,}")}'
-    )

@@ -11,8 +11,7 @@ from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.context_report import preview_message
 from ctxkit.metrics.recorded_compactions import get_message_fates, group_edits
 from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.figure_data import Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
 from ctxkit.tokens import counters
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     Size = Callable[[Message], int]
 
-_WORDS: dict[str, str] = {
+_ACTION_NAMES: dict[str, str] = {
     "shown": "kept",
     "shortened": "shortened",
     "replaced": "replaced",
@@ -35,7 +34,7 @@ _WORDS: dict[str, str] = {
     "dropped": "dropped",
     "new": "put in",
 }
-_LOOKS = (0, 3, 5, 4, 1, 2)
+_ACTION_LOOKS = (0, 3, 5, 4, 1, 2)
 """The look of the bars of each word, in the same order."""
 _TABLE = "One bar a message, in order; the table has those that changed."
 
@@ -58,8 +57,7 @@ class MessageChange(NamedTuple):
 def diff_data(
     session: Session, compaction: int = 0, *, counter: TokenCounter | None = None
 ) -> tuple[MessageChange, ...]:
-    """Return every message that stood in the window when a compaction fired, and those that it put
-    in, in order.
+    """Return each message of the window at a compaction, and each that it put in, in order.
 
     Args:
         session: a recorded session or a replay.
@@ -71,36 +69,38 @@ def diff_data(
     Raises:
         BadArguments: the session has no such compaction.
     """
-    found = group_edits(session)
+    compactions = group_edits(session)
     try:
-        cut = found[compaction]
+        cut = compactions[compaction]
     except IndexError:
-        known = f"it has compactions 0 to {len(found) - 1}" if found else "it has none"
+        range_text = (
+            f"it has compactions 0 to {len(compactions) - 1}" if compactions else "it has none"
+        )
         raise BadArguments(
-            f"Session {session.id!r} has no compaction {compaction}: {known}."
+            f"Session {session.id!r} has no compaction {compaction}: {range_text}."
         ) from None
-    before_of, after_of = _sizes(session, cut.position, counter)
-    shown = _shown_at(session, cut.position)
-    done = sum(len(c.edits) for c in found[: cut.number])
-    after = shown
+    before_of, after_of = _sizes_around(session, cut.position, counter)
+    window = _window_at(session, cut.position)
+    done = sum(len(c.edits) for c in compactions[: cut.number])
+    after = window
     for edit in cut.edits:
         after = apply_edit(after, edit)
-    by_shown = _by_shown(session, done, shown)
+    ids_by_message = _ids_by_message(session, done, window)
     touched = get_message_fates(session, done + len(cut.edits))
     stays = {id(m) for m in after}
     out: list[MessageChange] = []
-    for message in shown:
-        fate = None if id(message) in stays else touched.get(by_shown[id(message)])
+    for message in window:
+        fate = None if id(message) in stays else touched.get(ids_by_message[id(message)])
         left = message if fate is None else fate.shown
         state, reason = ("shown", "") if fate is None else (fate.state, fate.reason or "")
         after_size = 0 if left is None else after_of(left)
-        out.append(_change(message, state, before_of(message), after_size, reason))
+        out.append(_make_change(message, state, before_of(message), after_size, reason))
     shortened = {id(f.shown) for f in touched.values() if f.shown is not None}
-    there = {id(m) for m in shown}
+    there = {id(m) for m in window}
     new = [m for m in after if id(m) not in there and id(m) not in shortened]
     at = next((i for i, c in enumerate(out) if c.what in ("summarised", "dropped")), len(out))
     why = {id(m): e.reason for e in cut.edits for m in e.inserted}
-    put_in = [_change(m, "new", 0, after_of(m), why[id(m)]) for m in new]
+    put_in = [_make_change(m, "new", 0, after_of(m), why[id(m)]) for m in new]
     return (*out[:at], *put_in, *out[at:])
 
 
@@ -114,15 +114,25 @@ def diff(session: Session, compaction: int = 0, *, counter: TokenCounter | None 
         compaction: its number, from 0, negatives from the end.
         counter: as in `ctxkit.report`.
 
+    Returns:
+        The chart, a bar a message; its table has the messages that changed.
+
     Raises:
         BadArguments: the session has no such compaction.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.diff(ck.samples.path(), -1).title
+        'Compaction 1 of BILL-4127: the nightly export fails'
     """
     data = diff_data(session, compaction, counter=counter)
     number = compaction if compaction >= 0 else len(group_edits(session)) + compaction
-    return _chart(f"Compaction {number} of {get_title(session)}", data)
+    return _draw_changes(f"Compaction {number} of {get_title(session)}", data)
 
 
-def _sizes(session: Session, position: int, counter: TokenCounter | None) -> tuple[Size, Size]:
+def _sizes_around(
+    session: Session, position: int, counter: TokenCounter | None
+) -> tuple[Size, Size]:
     """Return the size of a message before and after the compaction at a position.
 
     Of a replay and a live session what was sent: by the call before, and by the one that followed.
@@ -132,54 +142,58 @@ def _sizes(session: Session, position: int, counter: TokenCounter | None) -> tup
         return of, of
     call = sum(c.position < position for c in session.calls)
     following = call if call < len(session.calls) else None
-    said = (m.id for m in session.messages if m.visible)
-    rows = dict(zip(said, session.behind.row_sizes, strict=False))
-    after = _sent(session, following)
-    before = {**rows, **_sent(session, call - 1)} if call else rows
-    return (lambda m: before.get(_origin(m), counters.estimate_message_tokens(m))), (
-        lambda m: after.get(_origin(m), 0)
+    ids = (m.id for m in session.messages if m.visible)
+    rows = dict(zip(ids, session.behind.row_sizes, strict=False))
+    after = _sent_tokens(session, following)
+    before = {**rows, **_sent_tokens(session, call - 1)} if call else rows
+    return (lambda m: before.get(_original_id(m), counters.estimate_message_tokens(m))), (
+        lambda m: after.get(_original_id(m), 0)
     )
 
 
-def _sent(session: Session, call: int | None) -> dict[str, int]:
+def _sent_tokens(session: Session, call: int | None) -> dict[str, int]:
     """Return the tokens of each message that stood at a call; 0 where a rule left it out."""
-    said = [m.id for m in session.messages if m.visible]
-    out = {said[row]: 0 for row in session.left_out(call) if 0 <= row < len(said)}
-    return out | {_origin(i.message): i.tokens for i in session.sent(call)}
+    ids = [m.id for m in session.messages if m.visible]
+    out = {ids[row]: 0 for row in session.left_out(call) if 0 <= row < len(ids)}
+    return out | {_original_id(i.message): i.tokens for i in session.sent(call)}
 
 
-def _origin(message: Message) -> str:
+def _original_id(message: Message) -> str:
     return message.id.split("~")[0]
 
 
-def _shown_at(session: Session, position: int) -> list[Message]:
+def _window_at(session: Session, position: int) -> list[Message]:
     return list(session.branch(session.indices[position - 1]).view()) if position else []
 
 
-def _by_shown(session: Session, done: int, shown: Sequence[Message]) -> dict[int, str]:
+def _ids_by_message(session: Session, done: int, window: Sequence[Message]) -> dict[int, str]:
     """By identity of a message in the window: the id by which its fate is known."""
     before = {
         id(f.shown): first
         for first, f in get_message_fates(session, done).items()
         if f.shown is not None
     }
-    return {id(m): before.get(id(m), m.id) for m in shown}
+    return {id(m): before.get(id(m), m.id) for m in window}
 
 
-def _change(m: Message, state: str, before: int, after: int, reason: str) -> MessageChange:
+def _make_change(m: Message, state: str, before: int, after: int, reason: str) -> MessageChange:
     return MessageChange(
-        m.id, m.role, m.tool, _WORDS[state], before, after, reason, preview_message(m)
+        m.id, m.role, m.tool, _ACTION_NAMES[state], before, after, reason, preview_message(m)
     )
 
 
-def _chart(title: str, data: Sequence[MessageChange]) -> Chart:
+def _draw_changes(title: str, data: Sequence[MessageChange]) -> Chart:
     def hover(k: int) -> str:
         one = data[k]
         sizes_ = f"{one.what}: {one.before:,} → {one.after:,} tokens"
         return "\n".join(filter(None, [one.tool or one.role, sizes_, one.reason, one.preview]))
 
     found = Counter(c.what for c in data)
-    kinds = [(what, i) for what, i in zip(_WORDS.values(), _LOOKS, strict=True) if found[what]]
+    kinds = [
+        (what, i)
+        for what, i in zip(_ACTION_NAMES.values(), _ACTION_LOOKS, strict=True)
+        if found[what]
+    ]
     traces = [
         Trace(
             name=f"{what} ({found[what]})",
@@ -192,18 +206,18 @@ def _chart(title: str, data: Sequence[MessageChange]) -> Chart:
         for what, look in kinds
     ]
     before, after = sum(c.before for c in data), sum(c.after for c in data)
-    counts = ", ".join(f"{found[what]} {what}" for what, _ in kinds)
+    summary = ", ".join(f"{found[what]} {what}" for what, _ in kinds)
     return Chart(
         title=title,
-        caption=f"{counts}; {before:,} → {after:,} tokens in messages. {_TABLE}",
+        caption=f"{summary}; {before:,} → {after:,} tokens in messages. {_TABLE}",
         drawing=Axes(x="message in the window", y="tokens", traces=tuple(traces), stacked=True),
         head=("message", "from", "what", "before", "after", "why", "begins"),
-        rows=tuple(_row(i, c) for i, c in enumerate(data) if c.what != "kept"),
+        rows=tuple(_change_row(i, c) for i, c in enumerate(data) if c.what != "kept"),
         shown=40,
     )
 
 
-def _row(i: int, one: MessageChange) -> tuple[str, ...]:
+def _change_row(i: int, one: MessageChange) -> tuple[str, ...]:
     return (
         str(i),
         one.tool or one.role,

@@ -17,9 +17,8 @@ from ctxkit.plots.chart import (
     name_sessions,
     with_notes,
 )
-from ctxkit.plots.figure_data import Limit, Mark, Trace
 from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-_MARKS = 40
+_MAX_MARKS = 40
 """Compactions that get a line each; more would hide the chart."""
-_HEAD = ("context", "calls", "first", "peak", "last", "of limit", "compactions", "source")
-_SMALL = "All panels have the same scales; triangles are compactions, dashes the window."
-_BEHIND = (
+_TABLE_HEAD = ("context", "calls", "first", "peak", "last", "of limit", "compactions", "source")
+_PANELS_NOTE = "All panels have the same scales; triangles are compactions, dashes the window."
+_PANELS_NOTE_WITH_RECORD = (
     "All panels have the same scales; dotted is what was recorded, triangles are compactions,"
     " dashes the window."
 )
@@ -61,13 +60,21 @@ def growth(
         small: a panel for each session, all on the same scales, behind a replay what was recorded;
             None: where there are more sessions than colours.
 
+    Returns:
+        The chart; its table has a row for each agent of each session, in tokens.
+
     Raises:
         BadArguments: something given is no session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.plots.growth(ck.samples.path()).rows[0][1:5]
+        ('343', '1,625', '39,313', '19,536')
     """
     named = name_sessions(sessions)
     if small or (small is None and len(named) > len(COLOURS)):
         return _small_multiples(named)
-    return _chart(_title(named), growth_data(named))
+    return _draw_growth(_describe_sessions(named), growth_data(named))
 
 
 def _small_multiples(named: Mapping[str, Session]) -> Chart:
@@ -81,16 +88,17 @@ def _small_multiples(named: Mapping[str, Session]) -> Chart:
     more = len(groups) - MAX_PANELS
     left = f" {more} more are not drawn." if more > 0 else ""
     return Chart(
-        title=_title(named),
-        caption=_caption(every, _BEHIND if recorded else _SMALL) + left,
+        title=_describe_sessions(named),
+        caption=_describe_prompts(every, _PANELS_NOTE_WITH_RECORD if recorded else _PANELS_NOTE)
+        + left,
         drawing=build_panels(groups),
-        head=_HEAD,
-        rows=tuple(map(_row, every)),
+        head=_TABLE_HEAD,
+        rows=tuple(map(_growth_row, every)),
         shown=MAX_PANELS,
     )
 
 
-def _title(named: Mapping[str, Session]) -> str:
+def _describe_sessions(named: Mapping[str, Session]) -> str:
     if len(named) == 1:
         return f"Context of {next(iter(named))}"
     replays = [s for s in named.values() if s.origin is not None]
@@ -100,9 +108,9 @@ def _title(named: Mapping[str, Session]) -> str:
     return f"Context of {len(named)} sessions"
 
 
-def _chart(title: str, lines: Sequence[GrowthLine]) -> Chart:
+def _draw_growth(title: str, lines: Sequence[GrowthLine]) -> Chart:
     alone = len(lines) == 1
-    traces = [_trace(line, i) for i, line in enumerate(lines)]
+    traces = [_prompt_trace(line, i) for i, line in enumerate(lines)]
     traces += [
         _compaction_points(line, i, line.cuts, alone=alone)
         for i, line in enumerate(lines)
@@ -116,25 +124,29 @@ def _chart(title: str, lines: Sequence[GrowthLine]) -> Chart:
     marks = [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
     peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
     limits = sorted({line.limit for line in lines if line.limit})
-    shown = [Limit(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
+    limit_lines = [Limit(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
     axes = Axes(
         x="call",
         y="tokens in the prompt",
         traces=tuple(traces),
-        limits=tuple(shown),
-        marks=tuple(marks) if alone and len(marks) <= _MARKS else (),
+        limits=tuple(limit_lines),
+        marks=tuple(marks) if alone and len(marks) <= _MAX_MARKS else (),
     )
     return Chart(
-        title=title, caption=_caption(lines), drawing=axes, head=_HEAD, rows=tuple(map(_row, lines))
+        title=title,
+        caption=_describe_prompts(lines),
+        drawing=axes,
+        head=_TABLE_HEAD,
+        rows=tuple(map(_growth_row, lines)),
     )
 
 
-def _trace(line: GrowthLine, i: int) -> Trace:
+def _prompt_trace(line: GrowthLine, i: int) -> Trace:
     def hover(k: int) -> str:
         when = line.times[k]
         where = f"call {line.calls[k]} · turn {line.turns[k]}"
-        told = [line.name, where, f"{line.tokens[k]:,} tokens ({line.source})"]
-        return "\n".join([*told, *filter(None, [line.models[k], format_time(when)])])
+        lines = [line.name, where, f"{line.tokens[k]:,} tokens ({line.source})"]
+        return "\n".join([*lines, *filter(None, [line.models[k], format_time(when)])])
 
     return Trace(name=line.name, x=line.calls, y=line.tokens, hover=hover, look=i)
 
@@ -151,12 +163,12 @@ def _compaction_points(
         y=[cut.height for cut in cuts],
         kind="points",
         hollow=fallen,
-        hover=lambda k: cuts[k].told(),
+        hover=lambda k: cuts[k].describe(),
         look=i + 1 if alone else i,
     )
 
 
-def _row(line: GrowthLine) -> tuple[str, ...]:
+def _growth_row(line: GrowthLine) -> tuple[str, ...]:
     if not line.tokens:
         return (line.name, "0", "", "", "", "", str(len(line.cuts)), "the log has no sizes")
     peak = max(line.tokens)
@@ -165,7 +177,7 @@ def _row(line: GrowthLine) -> tuple[str, ...]:
     return (line.name, f"{len(line.tokens):,}", *ends, full, str(len(line.cuts)), str(line.source))
 
 
-def _caption(
+def _describe_prompts(
     lines: Sequence[GrowthLine], marks: str = "Dotted lines and markers are compactions."
 ) -> str:
     sources = {line.source for line in lines if line.source}
@@ -179,16 +191,16 @@ def _caption(
         "derived": "as a replay models them",
         "estimated": "estimated, a quarter of the characters shown",
     }
-    told = "; ".join(words[s] for s in sorted(sources) if s in words)
+    sources_text = "; ".join(words[s] for s in sorted(sources) if s in words)
     fallen = ""
     if any(x.falls for x in lines):
         fallen = " Hollow ones are falls that no mark in the log explains."
-    return f"Prompt tokens of each call, {told}. {marks}{fallen}"
+    return f"Prompt tokens of each call, {sources_text}. {marks}{fallen}"
 
 
 MAX_PANELS = 60
 """Panels of one chart; more would be too small or too far down to be compared."""
-_INKS = tuple(c for c in COLOURS if c != STOP_COLOUR)
+_PANEL_COLOURS = tuple(c for c in COLOURS if c != STOP_COLOUR)
 
 
 class SessionLines(NamedTuple):
@@ -205,14 +217,14 @@ def build_panels(groups: Sequence[SessionLines]) -> PanelGrid:
         (max(x.tokens) for g in groups for x in (*g.lines, *g.recorded) if x.tokens), default=0
     )
     return PanelGrid(
-        panels=tuple(_panel(g, peak) for g in groups[:MAX_PANELS]),
+        panels=tuple(_session_panel(g, peak) for g in groups[:MAX_PANELS]),
         x="call",
         y="tokens in the prompt",
         limit="the window",
     )
 
 
-def _panel(group: SessionLines, peak: int) -> Panel:
+def _session_panel(group: SessionLines, peak: int) -> Panel:
     behind = [_panel_line(x, "as recorded", "line", TEXT_COLOUR, "dot") for x in group.recorded]
     several = len(group.lines) > 1
     front = [
@@ -220,7 +232,7 @@ def _panel(group: SessionLines, peak: int) -> Panel:
             x,
             x.name if several else "prompt",
             "line" if several else "area",
-            _INKS[i % len(_INKS)],
+            _PANEL_COLOURS[i % len(_PANEL_COLOURS)],
             pick_dash(i),
         )
         for i, x in enumerate(group.lines)
@@ -245,15 +257,15 @@ def _panel_compactions(line: GrowthLine, name: str, cuts: tuple[CompactionMark, 
     return Trace(
         name=name,
         x=[cut.call - 0.5 for cut in cuts],
-        y=[_height(line, cut) for cut in cuts],
+        y=[_height_before(line, cut) for cut in cuts],
         kind="points",
         hollow=cuts is line.falls,
         colour=STOP_COLOUR,
-        hover=lambda k: cuts[k].told(),
+        hover=lambda k: cuts[k].describe(),
     )
 
 
-def _height(line: GrowthLine, cut: CompactionMark) -> int:
+def _height_before(line: GrowthLine, cut: CompactionMark) -> int:
     """Return the prompt before the cut: where results are pruned besides, what the cut itself saw
     was larger.
     """
@@ -277,7 +289,7 @@ class CompactionMark(NamedTuple):
         """Where it is marked."""
         return self.before if self.before is not None else 0
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Say what it did, in lines."""
         sizes = f"{format_tokens(self.before)} → {format_tokens(self.after)} tokens"
         what = "no mark in the log" if self.number is None else f"compaction {self.number}"
@@ -304,7 +316,7 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
     """Yield a line for each agent of a session, without calls of which no size is known."""
     sizes, source = get_prompt_sizes(session)
     agents = dict.fromkeys(c.agent for c in session.calls)
-    found, first = _compaction_marks(session), next(iter(agents), None)
+    marks, first = _compaction_marks(session), next(iter(agents), None)
     for agent in agents:
         calls = [c for c in session.calls if c.agent == agent and sizes[c.index] is not None]
         models = [c.message.model or session.model for c in calls]
@@ -312,7 +324,9 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
             get_context_window(session, m, c.message).tokens
             for c, m in zip(calls, models, strict=True)
         ]
-        mine = [c for c in found if c.agent == agent or (c.agent not in agents and agent == first)]
+        own_marks = [
+            c for c in marks if c.agent == agent or (c.agent not in agents and agent == first)
+        ]
         yield GrowthLine(
             name if len(agents) == 1 else f"{name} · {agent}" if name != agent else agent,
             tuple(c.index for c in calls),
@@ -320,8 +334,8 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
             tuple(c.turn for c in calls),
             tuple(models),
             tuple(c.message.time for c in calls),
-            tuple(c for c in mine if c.number is not None),
-            tuple(c for c in mine if c.number is None),
+            tuple(c for c in own_marks if c.number is not None),
+            tuple(c for c in own_marks if c.number is None),
             next((limit for limit in reversed(limits) if limit is not None), None),
             source if calls else None,
         )

@@ -1,37 +1,22 @@
-"""Small multiples on shared scales, as a plotly figure and as SVG."""
+"""Small multiples on shared scales, as a plotly figure."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ctxkit._internal.formatting import escape_html
-from ctxkit._internal.palette import (
-    GRID_COLOUR,
-    PLOTLY_LAYOUT,
-    SVG_DASHES,
-    TEXT_COLOUR,
-    make_translucent,
-)
-from ctxkit.plots.chart import escape_label, escape_label_lines
+from ctxkit._internal.palette import PLOTLY_LAYOUT, TEXT_COLOUR, make_translucent
+from ctxkit.plots.chart import Drawing, escape_label, escape_label_lines
 from ctxkit.plots.decimation import decimate
-from ctxkit.plots.svg import (
-    choose_ticks,
-    format_tick,
-    make_svg,
-    make_svg_line,
-    make_svg_path,
-    make_svg_text,
-    render_legend_keys,
-)
+from ctxkit.plots.xy_figure import AXIS_STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.plots.figure_data import Trace
+    from ctxkit.plots.xy_figure import Trace
 
 
 MAX_PANEL_POINTS = 200
@@ -40,6 +25,9 @@ CROWDED_MARKS = 20
 """Marks above which they are drawn smaller."""
 _LETTERS = 76
 """Letters of all titles of a row together."""
+_PLOTLY_ROW, _ABOVE, _BELOW = 112, 56, 64
+_PLOTLY_GAP, _PLOTLY_HEAD = 0.014, 22
+_STILL_ROW = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +44,10 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PanelGridData:
-    """Pictures row by row, all on the same two scales; `Panels` draws it."""
+class PanelGrid(Drawing):
+    """Pictures row by row, all on the same two scales."""
 
+    still_width: ClassVar = 900
     panels: tuple[Panel, ...]
     x: str
     y: str
@@ -95,48 +84,33 @@ class PanelGridData:
         tops += [p.limit for p in self.panels if p.limit]
         return min(xs) - 0.5, max(xs) + 0.5, max(tops, default=0.0) * 1.06 or 1.0
 
-
-def thin_panel_points(trace: Trace) -> tuple[Any, Any, Any]:
-    """Return the places, the heights and the indices of the points of a trace that are drawn."""
-    y = np.array(trace.y, dtype=float)
-    kept = decimate(y, MAX_PANEL_POINTS)
-    return np.asarray(trace.x)[kept], y[kept], kept
-
-
-_PLOTLY_ROW, _ABOVE, _BELOW = 112, 56, 64
-_PLOTLY_GAP, _PLOTLY_HEAD = 0.014, 22
-
-
-@dataclass(frozen=True, kw_only=True)
-class PanelGrid(PanelGridData):
-    """Many small pictures and how they are drawn; implements `Drawing`."""
-
     def plotly(self) -> dict[str, Any]:
         """Return data and layout: every panel has axes of its own that move together."""
         data: list[dict[str, Any]] = []
         layout = self._layout()
-        told: set[str] = set()
+        named: set[str] = set()
         reach = self.reach()
         for i, panel in enumerate(self.panels):
             place = {"xaxis": _axis_name("x", i), "yaxis": _axis_name("y", i)}
             for trace in panel.traces:
                 data.append(
-                    _plotly_panel_trace(trace, panel.title, first=trace.name not in told) | place
+                    _plotly_panel_trace(trace, panel.title, first=trace.name not in named) | place
                 )
-                told.add(trace.name)
+                named.add(trace.name)
             if panel.limit:
                 across = _plotly_panel_limit(
-                    self.limit, panel.limit, reach[:2], first=self.limit not in told
+                    self.limit, panel.limit, reach[:2], first=self.limit not in named
                 )
                 data.append(across | place)
-                told.add(self.limit)
+                named.add(self.limit)
             layout |= self._axes(i, reach)
             layout["annotations"] += _panel_title(panel, i, self.letters(panel))
         return {"data": data, "layout": layout}
 
-    def svg(self) -> str:
-        """Return the static picture."""
-        return draw_panels(self)
+    @property
+    def still_height(self) -> int:
+        """Pixels of the static picture."""
+        return self.rows * _STILL_ROW + 40
 
     def _layout(self) -> dict[str, Any]:
         axis = {
@@ -188,13 +162,7 @@ class PanelGrid(PanelGridData):
         x0, x1, top = reach
         wide, high = 1 / self.columns, 1 / self.rows
         head = _PLOTLY_HEAD / (self.rows * _PLOTLY_ROW)
-        axis = {
-            "gridcolor": GRID_COLOUR,
-            "zeroline": False,
-            "linecolor": GRID_COLOUR,
-            "tickcolor": GRID_COLOUR,
-            "nticks": 4,
-        }
+        axis = {**AXIS_STYLE, "nticks": 4}
         x = {
             **axis,
             "domain": [
@@ -220,8 +188,15 @@ class PanelGrid(PanelGridData):
         return {f"xaxis{number}": x | follow[0], f"yaxis{number}": y | follow[1]}
 
 
+def thin_panel_points(trace: Trace) -> tuple[Any, Any, Any]:
+    """Return the places, the heights and the indices of the points of a trace that are drawn."""
+    y = np.array(trace.y, dtype=float)
+    indices = decimate(y, MAX_PANEL_POINTS)
+    return np.asarray(trace.x)[indices], y[indices], indices
+
+
 def _plotly_panel_trace(trace: Trace, title: str, *, first: bool) -> dict[str, Any]:
-    x, y, kept = thin_panel_points(trace)
+    x, y, indices = thin_panel_points(trace)
     out: dict[str, Any] = {
         "type": "scatter",
         "name": escape_label(trace.name),
@@ -231,7 +206,7 @@ def _plotly_panel_trace(trace: Trace, title: str, *, first: bool) -> dict[str, A
         "y": [int(v) if math.isfinite(v) else None for v in y.tolist()],
     }
     if trace.kind == "points":
-        size = 7 if len(y) <= CROWDED_MARKS else 5
+        size = 9 if len(y) <= CROWDED_MARKS else 6
         sign = "triangle-down" + "-open" * trace.hollow
         out |= {"mode": "markers", "marker": {"color": trace.colour, "size": size, "symbol": sign}}
     else:
@@ -244,7 +219,7 @@ def _plotly_panel_trace(trace: Trace, title: str, *, first: bool) -> dict[str, A
     if trace.kind == "area":
         out |= {"fill": "tozeroy", "fillcolor": make_translucent(trace.colour or TEXT_COLOUR)}
     if trace.hover is not None:
-        out["hovertext"] = [escape_label_lines(trace.hover(i)) for i in kept.tolist()]
+        out["hovertext"] = [escape_label_lines(trace.hover(i)) for i in indices.tolist()]
         out["hovertemplate"] = f"{escape_label(title)}<br>%{{hovertext}}<extra></extra>"
     else:
         out["hovertemplate"] = (
@@ -299,127 +274,3 @@ def _panel_title(panel: Panel, i: int, letters: int) -> Sequence[dict[str, Any]]
 
 def _axis_name(name: str, i: int) -> str:
     return name + (str(i + 1) if i else "")
-
-
-_WIDTH, _LEFT, _BOTTOM = 900, 44, 22
-_SVG_ROW, _SVG_HEAD, _SVG_GAP = 100, 18, 10
-
-
-class _Place(NamedTuple):
-    """Where a panel stands in the picture, and what its edges mean."""
-
-    left: float
-    top: float
-    wide: float
-    high: float
-    x0: float
-    x1: float
-    y1: float
-
-    def x(self, value: Any) -> Any:
-        return self.left + (value - self.x0) / (self.x1 - self.x0) * self.wide
-
-    def y(self, value: Any) -> Any:
-        return self.top + self.high - value / self.y1 * self.high
-
-
-_DASHED = {"solid": "&#9472;", "dash": "&#9476;", "dashdot": "&#9472;&#183;", "longdash": "&#9477;",
-           "longdashdot": "&#9477;&#183;"}  # fmt: skip
-"""A line of each dash, in a legend; dots where it is dotted."""
-
-
-def draw_panels(drawn: PanelGridData) -> str:
-    """Return an SVG picture of all panels with one legend; nothing of it is a script or a link."""
-    x0, x1, top = drawn.reach()
-    step = (_WIDTH - _LEFT) / drawn.columns
-    height = drawn.rows * _SVG_ROW + _BOTTOM
-    parts = []
-    for i, panel in enumerate(drawn.panels):
-        row, column = divmod(i, drawn.columns)
-        place = _Place(
-            _LEFT + column * step,
-            row * _SVG_ROW + _SVG_HEAD,
-            step - _SVG_GAP,
-            _SVG_ROW - _SVG_HEAD - 6,
-            x0,
-            x1,
-            top,
-        )
-        parts.append(
-            _svg_panel_grid(place, left=column == 0, last=i + drawn.columns >= len(drawn.panels))
-        )
-        parts.append(_svg_panel(place, panel, drawn.letters(panel)))
-    return f"{make_svg(parts, _WIDTH, height)}{_legend(drawn)}"
-
-
-def _svg_panel_grid(place: _Place, *, left: bool, last: bool) -> str:
-    right, out = place.left + place.wide, []
-    for tick in choose_ticks(0, place.y1, 2):
-        y = place.y(tick)
-        out.append(make_svg_line((place.left, y), (right, y), GRID_COLOUR))
-        out.append(make_svg_text(place.left - 5, y + 4, format_tick(tick), "end") if left else "")
-    if last:
-        below = place.top + place.high + 14
-        ticks = [t for t in choose_ticks(place.x0, place.x1, 3) if float(t).is_integer()]
-        out += [make_svg_text(place.x(t), below, format_tick(t), "middle") for t in ticks]
-    return "".join(out)
-
-
-def _svg_panel(place: _Place, panel: Panel, letters: int) -> str:
-    right, above = place.left + place.wide, place.top - 5
-    out = [make_svg_text(place.left, above, panel.title, "start", limit=letters)]
-    out += [make_svg_text(right, above, panel.corner, "end", limit=8)] if panel.corner else []
-    if panel.limit:
-        y = place.y(panel.limit)
-        out.append(make_svg_line((place.left, y), (right, y), TEXT_COLOUR, "longdash"))
-    return "".join([*out, *(_svg_panel_trace(place, t) for t in panel.traces)])
-
-
-def _svg_panel_trace(place: _Place, trace: Trace) -> str:
-    x, y, _ = thin_panel_points(trace)
-    known = np.isfinite(y)
-    spots = list(zip(place.x(x[known]).tolist(), place.y(y[known]).tolist(), strict=True))
-    ink = trace.colour or TEXT_COLOUR
-    if trace.kind == "points":
-        r = 4 if len(spots) <= CROWDED_MARKS else 2.5
-        sign = f"h{2 * r}l-{r} {1.8 * r}z"
-        fill = f'fill="none" stroke="{ink}"' if trace.hollow else f'fill="{ink}"'
-        return "".join(f'<path d="M{a - r:.1f} {b - r:.1f}{sign}" {fill}/>' for a, b in spots)
-    if len(spots) == 1:
-        return f'<circle cx="{spots[0][0]:.1f}" cy="{spots[0][1]:.1f}" r="2.5" fill="{ink}"/>'
-    drawn = make_svg_path(spots)
-    wide, dashes = (
-        ("1.8", "") if trace.kind == "area" else ("1.2", SVG_DASHES[trace.dash or "solid"])
-    )
-    path = (
-        f'<path d="{drawn}" fill="none" stroke="{ink}" stroke-width="{wide}"'
-        f' stroke-dasharray="{dashes}"/>'
-    )
-    if trace.kind != "area" or not spots:
-        return path
-    ground = place.y(0)
-    under = f"{drawn}L{spots[-1][0]:.1f} {ground:.1f}L{spots[0][0]:.1f} {ground:.1f}z"
-    return f'<path d="{under}" fill="{make_translucent(ink)}"/>{path}'
-
-
-def _sign(trace: Trace) -> str:
-    """Return how a trace looks, as a letter or two."""
-    if trace.kind == "line":
-        return _DASHED.get(trace.dash or "solid", "&#8943;")
-    return "&#9632;" if trace.kind == "area" else "&#9661;" if trace.hollow else "&#9660;"
-
-
-def _legend(drawn: PanelGridData) -> str:
-    traces = [t for t in drawn.traces if t.kind in ("area", "line", "points")]
-    looks = {t.name: (t.colour or TEXT_COLOUR, _sign(t)) for t in traces}
-    if any(p.limit for p in drawn.panels):
-        looks[drawn.limit] = (TEXT_COLOUR, "&#8212;")
-    signs = (
-        (f'<span aria-hidden="true" style="color:{ink}">{sign}</span>', name)
-        for name, (ink, sign) in looks.items()
-    )
-    return (
-        f'<div style="font-size:12px">{render_legend_keys(signs)}; across: '
-        f"{escape_html(drawn.x, 40)}, upward:"
-        f" {escape_html(drawn.y, 40)}</div>"
-    )

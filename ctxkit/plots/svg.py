@@ -1,419 +1,449 @@
-"""Static SVG of charts over two axes: ticks, paths, labels, decimation."""
+"""Static SVG of any plotly figure: axes, traces, shapes, annotations, and a legend in HTML."""
 
 from __future__ import annotations
 
+import html
 import math
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ctxkit._internal.formatting import escape_html
-from ctxkit._internal.palette import GRID_COLOUR, SVG_DASHES, TEXT_COLOUR, pick_colour, pick_dash
+from ctxkit._internal.palette import (
+    GRID_COLOUR,
+    SVG_DASHES,
+    TEXT_COLOUR,
+)
+from ctxkit.plots.decimation import decimate
+from ctxkit.plots.figure_traces import (
+    MAX_BOXES,
+    BoxTrace,
+    FigureAxis,
+    LineTrace,
+    TraceReader,
+    check_colour,
+    draw_histogram_as_bars,
+    draw_parts_as_bars,
+    escape_plotly_text,
+    get_path,
+    read_column,
+    to_float,
+)
+from ctxkit.plots.label_placement import place_labels, sample_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ctxkit.plots.figure_data import AxesData, Trace
+    from numpy.typing import NDArray
 
+    Json = Mapping[str, Any]
+    Floats = NDArray[np.float64]
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 240, 56, 12, 14, 34
-_AXIS_LETTER = 6
-"""Pixels of a letter below the axis."""
+MAX_TRACES, MAX_POINTS, MAX_LABELS, MAX_LEGEND_KEYS = 400, 12_000, 64, 24
+"""What bounds the bytes of a picture, besides `MAX_BOXES`."""
+_FEWEST, _MOST = 60, 600
+"""Points of a trace at least and at most: a picture is 650 pixels wide."""
+_LETTER = 6.2
+"""Pixels of a letter of 11 pixels."""
+_INK = "var(--jp-content-font-color2,#777777)"
 _HALO = (
     ";paint-order:stroke;stroke:var(--jp-layout-color0,var(--vscode-editor-background,Canvas))"
     ";stroke-width:3px"
 )
 """Keeps a text apart from the lines that it lies on."""
+_LINES, _BARS = ("scatter", "scattergl"), ("bar", "heatmap")
+_PARTS = ("treemap", "sunburst", "icicle", "pie", "funnelarea")
+_ANCHORS = {"left": "start", "right": "end"}
 
 
-class _Scale(NamedTuple):
-    x0: float
-    x1: float
-    y0: float
-    y1: float
+def render_svg(figure: Any, *, width: int = 720, height: int | None = None) -> str:
+    """Render a plotly figure as a static picture: SVG and a legend, without scripts or links.
 
-    def x(self, value: Any) -> Any:
-        return _LEFT + (value - self.x0) / (self.x1 - self.x0) * (_WIDTH - _LEFT - _RIGHT)
+    Lines, areas, points, bars and heat maps are drawn over any number of axes; the outer parts of
+    treemaps, sunbursts and pies as bars, the longest first. Traces of other types are counted
+    below the picture. Texts and colours are escaped, and points are thinned.
 
-    def y(self, value: Any) -> Any:
+    Args:
+        figure: a plotly ``go.Figure``, or its JSON with `data` and `layout`.
+        width: of the picture, in pixels; it is shown as wide as its place, but no wider.
+        height: of the picture, in pixels; None: 63 % of the figure's own.
+
+    Returns:
+        HTML.
+
+    Example:
+        >>> picture = render_svg({"data": [{"x": [1, 2], "y": [3, 5], "name": "<b>a</b>"}]})
+        >>> picture.startswith("<svg"), "<b>" in picture
+        (True, False)
+    """
+    raw = figure.to_plotly_json() if hasattr(figure, "to_plotly_json") else figure
+    layout = raw.get("layout") or {}
+    traces = [t for t in raw.get("data") or () if t.get("visible", True) is True]
+    if any(t.get("type") in _PARTS for t in traces):
+        traces = [draw_parts_as_bars(t) for t in traces if t.get("type") in _PARTS]
+        height = height or 16 + 20 * max(len(t["y"]) for t in traces)
+    traces = [draw_histogram_as_bars(t) if t.get("type") == "histogram" else t for t in traces]
+    drawn = [t for t in traces if t.get("type", "scatter") in _LINES + _BARS][:MAX_TRACES]
+    height = height or round(0.63 * min(max(layout.get("height") or 380, 120), 1200))
+    picture = _Picture(drawn, layout, width, height).render()
+    left_out = len(traces) - len(drawn)
+    note = f"<div><small>{left_out:,} more traces are not drawn here.</small></div>"
+    return picture + (note if left_out else "")
+
+
+# -- the picture --------------------------------------------------------------------------------
+
+
+# The order of a drawing: traces become numbers, axes get their ranges, ticks give the margins, and
+# margins the pixels; only then shapes are written. Names of points come last, for they avoid what
+# is there already. What bounds the bytes: each trace has an equal part of `MAX_POINTS` or
+# `MAX_BOXES`, of which `decimate` keeps the extremes; bars of one colour are one path, the markers
+# of a trace another, and areas are written in steps of a tenth of a pixel. Nothing of a figure is
+# written unescaped: texts go through `escape_plotly_text`, colours through `check_colour`, and all
+# else is a number or a word of ours.
+class _Picture:
+    """A figure over axes: numbers first, then ranges and margins, then shapes."""
+
+    def __init__(self, traces: list[Json], layout: Json, width: int, height: int) -> None:
+        reader = TraceReader(traces, layout)
+        self.layout, self.width, self.height = layout, width, height
+        self.x_axes, self.y_axes = reader.x_axes, reader.y_axes
+        self.traces = [reader.read_trace(i, trace) for i, trace in enumerate(traces)]
+        self.labels: list[tuple[tuple[float, float], str]] = []
+        """Names of points that are still to be placed."""
+        for k, axes in enumerate((self.x_axes, self.y_axes)):
+            for axis in axes.values():
+                traces_of_axis = [t for t in self.traces if t.axes[k] is axis]
+                pad = 0.02 * any(t.mode == "markers" for t in traces_of_axis)
+                axis.choose_range(np.concatenate([[], *(t.ends[k] for t in traces_of_axis)]), pad)
+        lines = sum(isinstance(t, LineTrace) for t in self.traces)
+        self.points = min(max(MAX_POINTS // max(lines, 1), _FEWEST), _MOST)
+        self.boxes = max(MAX_BOXES // max(len(traces) - lines, 1), _FEWEST)
+        self._set_margins()
+
+    def _set_margins(self) -> None:
+        """Choose the plot area, so that texts beside it have room, and span the axes over it."""
+        sides = [12.0, 12.0]
+        for axis in self.y_axes.values():
+            texts = [len(text) for _, text in axis.list_ticks()] if axis.has_labels else []
+            room = 10 + _LETTER * min(max(texts, default=0), 28) + 17 * bool(axis.get_title())
+            right = axis.spec.get("side") == "right"
+            sides[right] = max(sides[right], room)
+        notes = [n for n in self.layout.get("annotations") or () if n.get("yref") == "paper"]
+        if any(n.get("textangle") for n in notes):
+            sides[0] = max(sides[0], 52.0)
+        below = any(n.get("y") == 0 for n in notes) or any(
+            a.get_title() for a in self.x_axes.values()
+        )
+        ticked = any(a.has_labels for a in self.x_axes.values())
+        valued = any(isinstance(t, BoxTrace) and len(t.texts) for t in self.traces) and not ticked
+        self.left, self.right = sides[0], self.width - sides[1] - 68 * valued
+        self.top, self.bottom = 14.0, self.height - (4.0 + 16 * ticked + 15 * below)
+        for axes, start, end in (
+            (self.x_axes, self.left, self.right),
+            (self.y_axes, self.bottom, self.top),
+        ):
+            for axis in axes.values():
+                first, last = axis.spec.get("domain") or (0, 1)
+                axis.start = start + first * (end - start)
+                axis.end = start + last * (end - start)
+
+    def render(self) -> str:
+        """Return the SVG, and its legend below."""
+        drawn = sorted(self.traces, key=lambda t: isinstance(t, LineTrace) + (t.mode == "markers"))
+        parts = [*self._draw_grid(), *self._draw_shapes()]
+        for one in drawn:
+            parts += self._draw_boxes(one) if isinstance(one, BoxTrace) else self._draw_line(one)
+        parts += [*self._draw_annotations(), *self._place_labels()]
+        spoken = any("<title>" in part for part in parts)
+        hidden = "" if spoken else ' aria-hidden="true"'  # a table says the same to who hears
         return (
-            _HEIGHT - _BOTTOM - (value - self.y0) / (self.y1 - self.y0) * (_HEIGHT - _TOP - _BOTTOM)
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"'
+            f' style="width:100%;max-width:{self.width}px;height:auto"{hidden}>{"".join(parts)}'
+            f"</svg>{self._render_legend()}"
         )
 
+    def _crossing_axis(self, axis: FigureAxis, name: str) -> FigureAxis:
+        """Return the axis at which another one stands."""
+        others = self.y_axes if axis.horizontal else self.x_axes
+        usual = f"{'y' if axis.horizontal else 'x'}{name[1:]}"
+        return others.get(axis.spec.get("anchor") or usual) or next(iter(others.values()))
 
-def draw_axes(axes: AxesData) -> str:
-    """Return an SVG picture of the axes and all on them; nothing of it is a script or a link."""
-    shapes = _shapes(axes)
-    limits = [limit for limit in axes.limits if limit.shown]
-    scale = _scale(axes, shapes)
-    parts = [_grid(axes, scale)]
-    parts += [
-        make_svg_line((scale.x(m.x), _TOP), (scale.x(m.x), _HEIGHT - _BOTTOM), TEXT_COLOUR, "dot")
-        for m in axes.marks
-    ]
-    for limit in limits:
-        y = scale.y(limit.y)
-        parts.append(make_svg_line((_LEFT, y), (_WIDTH - _RIGHT, y), limit.colour, "longdash"))
-    below = np.zeros(0)
-    for trace, x, y in shapes:
-        ink = trace.colour or pick_colour(trace.look)
-        if axes.is_band(trace):
-            below = below if len(below) else np.zeros(len(y))
-            parts.append(
-                _band(scale, x, below, below + np.nan_to_num(y), ink, bars=trace.kind == "bar")
+    def _draw_grid(self) -> Iterator[str]:
+        for name, axis in self.y_axes.items():
+            across, right = self._crossing_axis(axis, name), axis.spec.get("side") == "right"
+            grid = axis.kind != "category" and axis.spec.get("showgrid", not right) is not False
+            for value, text in axis.list_ticks():
+                y = float(axis.to_pixels(value))
+                if grid:
+                    yield _svg_line((across.start, y), (across.end, y), GRID_COLOUR)
+                if axis.has_labels:
+                    place = (across.end + 6, "start") if right else (across.start - 6, "end")
+                    yield _svg_text(place[0], y + 4, escape_plotly_text(text, 28), place[1])
+            x = self.width - 5 if right else 11.0
+            yield _svg_text(x, (axis.start + axis.end) / 2, axis.get_title(), "middle", turned=True)
+        for name, axis in self.x_axes.items():
+            bottom, ticks = (
+                self._crossing_axis(axis, name).start,
+                axis.list_ticks() if axis.has_labels else [],
             )
-            below = below + np.nan_to_num(y)
-        elif trace.kind == "bar":
-            parts.append(_band(scale, x, np.zeros(len(y)), np.nan_to_num(y), ink, bars=True))
-        elif trace.kind == "points":
-            parts += [_svg_point(trace, ink, a, b) for a, b in _finite(scale, x, y)]
-        else:
-            parts.append(_path(scale, trace, x, y, ink))
-    for limit in limits:
-        left = axes.free_end(limit) == "left"
-        place = (_LEFT + 4, "start") if left else (_WIDTH - _RIGHT, "end")
-        parts.append(make_svg_text(place[0], scale.y(limit.y) - 3, limit.label, place[1], _HALO))
-    parts += _names(scale, shapes)
-    return f"{make_svg(parts, _WIDTH, _HEIGHT)}{_legend(axes)}"
+            longest = max((min(len(text), 24) for _, text in ticks), default=0)
+            needed = len(ticks) * _LETTER * (longest + 1) / max(abs(axis.end - axis.start), 1.0)
+            for value, text in ticks[:: max(math.ceil(needed), 1)]:
+                x = min(float(axis.to_pixels(value)), self.width - 0.5 * _LETTER * len(text))
+                yield _svg_text(x, bottom + 16, escape_plotly_text(text, 24), "middle")
+            middle = (axis.start + axis.end) / 2
+            yield _svg_text(middle, bottom + (31 if ticks else 16), axis.get_title(), "middle")
 
+    def _place_in_pixels(self, mark: Json, letter: str, key: str) -> float:
+        """Return a place of a shape or an annotation in pixels."""
+        axes = self.x_axes if letter == "x" else self.y_axes
+        ref, value = str(mark.get(f"{letter}ref") or letter), mark.get(key)
+        axis = axes.get(ref.split(" ", maxsplit=1)[0])
+        if axis is not None and not ref.endswith("domain"):
+            return float(axis.to_pixels(axis.to_numbers([value])[0]))
+        ends = (self.left, self.right) if letter == "x" else (self.bottom, self.top)
+        start, end = ends if axis is None else (axis.start, axis.end)
+        return start + to_float(value) * (end - start)
 
-def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
-    """Return the names of points, those of the first trace first."""
-    places = [(t, _finite(scale, x, y)) for t, x, y in shapes if t.kind == "points"]
-    named = [
-        (point, name)
-        for t, points in places
-        if len(t.names) == len(points)
-        for point, name in zip(points, t.names, strict=True)
-    ]
-    others = [point for t, points in places if len(t.names) != len(points) for point in points]
-    if not named:
-        return []
-    lines = (_finite(scale, x, y) for t, x, y in shapes if t.kind == "line" and not t.marked)
-    others += [point for each in lines for point in sample_line(each)]
-    found = place_labels(
-        [p for p, _ in named],
-        [n for _, n in named],
-        others,
-        width=_WIDTH,
-        height=_HEIGHT - _BOTTOM + 6,
-        left=_LEFT,
-    )
-    out = []
-    for label in filter(None, found):
-        if not label.side:
-            out.append(make_svg_line(label.point, label.end, TEXT_COLOUR))
-        gap = {"start": 2, "middle": 0, "end": -2}[label.anchor] * (not label.side)
-        out.append(make_svg_text(label.x + gap, label.y, label.text, label.anchor))
-    return out
-
-
-def _shapes(axes: AxesData) -> list[tuple[Trace, Any, Any]]:
-    """Return each trace with the places and heights of the points that are drawn."""
-    heights = [t.heights().astype(float) for t in axes.traces]
-    rows = zip(
-        axes.traces,
-        heights,
-        axes.select_points(heights, axes.points, axes.circles),
-        strict=True,
-    )
-    return [(t, _places(t)[drawn], y[drawn]) for t, y, drawn in rows]
-
-
-def _places(trace: Trace) -> Any:
-    x = np.asarray(trace.x)
-    return x.astype(float) if x.dtype.kind in "iuf" else np.arange(len(x), dtype=float)
-
-
-def _scale(axes: AxesData, shapes: list[tuple[Trace, Any, Any]]) -> _Scale:
-    bands = [np.nan_to_num(y) for t, _, y in shapes if axes.is_band(t)]
-    tops = np.sum(bands, axis=0) if bands else []
-    xs = [v for t, x, _ in shapes if len(x) for v in (x.min(), x.max())] or [0.0, 1.0]
-    ys = [v for t, _, y in shapes if np.isfinite(y).any() for v in (np.nanmin(y), np.nanmax(y))]
-    ys += [limit.y for limit in axes.limits if limit.shown] + list(tops)
-    kinds = {t.kind for t, _, _ in shapes}
-    apart = "bar" in kinds or (axes.whole and "points" in kinds)
-    pad = 0.5 if apart or min(xs) == max(xs) else 0.0
-    low, high = min([0.0, *ys]), max([0.0, *ys])
-    return _Scale(min(xs) - pad, max(xs) + pad, low, high if high > low else low + 1)
-
-
-def _grid(axes: AxesData, scale: _Scale) -> str:
-    out = []
-    for tick in choose_ticks(scale.y0, scale.y1):
-        y = scale.y(tick)
-        out.append(make_svg_line((_LEFT, y), (_WIDTH - _RIGHT, y), GRID_COLOUR))
-        out.append(
-            make_svg_text(
-                _LEFT - 6, y + 4, f"{tick:.0%}" if axes.y_share else format_tick(tick), "end"
+    def _draw_shapes(self) -> Iterator[str]:
+        for shape in (self.layout.get("shapes") or ())[:MAX_TRACES]:
+            x0, y0, x1, y1 = (
+                self._place_in_pixels(shape, k[0], k) for k in ("x0", "y0", "x1", "y1")
             )
+            if not math.isfinite(x0 + x1 + y0 + y1):
+                continue
+            if shape.get("type") == "rect":
+                box = f"M{x0:.1f} {y0:.1f}H{x1:.1f}V{y1:.1f}H{x0:.1f}z"
+                yield f'<path d="{box}" {_area_fill(shape, TEXT_COLOUR)}/>'
+            elif shape.get("type") == "line":
+                ink, dash = (
+                    check_colour(get_path(shape, "line.color")),
+                    get_path(shape, "line.dash"),
+                )
+                yield _svg_line((x0, y0), (x1, y1), ink, dash)
+
+    def _draw_annotations(self) -> Iterator[str]:
+        for note in (self.layout.get("annotations") or ())[:MAX_TRACES]:
+            x, y = self._place_in_pixels(note, "x", "x"), self._place_in_pixels(note, "y", "y")
+            text = escape_plotly_text(note.get("text"), 80)
+            if not math.isfinite(x + y):
+                continue
+            if note.get("showarrow", True) is not False:
+                self.labels.append(((x, y), text))
+                continue
+            x, y = x + to_float(note.get("xshift", 0)), y - to_float(note.get("yshift", 0))
+            anchor = _ANCHORS.get(str(note.get("xanchor")), "middle")
+            down = {"top": 11.0, "bottom": -3.0}.get(str(note.get("yanchor")), 4.0)
+            if note.get("textangle"):
+                yield _svg_text(x, y, text, "middle", turned=True)
+            else:
+                yield _svg_text(x, y + down, text, anchor, _HALO)
+
+    def _draw_line(self, one: LineTrace) -> Iterator[str]:
+        index = decimate(one.y, self.points)
+        points = self._to_pixels(one, index)
+        finite = [point for point in points if point is not None]
+        stacked = bool(one.trace.get("stackgroup"))
+        if one.base is not None and finite:
+            below = [p for p in self._to_pixels(one._replace(y=one.base), index) if p is not None]
+            fill = f'fill="{one.ink}"' if stacked else _area_fill(one.trace, one.ink)
+            yield f'<path d="{_closed_path([*finite, *below[::-1]])}" {fill}/>'
+        if "lines" in one.mode and finite and not stacked:
+            yield f'<path d="{_broken_path(points)}" fill="none" {_line_style(one)}/>'
+        if "markers" in one.mode:
+            yield _marker_path(one, finite)
+        if "text" in one.mode:
+            yield from self._draw_texts(one, index, points)
+
+    def _to_pixels(self, one: LineTrace, index: Any) -> list[tuple[float, float] | None]:
+        """Return points in pixels; None for one that is unknown or outside the figure's range."""
+        x_axis, y_axis = one.axes
+        xs, ys = x_axis.to_pixels(one.x[index]), y_axis.to_pixels(one.y[index])
+        left, right = sorted((x_axis.start, x_axis.end))
+        top, bottom = sorted((y_axis.start, y_axis.end))
+        inside = (xs > left - 9) & (xs < right + 9) & (ys > top - 9) & (ys < bottom + 9)
+        rows = zip(xs.tolist(), ys.tolist(), inside.tolist(), strict=True)
+        return [(x, y) if fits else None for x, y, fits in rows]
+
+    def _draw_texts(self, one: LineTrace, index: Any, points: Sequence[Any]) -> Iterator[str]:
+        """Yield the texts of points where plotly puts them; names of markers are placed later."""
+        texts, sides = read_column(one.trace, "text"), get_path(one.trace, "textposition")
+        for i, point in zip(index.tolist(), points, strict=True):
+            raw_text = texts if isinstance(texts, str) else texts[i] if i < len(texts) else ""
+            if point is None or not (text := escape_plotly_text(raw_text)):
+                continue
+            if "markers" in one.mode:
+                self.labels.append((point, text))
+                continue
+            down, side = f"{sides or 'middle center'} center".split(" ")[:2]
+            x, y = point[0], point[1] + {"top": -3, "bottom": 12}.get(down, 4)
+            x += {"left": -4, "right": 4}.get(side, 0)
+            yield _svg_text(
+                x, y, text, {"left": "end", "right": "start"}.get(side, "middle"), _HALO
+            )
+
+    def _boxes_in_pixels(self, one: BoxTrace) -> Iterator[tuple[int, float, float, float, float]]:
+        """Yield the index, corner, width and height of each box that is drawn."""
+        x0, x1 = map(one.axes[0].to_pixels, one.x)
+        y0, y1 = map(one.axes[1].to_pixels, one.y)
+        sizes = np.abs(x1 - x0) * np.abs(y1 - y0)
+        for i in decimate(sizes, self.boxes).tolist():
+            if math.isfinite(sizes[i]) and sizes[i] > 0:
+                wide, high = max(abs(x1[i] - x0[i]), 0.5), max(abs(y1[i] - y0[i]), 0.5)
+                yield i, min(x0[i], x1[i]), min(y0[i], y1[i]), wide, high
+
+    def _draw_boxes(self, one: BoxTrace) -> Iterator[str]:
+        titles = one.trace.get("hovertext") if one.trace.get("hoverinfo") == "text" else None
+        edge = 0.6 * bool(get_path(one.trace, "marker.line.width"))
+        shared = []
+        for i, x, y, wide, high in self._boxes_in_pixels(one):
+            ink = one.colours[i] if i < len(one.colours) else one.ink
+            if titles is None and not one.colours:
+                shared.append(f"M{x:.1f} {y:.1f}h{wide:.1f}v{high:.1f}h-{wide:.1f}z")
+            else:
+                title = f"<title>{escape_plotly_text(titles[i], 200)}</title>" if titles else ""
+                yield (
+                    f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(wide - edge, 0.4):.1f}"'
+                    f' height="{high:.1f}" fill="{ink}">{title}</rect>'
+                )
+            if i < len(one.texts) and (text := escape_plotly_text(one.texts[i], 24)):
+                yield self._box_text(one, text, ink, (x, y, wide, high))
+        if shared:
+            yield f'<path d="{"".join(shared)}" fill="{one.ink}"/>'
+
+    def _box_text(self, one: BoxTrace, text: str, fill: str, box: tuple[float, ...]) -> str:
+        """Return the text of a cell, in an ink that can be read on it, or of a bar at its end."""
+        x, y, wide, high = box
+        if one.trace.get("type") == "heatmap":
+            red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
+            ink = "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else "#1a1a1a"
+            return _svg_text(x + wide / 2, y + high / 2 + 4, text, "middle", ink=ink)
+        if one.trace.get("orientation") == "h":
+            return _svg_text(x + wide + 6, y + high / 2 + 4, text)
+        return _svg_text(x + wide / 2, y - 3, text, "middle")
+
+    def _place_labels(self) -> Iterator[str]:
+        """Yield the names of points, each where it covers nothing."""
+        labels, obstacles = self.labels[:MAX_LABELS], []
+        for one in self.traces if labels else ():
+            if isinstance(one, LineTrace) and len(one.x) < _FEWEST:
+                points = [p for p in self._to_pixels(one, np.arange(len(one.x))) if p is not None]
+                obstacles += sample_line(points) if one.mode == "lines" else points
+        placed = place_labels(
+            [point for point, _ in labels],
+            [html.unescape(text) for _, text in labels],
+            obstacles,
+            width=self.width,
+            height=self.bottom + 6,
+            left=self.left,
         )
-    if axes.ticks:
-        names = [name[:10] for name in axes.ticks]
-        needed = len(names) * _AXIS_LETTER * (max(map(len, names)) + 1)
-        every = math.ceil(needed / (_WIDTH - _LEFT - _RIGHT))
-        below = [(float(i), name) for i, name in enumerate(names) if not i % every]
-    else:
-        ticks = choose_ticks(scale.x0, scale.x1, 6)
-        whole = [
-            t for t in ticks if float(t).is_integer()
-        ]  # x counts something: half a call is no place
-        sign = "$" * axes.x_dollars
-        below = [
-            (tick, sign + format_tick(tick))
-            for tick in (ticks if axes.x_dollars else whole or ticks)
+        for label in filter(None, placed):
+            if not label.side:
+                yield _svg_line(label.point, label.end, TEXT_COLOUR)
+            gap = {"start": 2, "middle": 0, "end": -2}[label.anchor] * (not label.side)
+            yield _svg_text(label.x + gap, label.y, escape_html(label.text, 60), label.anchor)
+
+    def _render_legend(self) -> str:
+        if self.layout.get("showlegend") is False:
+            return ""
+        keys = [
+            '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'
+            f"{_legend_key(t)} {escape_plotly_text(t.trace['name'])}</span>"
+            for t in self.traces
+            if t.trace.get("name")
+            and t.trace.get("type") != "heatmap"
+            and t.trace.get("showlegend", True)
+            and not ("lines+text" in t.mode and any(t.trace["text"]))  # its name stands on it
         ]
-    places = [min(scale.x(x), _WIDTH - 3.5 * len(text)) for x, text in below]
-    down = _HEIGHT - _BOTTOM + 17
-    out += [
-        make_svg_text(at, down, text, "middle") for at, (_, text) in zip(places, below, strict=True)
-    ]
-    out.append(
-        make_svg_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle", limit=80)
-    )
-    return "".join(out)
+        legend = " ".join(keys[:MAX_LEGEND_KEYS])
+        return f'<div style="font-size:12px">{legend}</div>' if legend else ""
 
 
-def choose_ticks(low: float, high: float, n: int = 4) -> list[float]:
-    """About `n` round numbers between two."""
-    raw = (high - low) / n
-    if not raw > 0 or not math.isfinite(raw):
-        return [low]
-    unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(s * unit for s in (1, 2, 5, 10) if s * unit >= raw)
-    first = math.ceil(low / step)
-    return [step * i for i in range(first, math.floor(high / step + 1e-9) + 1)]
+# -- pieces of SVG ------------------------------------------------------------------------------
 
 
-def format_tick(value: float) -> str:
-    """A number as it stands on an axis: 1.5M, 20k, 300, 0.25."""
-    for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= unit:
-            return f"{value / unit:.4g}{sign}"
-    return f"{value:.4g}"
-
-
-def _finite(scale: _Scale, x: Any, y: Any) -> list[tuple[float, float]]:
-    known = np.isfinite(y)
-    return list(zip(scale.x(x[known]).tolist(), scale.y(y[known]).tolist(), strict=True))
-
-
-def _path(scale: _Scale, trace: Trace, x: Any, y: Any, ink: str) -> str:
-    points = _finite(scale, x, y)
-    if len(points) == 1:
-        return f'<circle cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="3" fill="{ink}"/>'
-    dashes = SVG_DASHES.get(trace.dash or pick_dash(trace.look), "")
-    return (
-        f'<path d="{make_svg_path(points)}" fill="none" stroke="{ink}" stroke-width="2"'
-        f' stroke-dasharray="{dashes}"/>'
-    )
-
-
-def _band(scale: _Scale, x: Any, low: Any, high: Any, ink: str, *, bars: bool) -> str:
-    if bars:
-        wide = max((_WIDTH - _LEFT - _RIGHT) / max(scale.x1 - scale.x0, 1) * 0.9, 1.0)
-        return "".join(
-            f'<rect x="{scale.x(a) - wide / 2:.1f}" y="{min(scale.y(b), scale.y(c)):.1f}"'
-            f' width="{wide:.1f}" height="{abs(scale.y(b) - scale.y(c)):.1f}" fill="{ink}"/>'
-            for a, b, c in zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
-            if b != c
-        )
-    across, upward = np.append(x, x[::-1]), np.append(high, low[::-1])  # there and back
-    places = zip(scale.x(across).tolist(), scale.y(upward).tolist(), strict=True)
-    corners = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
-    return f'<polygon points="{corners}" fill="{ink}"/>'
-
-
-def _svg_point(trace: Trace, ink: str, x: float, y: float) -> str:
-    """Return a point: one of the first look is round, others are square."""
-    fill = f'fill="none" stroke="{ink}" stroke-width="1.5"' if trace.hollow else f'fill="{ink}"'
-    if not trace.look:
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" {fill}/>'
-    return f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" {fill}/>'
-
-
-def _legend(axes: AxesData) -> str:
-    shown = [t for t in axes.traces if not t.follows]
-    return (
-        "<div "
-        f'style="font-size:12px">{render_legend_keys((_key(t), t.name) for t in shown[:24])}</div>'
-    )
-
-
-def _key(trace: Trace) -> str:
-    """Return a piece of a trace as it is drawn."""
-    ink = trace.colour or pick_colour(trace.look)
-    if trace.kind == "line":
-        drawn = (
-            f'<line x1="0" x2="24" y1="5" y2="5" stroke="{ink}" stroke-width="2"'
-            f' stroke-dasharray="{SVG_DASHES.get(trace.dash or pick_dash(trace.look), "")}"/>'
-        )
-    elif trace.kind == "points":
-        drawn = _svg_point(trace, ink, 12, 5)
-    else:
-        drawn = f'<rect x="7" width="10" height="10" fill="{ink}"/>'
-    return f'<svg width="24" height="10" aria-hidden="true">{drawn}</svg>'
-
-
-INK = "var(--jp-content-font-color2,#777777)"
-
-
-def make_svg(parts: Iterable[str], width: int, height: int, *, hidden: bool = True) -> str:
-    """Return an SVG picture as wide as its place; `hidden`: a table says the same to who hears."""
-    told = ' aria-hidden="true"' if hidden else ""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
-        f' style="width:100%;max-width:{width}px;height:auto"{told}>{"".join(parts)}</svg>'
-    )
-
-
-def make_svg_text(
-    x: float, y: float, text: str, anchor: str = "start", more: str = "", *,
-    ink: str = INK, limit: int = 40,
+def _svg_text(
+    x: float, y: float, safe_text: str, anchor: str = "start", style: str = "",
+    *, ink: str = _INK, turned: bool = False,
 ) -> str:  # fmt: skip
-    """Return a text of at most `limit` characters; `more`: what its style has besides."""
-    style = f"fill:{ink};font:11px system-ui,sans-serif{more}"
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-        f' style="{style}">{escape_html(text, limit)}</text>'
+    turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
+    return safe_text and (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{turn}'
+        f' style="fill:{ink};font:11px system-ui,sans-serif{style}">{safe_text}</text>'
     )
 
 
-def make_svg_line(
-    start: tuple[float, float], end: tuple[float, float], ink: str, dashes: str = "solid"
+def _svg_line(
+    start: tuple[float, float], end: tuple[float, float], ink: str, dash: Any = None
 ) -> str:
-    """Return a line."""
+    style = f'stroke="{ink}" stroke-width="1" stroke-dasharray="{SVG_DASHES.get(str(dash), "")}"'
     (x0, y0), (x1, y1) = start, end
-    style = f'stroke="{ink}" stroke-width="1" stroke-dasharray="{SVG_DASHES[dashes]}"'
     return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {style}/>'
 
 
-def make_svg_path(points: Iterable[tuple[float, float]]) -> str:
-    """Return what an SVG path through points is drawn by."""
-    return "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(points))
+def _line_style(one: LineTrace) -> str:
+    dashes = SVG_DASHES.get(get_path(one.trace, "line.dash", ""), "")
+    width = to_float(get_path(one.trace, "line.width", 2))
+    return f'stroke="{one.ink}" stroke-width="{width:g}" stroke-dasharray="{dashes}"'
 
 
-def render_legend_keys(named: Iterable[tuple[str, str]]) -> str:
-    """Return the keys of a legend: what stands for each, as safe HTML, and its name."""
-    return " ".join(
-        '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'
-        f"{drawn} {escape_html(name, 60)}</span>"
-        for drawn, name in named
-    )
+def _area_fill(mark: Json, ink: str) -> str:
+    """Return the fill of an area: the figure's own, else a colour that all shines through."""
+    fill = check_colour(get_path(mark, "fillcolor"), "")
+    return f'fill="{fill or ink}"' + ("" if fill.startswith("rgba") else ' fill-opacity="0.16"')
 
 
-_LABEL_LETTER, _LINE, _GAP, _DOT = 6.0, 13.0, 7.0, 3.0
-"""Pixels of a letter, of a line, between a point and its name, and of a point to each side."""
+def _broken_path(points: Iterable[tuple[float, float] | None]) -> str:
+    """Return an SVG path through points, with a gap where one is unknown."""
+    path, pen = [], "M"
+    for point in points:
+        if point is not None:
+            path.append(f"{pen}{point[0]:.1f} {point[1]:.1f}")
+        pen = "M" if point is None else "L"
+    return "".join(path) if len(path) > 1 else f"{path[0]}h0.1"
 
 
-_NEAR = ((_GAP, 4, "start"), (0, -_GAP, "middle"), (0, _GAP + 9, "middle"), (-_GAP, 4, "end"),
-         (-_DOT, -_GAP, "start"), (_DOT, -_GAP, "end"))  # fmt: skip
-"""Places of a name beside its point: to the right, above, below, to the left, else above and to
-one side.
-"""
-_SIDES = ("middle right", "top center", "bottom center", "middle left", "top right", "top left")
-"""The same as plotly says them."""
-_WAYS = ((-0.6, 0.8), (0.6, 0.8), (-1, 0.3), (1, 0.3), (-0.25, 1), (0.25, 1), (0, 1))
-_FAR = tuple(
-    (side * across * far, 4 + up * far, "start" if side > 0 else "end")
-    for far in (20, 34, 48, 64, 82, 104, 130, 160, 200)
-    for up, across in _WAYS
-    for side in (1, -1)
-)
-"""Places of a name that a thin line joins to its point."""
+def _closed_path(points: Iterable[tuple[float, float]]) -> str:
+    """Return a closed SVG path in steps of tenths of a pixel, half as long as one in places."""
+    steps, last = [], (0, 0)
+    for x, y in points:
+        here = (round(10 * x), round(10 * y))
+        steps.append(f"{(here[0] - last[0]) / 10:g} {(here[1] - last[1]) / 10:g}")
+        last = here
+    return f"m{steps[0]}l{' '.join(steps[1:])}z".replace(" -", "-")
 
 
-class Label(NamedTuple):
-    """A name and where its text begins, ends or has its middle."""
-
-    x: float
-    y: float
-    text: str
-    anchor: str
-    """`start`, `end` or `middle`, as SVG has it."""
-    point: tuple[float, float]
-    side: str = ""
-    """Where it stands, as plotly says it; empty: farther off, joined to its point by a line."""
-
-    @property
-    def end(self) -> tuple[float, float]:
-        """Where a line from the point would end."""
-        return self.x, self.y - 4
-
-
-class _LabelBox(NamedTuple):
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-
-    def meets(self, other: _LabelBox) -> bool:
-        return (
-            self.x0 < other.x1 and other.x0 < self.x1 and self.y0 < other.y1 and other.y0 < self.y1
-        )
+def _marker_path(one: LineTrace, points: Iterable[tuple[float, float]]) -> str:
+    """Return the markers of a trace as one path; a dot is a line of no length with round ends."""
+    size, symbol = (get_path(one.trace, f"marker.{key}", "circle") for key in ("size", "symbol"))
+    r = 0.45 * float(size if isinstance(size, (int, float)) else 6)
+    d, shape, hollow = 2 * r, str(symbol).removesuffix("-open"), str(symbol).endswith("-open")
+    outlines = {
+        "circle": f"m-{r:g} 0a{r:g} {r:g} 0 1 0 {d:g} 0a{r:g} {r:g} 0 1 0-{d:g} 0z",
+        "diamond": f"m0-{d:g}l{d:g} {d:g}l-{d:g} {d:g}l-{d:g}-{d:g}z",
+        "triangle-up": f"m-{r:g} {r:g}h{d:g}l-{r:g}-{d:g}z",
+        "triangle-down": f"m-{r:g}-{r:g}h{d:g}l-{r:g} {d:g}z",
+        "cross": f"m-{r:g} 0h{d:g}m-{r:g}-{r:g}v{d:g}",
+        "x": f"m-{r:g}-{r:g}l{d:g} {d:g}m0-{d:g}l-{d:g} {d:g}",
+    }
+    outline = outlines.get(shape, f"m-{r:g}-{r:g}h{d:g}v{d:g}h-{d:g}z")
+    style = f'fill="{one.ink}"'
+    if hollow or shape in ("cross", "x"):
+        style = f'fill="none" stroke="{one.ink}" stroke-width="1.6"'
+    elif shape == "circle":
+        outline = "h0"
+        style = f'stroke="{one.ink}" stroke-width="{d:g}" stroke-linecap="round"'
+    path = "".join(f"M{x:.1f} {y:.1f}{outline}" for x, y in points)
+    return f'<path d="{path}" {style}/>'
 
 
-def place_labels(
-    points: Sequence[tuple[float, float]],
-    names: Sequence[str],
-    others: Iterable[tuple[float, float]] = (),
-    *,
-    width: float,
-    height: float,
-    left: float = 0.0,
-) -> list[Label | None]:
-    """Return each point's name where it finds room: beside the point, else farther off; None where
-    there is no room at all.
-
-    Args:
-        points: where the points stand, in pixels.
-        names: one a point; the first find room first.
-        others: points without names that are not to be covered.
-        width: of the picture.
-        height: of the picture.
-        left: where the picture's axis stands; what is left of it is not to be covered.
-    """
-    dots = [_point_box(x, y) for x, y in points]
-    taken = [*dots, *(_point_box(x, y) for x, y in others)]
-    written: list[_LabelBox] = []
-    out: list[Label | None] = []
-    for i, (point, name) in enumerate(zip(points, names, strict=True)):
-        found = None
-        strangers = [d for d in dots if not d.meets(dots[i])]
-        for k, (across, down, anchor) in enumerate((*_NEAR, *_FAR)):
-            side = _SIDES[k] if k < len(_NEAR) else ""
-            label = Label(point[0] + across, point[1] + down, name, anchor, point, side)
-            box = _label_box(label)
-            inside = box.x0 >= left and box.x1 <= width and box.y0 >= 0 and box.y1 <= height
-            lead = (
-                [] if side else [_LabelBox(x, y, x, y) for x, y in sample_line([point, label.end])]
-            )
-            if inside and not any(box.meets(b) for b in taken + written) and not any(
-                one.meets(b) for one in lead for b in written + strangers
-            ):  # fmt: skip
-                found = label
-                written.append(box)
-                taken += lead
-                break
-        out.append(found)
-    return out
-
-
-def _point_box(x: float, y: float) -> _LabelBox:
-    return _LabelBox(x - _DOT, y - _DOT, x + _DOT, y + _DOT)
-
-
-def _label_box(label: Label) -> _LabelBox:
-    wide = _LABEL_LETTER * len(label.text)
-    left = label.x - {"start": 0.0, "middle": wide / 2, "end": wide}[label.anchor]
-    return _LabelBox(left, label.y - _LINE + 2, left + wide, label.y + 2)
-
-
-def sample_line(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return places along a line, so close that no name crosses it between two of them."""
-    out = []
-    for (x0, y0), (x1, y1) in pairwise(points):
-        n = max(int(max(abs(x1 - x0), abs(y1 - y0)) // (2 * _DOT)), 1)
-        out += [(x0 + (x1 - x0) * i / n, y0 + (y1 - y0) * i / n) for i in range(n)]
-    return out
+def _legend_key(one: LineTrace | BoxTrace) -> str:
+    """Return a piece of a trace as it is drawn."""
+    body = f'<path d="M7 0h10v10h-10z" fill="{one.ink}"/>'
+    if isinstance(one, LineTrace) and not one.trace.get("stackgroup"):
+        veil = _area_fill(one.trace, one.ink)
+        body = f'<path d="M0 5h24v5h-24z" {veil}/>' if one.base is not None else ""
+        body += f'<path d="M0 5h24" {_line_style(one)}/>' if "lines" in one.mode else ""
+        body += _marker_path(one, [(12.0, 5.0)]) if "markers" in one.mode else ""
+    return f'<svg width="24" height="10" aria-hidden="true">{body}</svg>'

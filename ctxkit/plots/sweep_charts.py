@@ -10,14 +10,14 @@ from ctxkit.errors import BadArguments
 from ctxkit.metrics.stats import estimate_cost_uncertainty, find_pareto_front, summarise_runs
 from ctxkit.plots.chart import (
     Chart,
+    Drawing,
     describe_prediction_error,
     escape_label,
     format_figure,
     with_notes,
 )
-from ctxkit.plots.figure_data import Trace
-from ctxkit.plots.svg import make_svg, make_svg_text
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.figure_traces import SEQUENTIAL_COLOURS
+from ctxkit.plots.xy_figure import Axes, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_LONG = 30
+_MAX_NAME_LETTERS = 30
 """Letters of a name in the static picture."""
-_SHARES = ("needed_later_loss", "needed_later_gone", "lost", "regret")
+_SHARE_COLUMNS = ("needed_later_loss", "needed_later_gone", "lost", "regret")
 
 
 class FrontierPoint(NamedTuple):
@@ -56,7 +56,11 @@ class FrontierPoint(NamedTuple):
     @property
     def name(self) -> str:
         """What is written beside it."""
-        return self.rules if not self.alike else f"{_short(self.rules)} and {len(self.alike)} more"
+        return (
+            self.rules
+            if not self.alike
+            else f"{_shorten_name(self.rules)} and {len(self.alike)} more"
+        )
 
 
 def frontier_data(
@@ -83,9 +87,9 @@ def frontier_data(
         set(runs.loc[runs["over_call"].notna(), by]) if "over_call" in runs.columns else set()
     )
     best = find_pareto_front(*(rows[c].where(~over).tolist() for c in (x, y)))
-    within = estimate_cost_uncertainty(runs, by) if x == "cost_usd" else {}
-    found: dict[Any, FrontierPoint] = {}
-    for r, out, on in zip(rows.to_dict("records"), over.tolist(), best.tolist(), strict=True):
+    uncertainty = estimate_cost_uncertainty(runs, by) if x == "cost_usd" else {}
+    points: dict[Any, FrontierPoint] = {}
+    for r, out, is_best in zip(rows.to_dict("records"), over.tolist(), best.tolist(), strict=True):
         point = FrontierPoint(
             str(r[by]),
             float(r[x]),
@@ -94,16 +98,16 @@ def frontier_data(
             (float(r[f"{y}_low"]), float(r[f"{y}_high"])),
             int(r["sessions_n"]),
             bool(r["few"]),
-            bool(on),
+            bool(is_best),
             bool(out),
         )
         point = point._replace(
-            near=not on and not out and _is_near_front(point, rows[best], within, x, y)
+            near=not is_best and not out and _is_near_front(point, rows[best], uncertainty, x, y)
         )
-        first = found.setdefault((point.x, point.y, out), point)
+        first = points.setdefault((point.x, point.y, out), point)
         if first is not point:
-            found[point.x, point.y, out] = first._replace(alike=(*first.alike, point.rules))
-    return tuple(found.values())
+            points[point.x, point.y, out] = first._replace(alike=(*first.alike, point.rules))
+    return tuple(points.values())
 
 
 def _is_near_front(
@@ -118,8 +122,25 @@ def _is_near_front(
 def frontier(
     runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_loss", *, by: str = "rules"
 ) -> Chart:
-    """Chart settings by their dollars and their needed-later loss, the Pareto front drawn; see
-    `frontier_data`.
+    """Chart settings by their dollars and their needed-later loss, with the Pareto front.
+
+    Args:
+        runs: what `sweep` or `compare` returned.
+        x: column across; small is good.
+        y: column upward; small is good.
+        by: column that names a setting.
+
+    Returns:
+        The chart; its table has a row a setting, with means over sessions and 90 % intervals.
+
+    Raises:
+        BadArguments: there is no such column, or no run has both figures.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> runs = ck.compare(ck.samples.path(), ["none", "pi"])
+        >>> ck.plots.frontier(runs).title
+        'Needed-later loss against cost in dollars'
     """
     return _frontier_chart(frontier_data(runs, x, y, by=by), x, y, describe_prediction_error(runs))
 
@@ -155,7 +176,7 @@ def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: st
             x=_column_words(x),
             y=_column_words(y),
             traces=tuple(t for t in traces if len(t.x)),
-            y_share=y in _SHARES,
+            y_share=y in _SHARE_COLUMNS,
             x_dollars=x.endswith("_usd"),
         ),
         head=("setting", _column_words(x), "90 %", _column_words(y), "90 %", "sessions", "front"),
@@ -163,9 +184,9 @@ def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: st
             (
                 p.name,
                 format_figure(x, p.x),
-                _range(x, p.x_range),
+                _format_range(x, p.x_range),
                 format_figure(y, p.y),
-                _range(y, p.y_range),
+                _format_range(y, p.y_range),
                 _session_count(p),
                 _front_label(p),
             )
@@ -209,7 +230,7 @@ def _points_trace(name: str, points: Sequence[FrontierPoint], look: int, x: str,
         ]
         return "\n".join([p.rules, *figures, *alike])
 
-    names = tuple(_short(p.name) for p in points)
+    names = tuple(_shorten_name(p.name) for p in points)
     return Trace(
         name=name,
         x=[p.x for p in points],
@@ -221,16 +242,16 @@ def _points_trace(name: str, points: Sequence[FrontierPoint], look: int, x: str,
     )
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
+def _shorten_name(name: str) -> str:
+    return name if len(name) <= _MAX_NAME_LETTERS else name[: _MAX_NAME_LETTERS - 1] + "…"
 
 
 def _column_words(column: str) -> str:
-    known = {"cost_usd": "cost in dollars", "needed_later_loss": "needed-later loss"}
-    return known.get(column, column.replace("_", " "))
+    names = {"cost_usd": "cost in dollars", "needed_later_loss": "needed-later loss"}
+    return names.get(column, column.replace("_", " "))
 
 
-def _range(column: str, ends: tuple[float, float]) -> str:
+def _format_range(column: str, ends: tuple[float, float]) -> str:
     return "–".join(format_figure(column, e) for e in ends)
 
 
@@ -271,16 +292,16 @@ def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tup
     """
     if x == y:
         raise BadArguments(f"A heat map needs two settings: x and y are both {x!r}.")
-    known = {x, y} <= set(getattr(runs, "columns", ()))
-    kept = runs[runs[x].notna() & runs[y].notna()] if known else runs
-    rows = summarise_runs(kept, (x, y), z).to_dict("records")
+    has_columns = {x, y} <= set(getattr(runs, "columns", ()))
+    complete = runs[runs[x].notna() & runs[y].notna()] if has_columns else runs
+    rows = summarise_runs(complete, (x, y), z).to_dict("records")
     return tuple(
         HeatCell(
             r[x],
             r[y],
-            _number(r[z]),
-            _number(r[f"{z}_low"]),
-            _number(r[f"{z}_high"]),
+            _to_number(r[z]),
+            _to_number(r[f"{z}_low"]),
+            _to_number(r[f"{z}_high"]),
             int(r["sessions_n"]),
             bool(r["few"]),
         )
@@ -290,11 +311,31 @@ def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tup
 
 @with_notes
 def heatmap(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> Chart:
-    """Chart one figure of a sweep over two of its settings; see `heatmap_data`."""
+    """Chart one figure of a sweep over two of its settings.
+
+    Args:
+        runs: what `sweep` returned.
+        x: column across, a setting.
+        y: column upward, a setting.
+        z: column that is shown, as a mean over sessions.
+
+    Returns:
+        The chart; its table has the same cells.
+
+    Raises:
+        BadArguments: there is no such column, or x and y are one.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> rules = ck.grid("pi", reserve_tokens=[4000, 9000], keep_recent_tokens=[2000, 8000])
+        >>> runs = ck.sweep(ck.samples.path(), rules)
+        >>> ck.plots.heatmap(runs, "reserve_tokens", "keep_recent_tokens").title
+        'cost_usd over reserve_tokens and keep_recent_tokens'
+    """
     data = heatmap_data(runs, x, y, z)
-    across, upward = (sorted({c[i] for c in data}, key=_order) for i in (0, 1))
-    found = {(c.x, c.y): c for c in data}
-    cells = [[found.get((a, b)) for a in across] for b in upward]
+    across, upward = (sorted({c[i] for c in data}, key=_sort_key) for i in (0, 1))
+    cell_by_place = {(c.x, c.y): c for c in data}
+    cells = [[cell_by_place.get((a, b)) for a in across] for b in upward]
     checked = describe_prediction_error(runs) if z.endswith("_usd") else ""
     few = " * fewer than five sessions." if any(c.few for c in data) else ""
     return Chart(
@@ -322,11 +363,11 @@ def _heat_text(z: str, cell: HeatCell) -> str:
     return "" if cell.z is None else format_figure(z, cell.z) + "*" * cell.few
 
 
-def _number(value: Any) -> float | None:
+def _to_number(value: Any) -> float | None:
     return None if value is None or value != value else float(value)  # noqa: PLR0124  NaN
 
 
-def _order(value: Any) -> tuple[int, float, str]:
+def _sort_key(value: Any) -> tuple[int, float, str]:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return (0, float(value), "") if number else (1, 0.0, str(value))
 
@@ -335,16 +376,13 @@ def _setting_text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-_SCALE = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
-"""From small to large: one hue, which the colour-blind read, and no red or green that judges."""
-_WIDTH, _LEFT, _ROW, _TOP = 720, 130, 26, 24
 _LETTER = 9
 """Pixels of height that a letter of the title beside the rows takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeatmapDrawing:
-    """What is drawn; implements `Drawing`."""
+class HeatmapDrawing(Drawing):
+    """A table of cells, coloured by their figure."""
 
     x: str
     y: str
@@ -367,7 +405,9 @@ class HeatmapDrawing:
                 f"{escape_label(self.x)} %{{x}}<br>{escape_label(self.y)} "
                 f"%{{y}}<br>%{{text}}<extra></extra>"
             ),
-            "colorscale": [[i / (len(_SCALE) - 1), c] for i, c in enumerate(_SCALE)],
+            "colorscale": [
+                [i / (len(SEQUENTIAL_COLOURS) - 1), c] for i, c in enumerate(SEQUENTIAL_COLOURS)
+            ],
             "colorbar": {
                 "title": {"text": escape_label(self.z)},
                 "tickfont": {"color": TEXT_COLOUR},
@@ -388,33 +428,7 @@ class HeatmapDrawing:
         }
         return {"data": [trace], "layout": layout}
 
-    def svg(self) -> str:
-        """Return the cells as a picture, the last row on top as on the chart."""
-        known = [v for row in self.values for v in row if v is not None]
-        low, high = min(known, default=0.0), max(known, default=1.0)
-        wide = (_WIDTH - _LEFT) / max(len(self.across), 1)
-        parts = [
-            make_svg_text(_LEFT + (i + 0.5) * wide, 16, a, "middle", limit=24)
-            for i, a in enumerate(self.across)
-        ]
-        for k, j in enumerate(reversed(range(len(self.upward)))):
-            y = _TOP + k * _ROW
-            parts.append(make_svg_text(_LEFT - 8, y + 17, self.upward[j], "end", limit=24))
-            for i, value in enumerate(self.values[j]):
-                if value is None:
-                    continue
-                share = (value - low) / (high - low) if high > low else 0.0
-                level = round(share * (len(_SCALE) - 1))
-                x = _LEFT + i * wide
-                parts.append(
-                    f'<rect x="{x:.1f}" y="{y}" width="{wide - 1:.1f}" height="{_ROW - 1}"'
-                    f' fill="{_SCALE[level]}"/>'
-                )
-                ink = "#ffffff" if level > 2 else "#1a1a1a"
-                parts.append(
-                    make_svg_text(
-                        x + wide / 2, y + 17, self.texts[j][i], "middle", ink=ink, limit=24
-                    )
-                )
-        height = _TOP + _ROW * max(len(self.upward), 1)
-        return make_svg(parts, _WIDTH, height)
+    @property
+    def still_height(self) -> int:
+        """Pixels of the static picture."""
+        return 56 + max(26 * len(self.upward), 7 * len(self.y))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,56 +16,191 @@ from ctxkit._internal.palette import (
     pick_dash,
     pick_symbol,
 )
-from ctxkit.plots.chart import escape_label, escape_label_lines
-from ctxkit.plots.decimation import MAX_POINTS
-from ctxkit.plots.figure_data import AxesData
-from ctxkit.plots.svg import Label, draw_axes, place_labels, sample_line
+from ctxkit.plots.chart import Drawing, escape_label, escape_label_lines
+from ctxkit.plots.decimation import MAX_POINTS, decimate, decimate_stack
+from ctxkit.plots.label_placement import Label, place_labels, sample_line
+from ctxkit.plots.svg import render_svg
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ctxkit.plots.figure_data import Limit, Mark, Trace
+    from numpy.typing import NDArray
 
 
 _COUNTS = ("call", "turn")
 """Names of an x axis that counts from 0."""
-_HEIGHT = 380
+_HEIGHT, _STILL_HEIGHT = 380, 240
 _FEW = 64
 """Lines of fewer points get markers, else a single point would not be seen."""
+_NEAR_LIMIT, _NAME_WIDTH = 0.1, 0.25
+"""How near to a limit a line is, of the height, where its name stands, which is a quarter of the
+width long."""
+AXIS_STYLE = {
+    "gridcolor": GRID_COLOUR,
+    "zeroline": False,
+    "linecolor": GRID_COLOUR,
+    "tickcolor": GRID_COLOUR,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axes(AxesData):
-    """A plane and how it is drawn; implements `Drawing`."""
+class Trace:
+    """One row of points; `y` may hold None or NaN where nothing is known."""
+
+    name: str
+    x: Sequence[float] | Any
+    y: Sequence[float | None] | Any
+    kind: Literal["line", "points", "area", "bar"] = "line"
+    hover: Callable[[int], str] | None = None
+    """Lines of text for the i-th point, joined by newlines; not asked for where points had to be
+    left out."""
+    look: int = 0
+    """Which colour, dash and symbol of the palette."""
+    colour: str | None = None
+    dash: str | None = None
+    names: tuple[str, ...] = ()
+    """What is written beside its points, one each, as far as there is room."""
+    hollow: bool = False
+    """True where its points are drawn as outlines: what they stand for was found, not recorded."""
+    marked: bool = True
+    """False: a line without markers, however few its points."""
+    follows: bool = False
+    """True where it comes and goes with the trace of the same look, and has no place of its own in
+    the legend."""
+
+    def heights(self) -> NDArray[Any]:
+        """Return `y` as numbers; what is not known is NaN, which is drawn as a gap."""
+        return self.y if isinstance(self.y, np.ndarray) else np.array(self.y, dtype=float)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A line across the chart at a height."""
+
+    y: float
+    label: str
+    colour: str = TEXT_COLOUR
+    shown: bool = True
+    """False: only in the legend, for a limit far above everything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A line from bottom to top at a place."""
+
+    x: float
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes(Drawing):
+    """Traces over two axes, with limits across and marks upward."""
+
+    x: str
+    y: str
+    traces: tuple[Trace, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    stacked: bool = False
+    whole: bool = False
+    """True where x counts things: only whole numbers on its axis."""
+    y_share: bool = False
+    """True where y is a share, shown in per cent."""
+    y_small: bool = False
+    """True where y is about 1: 0.5 is written so, and not as 500m."""
+    x_dollars: bool = False
+    """True where x is an amount: `$` on its ticks."""
+    ticks: tuple[str, ...] = ()
+    """Names for the places 0, 1, 2 ... of the x axis."""
+    points: int = 600
+    """Points of each line in the static picture, at most about."""
+    circles: int = 600
+    """The same for traces of points by themselves."""
+
+    def is_band(self, trace: Trace) -> bool:
+        """Say whether a trace stands on the one before it."""
+        return self.stacked and trace.kind in ("area", "bar")
+
+    def select_points(
+        self, heights: Sequence[NDArray[Any]], points: int, circles: int
+    ) -> list[NDArray[np.int64]]:
+        """Return for each trace the indices of the points that are drawn; the bands of a stack,
+        which are summed, share theirs.
+
+        Args:
+            heights: the y of each trace.
+            points: about how many of a line, an area or bars.
+            circles: the same for a trace of points.
+        """
+        pairs = list(zip(self.traces, heights, strict=True))
+        bands = [y for trace, y in pairs if self.is_band(trace)]
+        shared = decimate_stack(bands, points) if bands else None
+        return [
+            shared
+            if shared is not None and self.is_band(trace)
+            else decimate(y, circles if trace.kind == "points" else points)
+            for trace, y in pairs
+        ]
+
+    def free_end(self, limit: Limit) -> str:
+        """Return the end of a limit where no line runs, `right` before `left`: its name stands
+        there. Empty where lines run through both.
+        """
+        lines = [t for t in self.traces if t.kind in ("line", "area") and len(t.x) > 1]
+        rows = [(np.asarray(t.x), np.array(t.y, dtype=float)) for t in lines]
+        rows = [(x.astype(float), y) for x, y in rows if x.dtype.kind in "iuf"]
+        if not rows:
+            return "right"
+        low, high = min(x[0] for x, _ in rows), max(x[-1] for x, _ in rows)
+        tops = [limit.y, *(float(np.nanmax(y)) for _, y in rows if np.isfinite(y).any())]
+        near, part = _NEAR_LIMIT * max(tops), _NAME_WIDTH * (high - low)
+
+        def meets(start: float, end: float) -> bool:
+            if any(start < m.x < end for m in self.marks):
+                return True
+            at = np.linspace(start, end, 50)
+            for x, y in rows:
+                way = np.interp(at, x, y, left=np.nan, right=np.nan) - limit.y
+                least, most = np.fmin(way[:-1], way[1:]), np.fmax(way[:-1], way[1:])
+                if bool(((least < near) & (most > -near)).any()):
+                    return True
+            return False
+
+        if not meets(high - part, high):
+            return "right"
+        return "" if meets(low, low + part) else "left"
 
     def plotly(self) -> dict[str, Any]:
         """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""
         room = max(MAX_POINTS // max(len(self.traces), 1), _FEW)
-        values = [t.heights() for t in self.traces]
-        rows = zip(self.traces, values, self.select_points(values, room, room), strict=True)
-        data = [_plotly_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
-        layout = self._layout()
-        label_points(self.traces, data, layout)
-        data += [_plotly_limit(n, self._span(), self.free_end(n)) for n in self.limits]
-        return {"data": data, "layout": layout}
+        return self._figure(room, room)
 
     def svg(self) -> str:
         """Return the static picture."""
-        return draw_axes(self)
+        # without hover texts, which take most of the time: this is drawn while a turn runs
+        figure = self._figure(self.points, self.circles, hover=False)
+        return render_svg(figure, height=_STILL_HEIGHT)
+
+    def _figure(self, points: int, circles: int, *, hover: bool = True) -> dict[str, Any]:
+        values = [t.heights() for t in self.traces]
+        picked = self.select_points(values, points, circles)
+        rows = list(zip(self.traces, values, picked, strict=True))
+        data = [_plotly_trace(t, y, indices, stacked=self.stacked) for t, y, indices in rows]
+        if hover:
+            for (trace, y, indices), drawn in zip(rows, data, strict=True):
+                drawn.update(_plotly_hover(trace, y, indices, stacked=self.stacked))
+        layout = self._layout()
+        _name_points(self, data, layout)
+        data += [_plotly_limit(n, self._span(), self.free_end(n)) for n in self.limits]
+        return {"data": data, "layout": layout}
 
     def _span(self) -> tuple[float, float]:
         ends = [float(v) for t in self.traces if len(t.x) for v in (t.x[0], t.x[-1])]
         return (min(ends), max(ends)) if ends else (0.0, 1.0)
 
     def _layout(self) -> dict[str, Any]:
-        axis = {
-            "gridcolor": GRID_COLOUR,
-            "zeroline": False,
-            "linecolor": GRID_COLOUR,
-            "tickcolor": GRID_COLOUR,
-        }
         x: dict[str, Any] = {
-            **axis,
+            **AXIS_STYLE,
             "title": {"text": escape_label(self.x), "standoff": 6},
             "showgrid": False,
         }
@@ -86,7 +221,7 @@ class Axes(AxesData):
                 "ticktext": [escape_label(t, 24) for t in self.ticks],
             }
         y = {
-            **axis,
+            **AXIS_STYLE,
             "title": {"text": escape_label(self.y)},
             "rangemode": "tozero",
             "tickformat": ".0%" if self.y_share else "~f" if self.y_small else "~s",
@@ -115,13 +250,13 @@ class Axes(AxesData):
         }
 
 
-def _plotly_trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
-    x = np.asarray(trace.x)[kept]
+def _plotly_trace(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[str, Any]:
+    x = np.asarray(trace.x)[indices]
     ink = trace.colour or pick_colour(trace.look)
     out: dict[str, Any] = {
         "name": escape_label(trace.name),
-        "x": _numbers(x),
-        "y": _numbers(y[kept]),
+        "x": _plain_numbers(x),
+        "y": _plain_numbers(y[indices]),
     }
     if trace.kind == "bar":
         out |= {"type": "bar", "marker": {"color": ink, "line": {"width": 0}}}
@@ -145,17 +280,20 @@ def _plotly_trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str
         out |= {"showlegend": False}
     if trace.follows or trace.kind == "line":
         out |= {"legendgroup": str(trace.look)}
-    if stacked and trace.hover is None:
-        out["hovertemplate"] = "%{y:,}"  # the heads of a shared box name the traces
-    elif trace.hover is not None and len(kept) == len(y):
-        out["hovertext"] = [
-            escape_label_lines(trace.hover(i)) for i in kept.tolist()
-        ]  # `text` would be written on the bars
-        out["hovertemplate"] = "%{hovertext}<extra></extra>"
     return out
 
 
-def _numbers(values: Any) -> list[Any]:
+def _plotly_hover(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[str, Any]:
+    if stacked and trace.hover is None:
+        return {"hovertemplate": "%{y:,}"}  # the heads of a shared box name the traces
+    if trace.hover is None or len(indices) < len(y):
+        return {}
+    texts = [escape_label_lines(trace.hover(i)) for i in indices.tolist()]
+    # `text` would be written on the bars
+    return {"hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>"}
+
+
+def _plain_numbers(values: Any) -> list[Any]:
     """Plain numbers: whole ones as integers, what is not finite as None."""
     if values.dtype.kind in "iub":
         return values.tolist()  # type: ignore[no-any-return]
@@ -215,67 +353,80 @@ def _mark_label(mark: Mark) -> dict[str, Any]:
     }
 
 
-_WIDE, _TALL, _ABOVE = 580.0, 246.0, 24.0
+_PLOT_WIDTH, _PLOT_HEIGHT, _ABOVE = 580.0, 246.0, 24.0
 """Pixels within the axes of a chart on a page of 700, and above them where a name may stand."""
-_SIDE, _BELOW, _OVER = 0.04, 0.03, 0.08
-"""Room on both sides of the points, below and over them, as shares of what they span."""
-_MOST = 64
+_BESIDE, _BELOW, _OVER = 0.04, 0.03, 0.08
+"""What is left free on both sides of the points, below and over them, as shares of their span."""
+_MAX_NAMES = 64
 """Points that are named; of more only the hover tells."""
 _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
-def label_points(
-    traces: Sequence[Trace], drawn: Sequence[dict[str, Any]], layout: dict[str, Any]
-) -> None:
+# Plotly cannot keep texts apart, so their places are chosen here, for the narrowest page: the range
+# of both axes is fixed first, points become pixels of that page, and each name gets a side of its
+# point or, farther off, a leader line. The static picture places the same names anew for its own
+# size.
+def _name_points(axes: Axes, drawn: Sequence[dict[str, Any]], layout: dict[str, Any]) -> None:
     """Write the names of points into plotly's traces and layout, which gets the ranges for which
     they are placed: those of the narrowest page; on a wider one the points are further apart.
     """
+    traces = axes.traces
     named = [i for i, t in enumerate(traces) if t.kind == "points" and len(t.names) == len(t.x)]
     points = [(i, k) for i in named for k in range(len(traces[i].x))]
-    if not 0 < len(points) <= _MOST:
+    if not 0 < len(points) <= _MAX_NAMES:
         return
-    places = [(float(traces[i].x[k]), float(traces[i].y[k] or 0.0)) for i, k in points]
-    low, high = min(x for x, _ in places), max(x for x, _ in places)
-    wide, top = (high - low) or 1.0, max(*(y for _, y in places), 0.0) or 1.0
-    layout["xaxis"]["range"] = [low - _SIDE * wide, high + _SIDE * wide]
-    layout["yaxis"]["range"] = [-_BELOW * top, (1 + _OVER) * top]
+    xs = np.concatenate([np.asarray(t.x, dtype=float) for t in traces])
+    ys = np.concatenate([[0.0], *(t.heights() for t in traces), [n.y for n in axes.limits]])
+    low, high, bottom, top = xs.min(), xs.max(), np.nanmin(ys), np.nanmax(ys)
+    beside = 0.5 if axes.whole else _BESIDE * ((high - low) or 1.0)
+    left, right = float(low - beside), float(high + beside)
+    tall = float(top - bottom) or 1.0
+    floor, ceiling = float(bottom - _BELOW * tall), float(top + _OVER * tall)
+    layout["xaxis"]["range"], layout["yaxis"]["range"] = [left, right], [floor, ceiling]
 
     def pixel(x: float, y: float) -> tuple[float, float]:
-        across = (x - low + _SIDE * wide) / (wide * (1 + 2 * _SIDE))
-        up = (y / top + _BELOW) / (1 + _BELOW + _OVER)
-        return _WIDE * across, _ABOVE + _TALL * (1 - up)
+        across, up = (x - left) / (right - left), (y - floor) / (ceiling - floor)
+        return _PLOT_WIDTH * across, _ABOVE + _PLOT_HEIGHT * (1 - up)
 
-    written = place_labels(
+    places = [(float(traces[i].x[k]), float(traces[i].y[k] or 0.0)) for i, k in points]
+    lines = [t for t in traces if t.kind == "line" and not t.marked]
+    labels = place_labels(
         [pixel(*place) for place in places],
         [traces[i].names[k] for i, k in points],
-        [at for t in traces if t.kind == "line" and not t.marked
-         for at in sample_line([pixel(x, y) for x, y in zip(t.x, t.y, strict=True)])],
-        width=_WIDE, height=_TALL + _ABOVE + 8,
-    )  # fmt: skip
+        [
+            spot
+            for t in lines
+            for spot in sample_line([pixel(x, y) for x, y in zip(t.x, t.y, strict=True)])
+        ],
+        width=_PLOT_WIDTH,
+        height=_PLOT_HEIGHT + _ABOVE + 8,
+    )
     for i in named:
-        own = [w for (j, _), w in zip(points, written, strict=True) if j == i]
-        drawn[i].update(_texts([w if w and w.side else None for w in own]))
+        labels_of_trace = [label for (j, _), label in zip(points, labels, strict=True) if j == i]
+        drawn[i].update(_names_beside([w if w and w.side else None for w in labels_of_trace]))
     layout["annotations"] += [
-        _leader_line(label, place)
-        for place, label in zip(places, written, strict=True)
+        _name_with_leader(label, place)
+        for place, label in zip(places, labels, strict=True)
         if label is not None and not label.side
     ]
 
 
-def _texts(beside: list[Label | None]) -> dict[str, Any]:
+def _names_beside(labels: list[Label | None]) -> dict[str, Any]:
     return {
         "mode": "markers+text",
-        "text": [escape_label(w.text, 40) if w else "" for w in beside],
-        "textposition": [w.side if w else "middle right" for w in beside],
+        "text": [escape_label(w.text, 40) if w else "" for w in labels],
+        "textposition": [w.side if w else "middle right" for w in labels],
         "textfont": {"size": 10, "color": TEXT_COLOUR},
         "cliponaxis": False,  # else a point on an axis is cut in half
     }
 
 
-def _leader_line(label: Label, place: tuple[float, float]) -> dict[str, Any]:
-    line = {"showarrow": True, "arrowhead": 0, "arrowwidth": 1, "arrowcolor": TEXT_COLOUR}
+def _name_with_leader(label: Label, place: tuple[float, float]) -> dict[str, Any]:
     return {
-        **line,
+        "showarrow": True,
+        "arrowhead": 0,
+        "arrowwidth": 1,
+        "arrowcolor": TEXT_COLOUR,
         "x": place[0],
         "y": place[1],
         "ax": label.end[0] - label.point[0],

@@ -46,14 +46,14 @@ def explore(
     Raises:
         BadArguments: not a session, or it has no such call.
     """
-    given = as_session(session)
+    resolved = as_session(session)
     if beside is not None:
         from ctxkit.widgets.session_diff import SideBySide
 
-        return SideBySide(given, as_session(beside))
+        return SideBySide(resolved, as_session(beside))
     from ctxkit.widgets.explorer import Explorer
 
-    return Explorer(given, given.call(call).index if given.calls else 0)
+    return Explorer(resolved, resolved.call(call).index if resolved.calls else 0)
 
 
 @accepts_session
@@ -105,8 +105,8 @@ def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ..
         if live is None:
             raise BadArguments("tune() takes the rules to be tried, such as the preset 'pi'.")
         rules = live.agent.rules
-    given = as_session(session if live is None else live)
-    recorded = given.origin or given
+    resolved = as_session(session if live is None else live)
+    recorded = resolved.origin or resolved
     return Tuner(TrialRunner(recorded), find_knobs(rules, recorded, ranges), live)
 
 

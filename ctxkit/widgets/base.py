@@ -18,8 +18,11 @@ import traitlets as t
 from ctxkit._internal.formatting import TextAndHtml
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
+from ctxkit.widgets.javascript import declare_constants, translate_rule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ctxkit.plots.chart import Chart
     from ctxkit.widgets.source import DataSource
 
@@ -40,27 +43,34 @@ class StaticReprs:
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         widget: Any = super()
-        found = widget._repr_mimebundle_(**kwargs)
+        bundle = widget._repr_mimebundle_(**kwargs)
         twins = {"text/plain": self.to_text(), "text/html": self.to_html()}
-        if isinstance(found, tuple):  # with metadata, which Colab needs
-            return {**found[0], **twins}, found[1]
-        return {**(found or {}), **twins}
+        if isinstance(bundle, tuple):  # with metadata, which Colab needs
+            return {**bundle[0], **twins}, bundle[1]
+        return {**(bundle or {}), **twins}
 
 
-_PAUSE = 0.5
+_REDRAW_SECONDS = 0.5
 """Seconds between two drawings of a session that runs."""
-_ALWAYS = ("turn_end", "cancelled", "compaction_end", "moved")
-_SOMETIMES = ("model_response",)
-_HEAD = (
+_DRAWING_EVENTS = ("turn_end", "cancelled", "compaction_end", "moved")
+_LIVE_EVENTS = ("model_response",)
+_PAGE_HEAD = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>ctxkit</title>'
     "<style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:1em}</style>"
     "</head><body>"
 )
 
 
-def build_esm(*files: str, render: str = "render") -> str:
-    """Return the module of a view: the shared stage and what is its own; `render` draws it."""
-    parts = [read_asset(name) for name in ("stage.js", *files)]
+def build_esm(*files: str, rules: Sequence[Callable[..., Any]] = (), render: str = "render") -> str:
+    """Return the module of a view.
+
+    Args:
+        files: its own scripts, after the stage that all share.
+        rules: functions of Python that it calls.
+        render: the name of the function that draws it.
+    """
+    scripts = [read_asset(name) for name in ("stage.js", *files)]
+    parts = [declare_constants(), *map(translate_rule, rules), *scripts]
     return "\n".join([*parts, f"export default {{ render: {render} }};\n"])
 
 
@@ -79,6 +89,13 @@ def compress_plotly() -> bytes:
     return gzip.compress(library.read_bytes(), 6, mtime=0)
 
 
+# What browser and kernel say to each other. Synchronised traits hold the settings (what a hand can
+# turn) and `data` (what is drawn). What takes long, or is large, is asked for by a message
+# `{kind, at, key, ...}` and answered by one with the same `kind` and `key`; a widget answers the
+# kinds that it knows and is silent on others, and an error is an answer with the word `error`.
+# A page without a kernel holds the traits and the answers to `_exported_requests`, by their key.
+# Two kinds belong to all: plotly.js is sent once a page, never saved, and a session that runs
+# calls from its own thread, so `data` is built under a lock, at most twice a second.
 class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
     """A chart turned by hand; what is shown can be read and set from Python.
 
@@ -95,23 +112,23 @@ class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
 
     def __init__(self, feed: DataSource, **settings: Any) -> None:
         self.feed, self._drawn, self._lock = feed, 0.0, threading.RLock()
-        super().__init__(data=self._data(), **settings)
-        self.on_msg(self._asked)
+        super().__init__(data=self._build_data(), **settings)
+        self.on_msg(self._on_browser_request)
         if feed.live is not None:
             feed.live.listen(self.hear)
 
     # -- what each of them says ----------------------------------------
 
-    def _data(self) -> dict[str, Any]:
+    def _build_data(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _chart(self) -> Chart:
+    def _build_chart(self) -> Chart:
         raise NotImplementedError
 
-    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+    def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Return the answer to a question of the browser; None where it is none of ours."""
 
-    def _questions(self) -> list[dict[str, Any]]:
+    def _exported_requests(self) -> list[dict[str, Any]]:
         """Return the questions whose answers a page without a kernel holds."""
         return []
 
@@ -119,15 +136,15 @@ class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
 
     def hear(self, event: Any) -> None:
         """Take an event of the live session that is followed."""
-        late = event.kind in _SOMETIMES and time.monotonic() - self._drawn > _PAUSE
-        if event.kind in _ALWAYS or late:
+        late = event.kind in _LIVE_EVENTS and time.monotonic() - self._drawn > _REDRAW_SECONDS
+        if event.kind in _DRAWING_EVENTS or late:
             self.refresh()
 
     def refresh(self) -> None:
         """Draw what was given as it stands now."""
         with self._lock:
             self._drawn = time.monotonic()
-            self.data = self._data()
+            self.data = self._build_data()
 
     def stop(self) -> None:
         """Follow no more; what is shown stays."""
@@ -136,30 +153,30 @@ class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
 
     # -- what the browser asks -----------------------------------------
 
-    def _asked(self, _: Any, asked: Any, __: Any) -> None:
-        if not isinstance(asked, dict):
+    def _on_browser_request(self, _: Any, request: Any, __: Any) -> None:
+        if not isinstance(request, dict):
             return
-        if asked.get("kind") == "plotly":
+        if request.get("kind") == "plotly":
             self.send({"kind": "plotly"}, buffers=[compress_plotly()])
             return
-        found = self._answered(asked)
-        if found is not None:
-            self.send(found)
+        answer = self._answer_or_error(request)
+        if answer is not None:
+            self.send(answer)
 
-    def _answered(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+    def _answer_or_error(self, request: dict[str, Any]) -> dict[str, Any] | None:
         try:
             with self._lock:
-                found = self._answer(asked)
+                answer = self._answer_request(request)
         except CtxkitError as error:
-            found = {"kind": asked.get("kind"), "error": str(error)}
-        return None if found is None else {**found, "key": asked.get("key")}
+            answer = {"kind": request.get("kind"), "error": str(error)}
+        return None if answer is None else {**answer, "key": request.get("key")}
 
     # -- twins ---------------------------------------------------------
 
     @property
     def chart(self) -> Chart:
         """The static chart of what is shown as it is set."""
-        return self._chart()
+        return self._build_chart()
 
     def figure(self) -> Any:
         """Return the plotly figure of what is shown as it is set."""
@@ -183,9 +200,12 @@ class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
             plotly: with plotly.js (2 MB); without it the page takes that of another one above, else
                 a plain drawing.
         """
-        answers = {_answer_key(asked): self._answered(asked) for asked in self._questions()}
+        answers = {
+            _answer_key(request): self._answer_or_error(request)
+            for request in self._exported_requests()
+        }
         state = {name: getattr(self, name) for name in self.shared}
-        held = json.dumps(
+        state_json = json.dumps(
             {"state": state, "answers": answers}, separators=(",", ":"), allow_nan=False
         )
         view = self._esm if isinstance(self._esm, str) else str(self._esm)
@@ -197,7 +217,7 @@ class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
             self.to_text(),
             f"<div class='ctxkit-live'><style>{self._css}</style>{library}"
             # a title with </script> in it must not end the script
-            f"<script type='application/json'>{held.replace('<', chr(92) + 'u003c')}</script>"
+            f"<script type='application/json'>{state_json.replace('<', chr(92) + 'u003c')}</script>"
             f"<div data-live>{self.to_html()}</div>"
             # no module: it has no currentScript
             "<script>(() => { const here = document.currentScript.parentElement;\n"
@@ -211,11 +231,11 @@ class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
         Raises:
             BadArguments: the page cannot be written there.
         """
-        return write_page(path, f"{_HEAD}{self.page().html}</body></html>\n")
+        return write_page(path, f"{_PAGE_HEAD}{self.page().html}</body></html>\n")
 
 
-def _answer_key(asked: dict[str, Any]) -> str:
-    return f"{asked['kind']}/{asked.get('session', '')}/{asked['at']}"
+def _answer_key(request: dict[str, Any]) -> str:
+    return f"{request['kind']}/{request.get('session', '')}/{request['at']}"
 
 
 TEXT_COLOUR = "var(--jp-content-font-color1,var(--vscode-foreground,inherit))"

@@ -21,8 +21,7 @@ from ctxkit.plots.cache_charts import (
     PromptStrip,
 )
 from ctxkit.plots.chart import render_table
-from ctxkit.plots.figure_data import Mark, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Mark, Trace
 from ctxkit.tokens.prices import Price, price
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticReprs
 
@@ -106,12 +105,12 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
     """
 
     def __init__(self, session: Session, strip: PromptStrip) -> None:
-        found = price(session.call(strip.call).message.model or session.model or "")
+        model_price = price(session.call(strip.call).message.model or session.model or "")
         results = [b for b in strip.blocks if b.result]
-        if found is None or not results:
-            what = "no price is known for its model" if found is None else "it has no result"
+        if model_price is None or not results:
+            what = "no price is known for its model" if model_price is None else "it has no result"
             raise BadArguments(f"Nothing can be weighed at call {strip.call}: {what}.")
-        self.strip, self.price, self.results = strip, found, results
+        self.strip, self.price, self.results = strip, model_price, results
         half = [b for b in results if b.start < strip.tokens / 2] or results
         wide = {"style": {"description_width": "150px"}, "layout": w.Layout(width="auto")}
         first = results.index(max(half, key=lambda b: b.tokens))
@@ -126,15 +125,15 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
         self.picture = w.HTML()
         super().__init__([self.taken, self.calls, self.cold, self.picture])
         for control in (self.taken, self.calls, self.cold):
-            control.observe(self._draw, "value")
-        self._draw()
+            control.observe(self._draw_widget, "value")
+        self._draw_widget()
 
     @property
     def cut(self) -> BlockRemoval:
         """What is taken out now."""
         return BlockRemoval(self.strip, self.results[self.taken.value], self.price, self.cold.value)
 
-    def _draw(self, _: Any = None) -> None:
+    def _draw_widget(self, _: Any = None) -> None:
         self.picture.value = self.to_html()
 
     def said(self) -> str:
@@ -169,9 +168,12 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
         cut = self.cut
         was = (
             s._replace(kind=len(BILLING_KINDS)) if _is_in_block(cut.block, s) else s
-            for s in cut.before().spans()
+            for s in cut.before().split_by_billing()
         )
-        rows = (BlockRow("as it is", tuple(was)), BlockRow("without it", cut.without().spans()))
+        rows = (
+            BlockRow("as it is", tuple(was)),
+            BlockRow("without it", cut.without().split_by_billing()),
+        )
         bill = render_table(_HEAD, self.rows())
         return (
             f'<div style="color:{TEXT_COLOUR}">'
@@ -181,10 +183,10 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
             '<div role="status" '
             f'style="line-height:1.6">{escape_html(self.said(), 400)}</div>{bill}'
             f'<div style="color:{SOFT_COLOUR}">Dollars gained, by calls to come:</div>'
-            f"{self._gains().svg()}</div>"
+            f"{self._gain_axes().svg()}</div>"
         )
 
-    def _gains(self) -> Axes:
+    def _gain_axes(self) -> Axes:
         cut = self.cut
         places = list(range(1, _MOST + 1, 3))
         traces = tuple(

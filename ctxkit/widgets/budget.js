@@ -8,20 +8,6 @@ function opened(a) {
   return { name: a.name, inputs: a.inputs, turns, sums };
 }
 
-/** The one rule, also in Python (`budgeted.reached`): at or over cut-over cuts, else at or over warn warns; 0 is off. */
-function reached(a, warn, cut, again) {
-  const n = a.inputs.length, sums = again ? new Float64Array(n) : a.sums, warned = [], cuts = [];
-  let sum = 0, before = 0;
-  for (let i = 0; i < n; i++) {
-    const recorded = a.sums[i], fresh = i === 0 || recorded < before;  // the record began anew here
-    before = recorded;
-    if (!again) sum = recorded; else { sum = (fresh ? 0 : sum) + a.inputs[i]; sums[i] = sum; }
-    if (cut > 0 && sum >= cut) { cuts.push(i); if (again) sum = 0; }
-    else if (warn > 0 && sum >= warn) warned.push(i);
-  }
-  return { sums, warned, cuts };
-}
-
 function render({ model, el }) {
   let all = [], source = null, top = 1, found = [], of = "", lined = "";
   const SHOWN = 12;
@@ -30,7 +16,7 @@ function render({ model, el }) {
   const state = () => ["warn", "cutover", "again"].map(k => model.get(k));
   function judged() {
     const key = state().join();
-    if (key !== of) { of = key; found = all.map(a => reached(a, ...state())); }
+    if (key !== of) { of = key; found = all.map(a => judge_turns(a.inputs, a.sums, ...state())); }
     return found;
   }
   function high() {
@@ -39,7 +25,7 @@ function render({ model, el }) {
     return 1.1 * Math.max(1, most, model.get("warn"), model.get("cutover"));
   }
   function lines() {                                               // thinned for the eye; the verdict is of every turn
-    const room = Math.max(60, FEW / Math.max(1, all.length));
+    const room = Math.max(60, MAX_POINTS / Math.max(1, all.length));
     return all.map((a, k) => {
       const { sums } = judged()[k], x = [], y = [], hover = [];
       let last = -1;

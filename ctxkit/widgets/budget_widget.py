@@ -30,10 +30,10 @@ class ThresholdHits(NamedTuple):
     cuts: tuple[int, ...]
 
 
-def find_threshold_hits(
+def judge_turns(
     inputs: Sequence[int], cumulative: Sequence[int], warn: int, cutover: int, *, again: bool
-) -> ThresholdHits:
-    """Return the turns at which an agent would have warned and cut; the browser has the same rule.
+) -> dict[str, list[int]]:
+    """Find the turns at which an agent would have warned and cut; the browser runs this, too.
 
     At or over `cutover` a turn cuts, else at or over `warn` it warns; 0 is off.
 
@@ -44,20 +44,25 @@ def find_threshold_hits(
         cutover: tokens.
         again: sum anew after each cut, instead of taking the sums as recorded. Where the record
             began anew the sum does too, for no log holds what would have come without that.
+
+    Returns:
+        `sums`: the tokens that are judged, one a turn; `warned` and `cuts`: places of turns.
     """
     total = before = 0
+    sums: list[int] = []
     warned: list[int] = []
     cuts: list[int] = []
-    for i, (n, recorded) in enumerate(zip(inputs, cumulative, strict=True)):
+    for i, recorded in enumerate(cumulative):
         fresh = i == 0 or recorded < before
         before = recorded
-        total = n + (0 if fresh else total) if again else recorded
+        total = inputs[i] + (0 if fresh else total) if again else recorded
+        sums.append(total)
         if cutover and total >= cutover:
             cuts.append(i)
             total = 0 if again else total
         elif warn and total >= warn:
             warned.append(i)
-    return ThresholdHits(tuple(warned), tuple(cuts))
+    return {"sums": sums, "warned": warned, "cuts": cuts}
 
 
 class BudgetChart(ChartWidget):
@@ -66,7 +71,7 @@ class BudgetChart(ChartWidget):
     `warn` and `cutover` can be set; `verdict` is what the browser shows.
     """
 
-    _esm = build_esm("budget.js")
+    _esm = build_esm("budget.js", rules=[judge_turns])
     shared: ClassVar = ("data", "warn", "cutover", "again", "picked")
     warn = t.Int(0, min=0).tag(sync=True)
     """Tokens at which a turn warns; 0: off."""
@@ -94,14 +99,14 @@ class BudgetChart(ChartWidget):
     @property
     def verdict(self) -> dict[str, ThresholdHits]:
         """Which turns would have warned and cut, by agent: what the browser shows."""
-        return {
-            a.name: find_threshold_hits(
-                a.inputs.tolist(), a.cumulative.tolist(), self.warn, self.cutover, again=self.again
-            )
-            for a in self._found.agents
-        }
+        verdict = {}
+        for a in self._found.agents:
+            columns = a.inputs.tolist(), a.cumulative.tolist()
+            hits = judge_turns(*columns, self.warn, self.cutover, again=self.again)
+            verdict[a.name] = ThresholdHits(tuple(hits["warned"]), tuple(hits["cuts"]))
+        return verdict
 
-    def _data(self) -> dict[str, Any]:
+    def _build_data(self) -> dict[str, Any]:
         titles = self.feed.titles
         table = self.feed.frame
         self._found = budget_data(
@@ -114,19 +119,19 @@ class BudgetChart(ChartWidget):
             "compactions": list(self._found.compactions),
         }
 
-    def _chart(self) -> Chart:
-        cuts = {name: len(found.cuts) for name, found in self.verdict.items()}
+    def _build_chart(self) -> Chart:
+        cuts = {name: len(hits.cuts) for name, hits in self.verdict.items()}
         at = self._found._replace(warn_at=self.warn or None, cutover_at=self.cutover or None)
         return budget_chart(at, cuts)
 
 
-def check_thresholds(**given: Any) -> None:
+def check_thresholds(**thresholds: Any) -> None:
     """Refuse what is no number of tokens.
 
     Raises:
         BadArguments: a threshold is no whole number from 0.
     """
-    for name, value in given.items():
+    for name, value in thresholds.items():
         if value is not None and (type(value) is not int or value < 0):
             raise BadArguments(f"{name}= takes a number of tokens, 0 for off, not {value!r}.")
 
@@ -151,5 +156,5 @@ def pack_agent(agent: AgentTotals) -> dict[str, Any]:
 
 def _agent_title(name: str, titles: dict[str, str]) -> str:
     """Return the name of an agent with its session's title instead of the id."""
-    own, dot, agent = name.rpartition(" · ")
-    return f"{titles.get(own, own)} · {agent}" if dot else name
+    session_id, dot, agent = name.rpartition(" · ")
+    return f"{titles.get(session_id, session_id)} · {agent}" if dot else name

@@ -6,8 +6,7 @@ function explore({ model, el }) {
     high: 190,
     spec() {
       data = model.get("data");
-      const known = data.line[1].filter(n => n != null), peak = Math.max(1, ...known);
-      top = 1.06 * (data.limit && peak <= data.limit && data.limit <= 3 * peak ? data.limit : peak);
+      top = 1.06 * data.top;
       const [x, y] = data.line;
       return { x: { title: "call", range: [-0.5, Math.max(1, data.calls - 1) + 0.5] }, y: { title: "prompt tokens", range: [0, top] }, marks: data.cuts,
         lines: [{ name: "prompt", x, y, ink: INK[0], dash: "solid", hover: x.map((c, i) => `call ${num(c)}<br>${y[i] == null ? "size unknown" : num(y[i]) + " tokens"}`) }] };
@@ -27,7 +26,7 @@ function explore({ model, el }) {
     clicked(px, _, s) { go(Math.round((px - s.X(0)) / (s.X(1) - s.X(0)))); },
   };
   const s = stage(model, el, "prompt tokens of each call; a click goes to the call", view);
-  const limit = node("path", { stroke: "#777", "stroke-dasharray": "4 4", fill: "none" }, s.marks), found = node("path", { stroke: WARN, "stroke-width": 2 }, s.marks);
+  const limit = node("path", { stroke: GREY, "stroke-dasharray": "4 4", fill: "none" }, s.marks), found = node("path", { stroke: WARN, "stroke-width": 2 }, s.marks);
   const cursor = node("path", { stroke: STOP, "stroke-width": 2, fill: "none" }, s.marks), named = node("text", { class: "lab" }, s.marks);
   const go = c => { const to = Math.max(0, Math.min(data.calls - 1, Math.round(c))); if (data.calls) { s.put("call", to); } };
   const turn = make("input", "turn"); turn.type = "range"; turn.step = 1; turn.min = 0; turn.name = "turn"; turn.setAttribute("aria-label", "call");

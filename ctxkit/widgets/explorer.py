@@ -12,13 +12,15 @@ import numpy as np
 import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, render_notes, sanitize_line
-from ctxkit._internal.palette import COLOURS, GROUP_COLOURS
+from ctxkit._internal.palette import GROUP_COLOURS
 from ctxkit.metrics.prompt_groups import GROUPS
 from ctxkit.plots.decimation import decimate
+from ctxkit.plots.svg import render_svg
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
-from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, ChartWidget, build_esm
+from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
 from ctxkit.widgets.explorer_model import (
     MAX_TEXT_CHARS,
     FilterResult,
@@ -32,6 +34,7 @@ from ctxkit.widgets.explorer_model import (
     list_session_tree,
     render_full_text,
 )
+from ctxkit.widgets.javascript import ROWS_PER_CHUNK
 from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:
@@ -41,9 +44,6 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
     from ctxkit.widgets.explorer_model import CallView, MessageLine
 
-
-ROWS_PER_CHUNK = 100
-"""Lines of the list that are sent at once."""
 _TWIN_ROWS, _MAX_LINE_POINTS, _MARKS = 10, 4_000, 400
 _HELD, _HELD_CHARS, _HELD_ALL = 2, 4_000, 1_000_000
 """Of a page without a kernel: pieces of the list, characters of a message, and of all."""
@@ -66,18 +66,18 @@ class Explorer(ChartWidget):
         self._family = list_session_tree(session)
         self._seen: tuple[Any, CallView] | None = None
         self._last: tuple[Any, FilterResult] | None = None
-        self._take(0)
+        self._open_session(0)
         self._first = call
         super().__init__(DataSource(lambda: [self.scenes.session]), call=call)
 
-    def _take(self, number: int) -> None:
+    def _open_session(self, number: int) -> None:
         self._number = number
         self.scenes = SessionView(self._family[number].session)
         self._last = self._seen = None
         self._measuring: threading.Thread | None = None
 
     @t.validate("call")  # type: ignore[untyped-decorator]
-    def _within(self, proposal: Any) -> int:
+    def _clamp_call(self, proposal: Any) -> int:
         if not len(self.scenes):
             return 0
         return int(self.scenes.session.call(proposal["value"]).index)
@@ -85,9 +85,9 @@ class Explorer(ChartWidget):
     @property
     def scene(self) -> CallView:
         """What is shown, as plain values."""
-        return self._scene(self.call)
+        return self._view_of_call(self.call)
 
-    def _scene(self, call: int) -> CallView:
+    def _view_of_call(self, call: int) -> CallView:
         key = (call, self._number, self.scenes.measured)
         if self._seen is None or self._seen[0] != key:
             self._seen = key, self.scenes.at(call if len(self.scenes) else None)
@@ -95,11 +95,11 @@ class Explorer(ChartWidget):
 
     def show(self, number: int) -> None:
         """Show another session of the tree, by its number there, at its last call."""
-        self._take(number)
+        self._open_session(number)
         calls = len(self.scenes)
         self._first = max(calls - 1, 0)
         with self.hold_trait_notifications():
-            self.call, self.data = self._first, self._data()
+            self.call, self.data = self._first, self._build_data()
 
     def wait(self) -> None:
         """Wait until the sizes of all messages are known."""
@@ -108,57 +108,58 @@ class Explorer(ChartWidget):
 
     # -- what the browser is told ----------------------------------------
 
-    def _data(self) -> dict[str, Any]:
+    def _build_data(self) -> dict[str, Any]:
         session, n = self.scenes.session, len(self.scenes)
         sizes = [float("nan") if p is None else float(p) for p in self.scenes.prompts]
-        kept = decimate(np.array(sizes), _MAX_LINE_POINTS).tolist()
+        indices = decimate(np.array(sizes), _MAX_LINE_POINTS).tolist()
         places = [c.position for c in session.calls]
         cuts = _compacted_calls(session, places)
-        scene = self._scene(self._first)
+        scene = self._view_of_call(self._first)
         return {
             "title": get_title(session, 100),
             "calls": n,
             "entries": len(session.path),
-            "line": [kept, [self.scenes.prompts[i] for i in kept]],
+            "line": [indices, [self.scenes.prompts[i] for i in indices]],
             "limit": scene.limit,
+            "top": choose_top(self.scenes.prompts, scene.limit),
             "cuts": cuts[:_MARKS],
             "notes": [sanitize_line(note, 400) for note in session.notes],
-            "tree": self._tree(),
+            "tree": self._describe_subagents(),
             "open": self._number,
-            "first": self._rows({"call": self._first, "largest": True, "from": 0}),
+            "first": self._answer_rows({"call": self._first, "largest": True, "from": 0}),
         }
 
-    def _tree(self) -> list[list[Any]]:
+    def _describe_subagents(self) -> list[list[Any]]:
         if len(self._family) == 1:
             return []
-        told = describe_tree(self._family)
-        return [[r.depth, r.title, told[i]] for i, r in enumerate(self._family)]
+        descriptions = describe_tree(self._family)
+        return [[r.depth, r.title, descriptions[i]] for i, r in enumerate(self._family)]
 
-    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
-        kind = asked.get("kind")
+    def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        kind = request.get("kind")
         if kind == "rows":
-            return self._rows(asked)
+            return self._answer_rows(request)
         if kind == "text":
-            return self._text(asked)
+            return self._answer_text(request)
         if kind == "choices":
             return {"kind": kind, **count_filter_choices(self.scenes)}
         if kind == "measure":
-            self._measure()
-        if kind == "open" and asked.get("to") in range(len(self._family)):
-            self.show(asked["to"])
+            self._measure_in_background()
+        if kind == "open" and request.get("to") in range(len(self._family)):
+            self.show(request["to"])
         return None
 
-    def _questions(self) -> list[dict[str, Any]]:
+    def _exported_requests(self) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = [{"kind": "choices", "at": ""}]
         room = _HELD_ALL
         for largest in (True, False):
             for piece in range(_HELD):
-                asked = {"call": self.call, "largest": largest, "from": piece * ROWS_PER_CHUNK}
+                request = {"call": self.call, "largest": largest, "from": piece * ROWS_PER_CHUNK}
                 at = (
                     f"{self.call}|{'largest' if largest else 'sent'}|||||||{piece * ROWS_PER_CHUNK}"
                 )
-                out.append({"kind": "rows", "at": at, **asked})
-        for item in self._chosen(self.call, MessageFilter()).lines[: _HELD * ROWS_PER_CHUNK]:
+                out.append({"kind": "rows", "at": at, **request})
+        for item in self._filter_lines(self.call, MessageFilter()).lines[: _HELD * ROWS_PER_CHUNK]:
             room -= min(len(render_full_text(item.message, _HELD_CHARS)), _HELD_CHARS)
             if room < 0:
                 break
@@ -166,7 +167,7 @@ class Explorer(ChartWidget):
             out.append({"kind": "text", "at": f"{self.call}|{item.position}", **place})
         return out
 
-    def _measure(self) -> None:
+    def _measure_in_background(self) -> None:
         """Size the messages behind: the list is there meanwhile."""
         if self._measuring is not None or self.scenes.measured:
             return
@@ -184,40 +185,42 @@ class Explorer(ChartWidget):
 
     # -- rows and texts --------------------------------------------------
 
-    def _at(self, asked: dict[str, Any]) -> int:
+    def _requested_call(self, request: dict[str, Any]) -> int:
         """Return the call that is asked for, else the nearest that there is."""
-        return min(max(_int_or_zero(asked.get("call")), 0), max(len(self.scenes) - 1, 0))
+        return min(max(_int_or_zero(request.get("call")), 0), max(len(self.scenes) - 1, 0))
 
-    def _items(self, call: int, *, whole: bool) -> Sequence[MessageLine]:
-        return self.scenes.whole if whole else self._scene(call).items
+    def _lines_of_call(self, call: int, *, whole: bool) -> Sequence[MessageLine]:
+        return self.scenes.whole if whole else self._view_of_call(call).items
 
-    def _chosen(self, call: int, wanted: MessageFilter) -> FilterResult:
+    def _filter_lines(self, call: int, message_filter: MessageFilter) -> FilterResult:
         """Return what is asked for; asked again for another part of it, as it was."""
-        key = (call, wanted, self.scenes.measured)
+        key = (call, message_filter, self.scenes.measured)
         if self._last is None or self._last[0] != key:
-            items = self._items(call, whole=wanted.whole)
-            self._last = key, filter_messages(self.scenes, items, wanted)
+            items = self._lines_of_call(call, whole=message_filter.whole)
+            self._last = key, filter_messages(self.scenes, items, message_filter)
         return self._last[1]
 
-    def _rows(self, asked: dict[str, Any]) -> dict[str, Any]:
-        call, first = self._at(asked), max(_int_or_zero(asked.get("from")), 0)
-        wanted = MessageFilter.of(asked)
-        found = self._chosen(call, wanted)
-        marks = {i.call for i in found.lines if i.call is not None} if wanted.whole else set()
-        told = {
+    def _answer_rows(self, request: dict[str, Any]) -> dict[str, Any]:
+        call, first = self._requested_call(request), max(_int_or_zero(request.get("from")), 0)
+        message_filter = MessageFilter.of(request)
+        result = self._filter_lines(call, message_filter)
+        marks = (
+            {i.call for i in result.lines if i.call is not None} if message_filter.whole else set()
+        )
+        answer = {
             "kind": "rows",
-            "total": len(found.lines),
-            "of": len(self._items(call, whole=wanted.whole)),
-            "rows": [self._row(i) for i in found.lines[first : first + ROWS_PER_CHUNK]],
-            "said": found.said,
-            "marks": sorted(marks)[:_MARKS] if any(wanted[2:]) else [],
+            "total": len(result.lines),
+            "of": len(self._lines_of_call(call, whole=message_filter.whole)),
+            "rows": [self._pack_line(i) for i in result.lines[first : first + ROWS_PER_CHUNK]],
+            "said": result.note,
+            "marks": sorted(marks)[:_MARKS] if any(message_filter[2:]) else [],
             "measured": self.scenes.measured,
         }
         if not first:
-            told["head"] = self._head(call)
-        return told
+            answer["head"] = self._call_heading(call)
+        return answer
 
-    def _row(self, item: MessageLine) -> list[Any]:
+    def _pack_line(self, item: MessageLine) -> list[Any]:
         m, call = item.message, self.scenes.asked(item.message)
         marks = "✗" * is_failed(m) + "~" * (item.changed_by is not None)
         name, words = m.tool or m.role, get_preview(m)
@@ -237,29 +240,29 @@ class Explorer(ChartWidget):
             item.call,
         ]
 
-    def _head(self, call: int) -> dict[str, Any]:
-        scene = self._scene(call)
+    def _call_heading(self, call: int) -> dict[str, Any]:
+        scene = self._view_of_call(call)
         return {
             "call": call,
             "told": describe_call(scene, len(self.scenes)),
             "groups": [[g, n, GROUP_COLOURS[GROUPS.index(g)]] for g, n in scene.groups],
         }
 
-    def _text(self, asked: dict[str, Any]) -> dict[str, Any] | None:
-        call, row = self._at(asked), _int_or_zero(asked.get("row"))
-        items = self._items(call, whole=asked.get("whole") is True)
+    def _answer_text(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        call, row = self._requested_call(request), _int_or_zero(request.get("row"))
+        items = self._lines_of_call(call, whole=request.get("whole") is True)
         if not 0 <= row < len(items):
             return None
         item = items[row]
         size = "size not known yet" if item.tokens is None else f"{item.tokens:,} tokens"
         parts = (item.name, size, item.change, f"message {item.position}")
-        most = min(_int_or_zero(asked.get("most")) or 10**9, MAX_TEXT_CHARS)
+        most = min(_int_or_zero(request.get("most")) or 10**9, MAX_TEXT_CHARS)
         text = render_full_text(item.message, most)
         return {"kind": "text", "head": " · ".join(filter(None, parts)), "text": text}
 
     # -- twins -----------------------------------------------------------
 
-    def _chart(self) -> Chart:
+    def _build_chart(self) -> Chart:
         from ctxkit.plots.growth_chart import growth
 
         return growth(self.scenes.session)
@@ -271,8 +274,8 @@ class Explorer(ChartWidget):
         largest = [f"  {item.label}" for item in scene.largest[:_TWIN_ROWS]]
         head = describe_call(scene, len(self.scenes))
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.scenes.session.notes]
-        told = ["tokens by group:", *groups] if groups else []
-        return "\n".join([head, *notes, *told, "largest messages:", *largest])
+        group_lines = ["tokens by group:", *groups] if groups else []
+        return "\n".join([head, *notes, *group_lines, "largest messages:", *largest])
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
@@ -280,6 +283,12 @@ class Explorer(ChartWidget):
         head = render_heading(scene, len(self.scenes)) + render_notes(self.scenes.session.notes)
         drawn = draw_growth(self.scenes.prompts, scene.limit, scene.call) + render_groups_bar(scene)
         return head + drawn + render_messages_table(scene.largest[:_TWIN_ROWS])
+
+
+def choose_top(prompts: Sequence[int | None], limit: int | None) -> int:
+    """Return how many tokens a chart of prompts reaches up to: the limit where it is near."""
+    peak = max((n for n in prompts if n is not None), default=1) or 1
+    return limit if limit is not None and peak <= limit <= 3 * peak else peak
 
 
 def _compacted_calls(session: Session, places: list[int]) -> list[int]:
@@ -292,7 +301,7 @@ def _int_or_zero(value: Any) -> int:
     return value if type(value) is int else 0
 
 
-_WIDTH, _HEIGHT, _MAX_SVG_POINTS = 1000, 90, 500
+_HEIGHT = 140
 
 
 def render_heading(scene: CallView, calls: int) -> str:
@@ -319,32 +328,22 @@ def describe_call(scene: CallView, calls: int) -> str:
 
 def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:
     """The size of each prompt as a line, with a mark at one call; empty where no size is known."""
-    known = [(i, n) for i, n in enumerate(prompts) if n is not None]
-    if len(known) < 2:
+    sizes = [n for n in prompts if n is not None]
+    if len(sizes) < 2:
         return ""
-    peak = max(n for _, n in known)
-    top = limit if limit is not None and peak <= limit <= 3 * peak else peak
-    step = _WIDTH / max(1, len(prompts) - 1)
-
-    def y(n: int) -> float:
-        return _HEIGHT - 4 - (_HEIGHT - 8) * n / max(1, top)
-
-    points = " ".join(f"{i * step:.1f},{y(n):.1f}" for i, n in _thin_points(known))
-    lines = [_svg_rule(0, _WIDTH, y(top), y(top), SOFT_COLOUR, "4 4")] if top == limit else []
-    lines += [] if at is None else [_svg_rule(at * step, at * step, 0, _HEIGHT, COLOURS[1])]
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img"'
-        f' aria-label="Prompt tokens of each call, up to {peak:,}"'
-        f' style="width:100%;height:{_HEIGHT}px;display:block"><polyline points="{points}"'
-        f' fill="none" stroke="{COLOURS[0]}" stroke-width="2"'
-        f' vector-effect="non-scaling-stroke"/>{"".join(lines)}</svg>'
+    is_near = choose_top(prompts, limit) == limit
+    axes = Axes(
+        x="call",
+        y="prompt tokens",
+        traces=(Trace(name="prompt", x=range(len(prompts)), y=prompts, marked=False),),
+        limits=(Limit(y=limit, label=f"limit {limit:,}"),) if is_near and limit else (),
+        marks=() if at is None else (Mark(x=at),),
     )
-
-
-def _svg_rule(x1: float, x2: float, y1: float, y2: float, colour: str, dashes: str = "none") -> str:  # noqa: PLR0917
+    figure = axes.plotly()
+    figure["layout"]["showlegend"] = False
     return (
-        f'<line x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}" stroke="{colour}"'
-        f' stroke-width="1.5" stroke-dasharray="{dashes}" vector-effect="non-scaling-stroke"/>'
+        f'<div role="img" aria-label="Prompt tokens of each call, up to {max(sizes):,}">'
+        f"{render_svg(figure, height=_HEIGHT)}</div>"
     )
 
 
@@ -389,15 +388,3 @@ def render_messages_table(items: Sequence[MessageLine]) -> str:
         "<table><caption>Largest"
         f" messages</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     )
-
-
-def _thin_points(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most two points a bin, its lowest and its highest, so that no peak is lost."""
-    if len(points) <= 2 * _MAX_SVG_POINTS:
-        return points
-    size = -(-len(points) // _MAX_SVG_POINTS)
-    out: list[tuple[int, int]] = []
-    for i in range(0, len(points), size):
-        part = points[i : i + size]
-        out += sorted({min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])})
-    return out

@@ -153,50 +153,50 @@ class SessionView:
     def measure(self) -> None:
         """Work out the size of each message, which takes seconds where they are many."""
         sized = measure_sizes(self.session) if self.session.behind is None else None
-        made = count_groups_by_call(self.session, sized=sized)
-        self._sizes, self._layers = sized, made
+        groups_by_call = count_groups_by_call(self.session, sized=sized)
+        self._sizes, self._layers = sized, groups_by_call
 
     def at(self, call: int | None) -> CallView:
         """Return what a call was sent; None: what would be sent next."""
         if call is None:
             model, limit = self.session.model, self.session.context_window
-            return CallView(None, 0, model, None, None, self._sent(None), (), limit)
+            return CallView(None, 0, model, None, None, self._prompt_contents(None), (), limit)
         at = self.session.call(call)
         model = at.message.model or self.session.model
         limit = get_context_window(self.session, model, at.message).tokens
-        held = self._layers.groups if self._layers is not None else {}
-        groups = tuple((name, tokens[at.index]) for name, tokens in held.items())
-        shown = tuple(each for each in groups if each[1])
-        size, sent = self.prompts[at.index], self._sent(at.index)
-        return CallView(at.index, at.turn, model, size, self.source, sent, shown, limit)
+        tokens_by_group = self._layers.groups if self._layers is not None else {}
+        groups = tuple((name, tokens[at.index]) for name, tokens in tokens_by_group.items())
+        filled_groups = tuple(each for each in groups if each[1])
+        size, sent = self.prompts[at.index], self._prompt_contents(at.index)
+        return CallView(at.index, at.turn, model, size, self.source, sent, filled_groups, limit)
 
     @cached_property
     def whole(self) -> tuple[MessageLine, ...]:
         """Every message that was ever said or put in, with the first call that it could go with."""
-        return tuple(self._whole())
+        return tuple(self._every_line())
 
     def asked(self, message: Message) -> ToolCall | None:
         """Return the call that a result answers, where it is known."""
-        return self._answers.get(id(message))
+        return self._tool_calls_by_id.get(id(message))
 
     def files(self, message: Message) -> Iterator[str]:
         """Yield the files of a message: those of its calls, or of the call that it answers."""
-        own = self.asked(message)
-        for call in (own,) if own is not None else message.tool_calls:
+        tool_call = self.asked(message)
+        for call in (tool_call,) if tool_call is not None else message.tool_calls:
             path = get_call_path(call)
             if path:
                 yield sanitize_line(path, 200)
 
-    def _sent(self, index: int | None) -> Sequence[MessageLine]:
+    def _prompt_contents(self, index: int | None) -> Sequence[MessageLine]:
         if self._sizes is None and self.session.behind is None:
             return UnsizedLines(self.session.view(index))
-        held = get_prompt_contents(self.session, index, sized=self._sizes)
+        contents = get_prompt_contents(self.session, index, sized=self._sizes)
         return tuple(
             MessageLine(i, s.message, s.tokens, s.raw_tokens, s.changed_by)
-            for i, s in enumerate(held.shown)
+            for i, s in enumerate(contents.shown)
         )
 
-    def _whole(self) -> Iterator[MessageLine]:
+    def _every_line(self) -> Iterator[MessageLine]:
         places, n = [c.position for c in self.session.calls], -1
         for position, entry in enumerate(self.session.path):
             by = (entry.method or entry.kind) if isinstance(entry, Edit) else None
@@ -213,7 +213,7 @@ class SessionView:
         self.__dict__.pop("whole", None)
 
     @cached_property
-    def _answers(self) -> Mapping[int, ToolCall]:
+    def _tool_calls_by_id(self) -> Mapping[int, ToolCall]:
         return {id(m): c for m, c in pair_with_calls(self.session.messages) if c is not None}
 
 
@@ -228,7 +228,7 @@ def get_preview(message: Message) -> str:
         if isinstance(part, (Text, Thinking)) and part.text.strip():
             return part.text[:400]
         if isinstance(part, ToolCall):
-            return f"{part.name} {_arguments(part)[:300]}"
+            return f"{part.name} {_argument_text(part)[:300]}"
         if isinstance(part, Image):
             return f"[{part.kind}: {part.media_type}]"
         if isinstance(part, SizeOnly):
@@ -249,7 +249,7 @@ def render_full_text(message: Message, limit: int = MAX_TEXT_CHARS) -> str:
 
 def get_searchable_text(message: Message) -> str:
     """What a search looks at: what was said and thought, calls with their arguments, failures."""
-    calls = [f"{p.name} {_arguments(p)}" for p in message.tool_calls]
+    calls = [f"{p.name} {_argument_text(p)}" for p in message.tool_calls]
     return "\n".join(filter(None, [message.text, *calls, message.error]))
 
 
@@ -262,7 +262,7 @@ def _part_text(part: object) -> str:
             hidden = f" (and {part.hidden:,} characters that only the provider can read)"
         return f"[thinking{hidden}]\n{part.text}"
     if isinstance(part, ToolCall):
-        return f"[calls {part.name}]\n{_arguments(part, indent=1)}"
+        return f"[calls {part.name}]\n{_argument_text(part, indent=1)}"
     if isinstance(part, Image):
         return f"[{part.kind}: {part.media_type}, {len(part.data):,} characters of base64]"
     if isinstance(part, SizeOnly):
@@ -270,7 +270,7 @@ def _part_text(part: object) -> str:
     return ""
 
 
-def _arguments(part: ToolCall, indent: int | None = None) -> str:
+def _argument_text(part: ToolCall, indent: int | None = None) -> str:
     if part.raw is not None:
         return part.raw
     return json.dumps(part.arguments, indent=indent, ensure_ascii=False, default=str)
@@ -295,15 +295,15 @@ class MessageFilter(NamedTuple):
     regex: bool = False
 
     @classmethod
-    def of(cls, asked: dict[str, Any]) -> MessageFilter:
+    def of(cls, request: dict[str, Any]) -> MessageFilter:
         """Return what a browser asked for; what it should not say is left out."""
 
         def text(name: str) -> str:
-            value = asked.get(name)
+            value = request.get(name)
             return value[:1000] if isinstance(value, str) else ""
 
         whole, largest, errors, regex = (
-            asked.get(name) is True for name in ("whole", "largest", "errors", "regex")
+            request.get(name) is True for name in ("whole", "largest", "errors", "regex")
         )
         role, tool, file, words = map(text, ("role", "tool", "file", "words"))
         return cls(whole, largest, role, tool, file, errors, words, regex)
@@ -313,52 +313,54 @@ class FilterResult(NamedTuple):
     """The lines that are asked for, in their order, and what is to be said of the search."""
 
     lines: Sequence[MessageLine]
-    said: str = ""
+    note: str = ""
 
 
 def filter_messages(
-    scenes: SessionView, items: Sequence[MessageLine], wanted: MessageFilter
+    scenes: SessionView, items: Sequence[MessageLine], message_filter: MessageFilter
 ) -> FilterResult:
     """Return the lines that hold what is wanted.
 
     Raises:
         BadArguments: the pattern is no regular expression.
     """
-    lines, said = items, ""
-    if wanted.role or wanted.tool or wanted.file or wanted.errors:
-        lines = [i for i in items if _matches_filter(scenes, i, wanted)]
-    if wanted.words:
-        found = search_texts(
-            (get_searchable_text(i.message) for i in lines), wanted.words, regex=wanted.regex
+    lines, note = items, ""
+    if message_filter.role or message_filter.tool or message_filter.file or message_filter.errors:
+        lines = [i for i in items if _matches_filter(scenes, i, message_filter)]
+    if message_filter.words:
+        result = search_texts(
+            (get_searchable_text(i.message) for i in lines),
+            message_filter.words,
+            regex=message_filter.regex,
         )
-        said, lines = _search_note(found, lines), [lines[row] for row in found.rows]
-    if wanted.largest and scenes.measured:
+        note, lines = _search_note(result, lines), [lines[row] for row in result.rows]
+    if message_filter.largest and scenes.measured:
         lines = sorted(lines, key=lambda i: (-(i.tokens or 0), i.position))
-    return FilterResult(lines, said)
+    return FilterResult(lines, note)
 
 
-def _search_note(found: SearchResult, lines: Sequence[MessageLine]) -> str:
-    if found.until is None:
+def _search_note(result: SearchResult, lines: Sequence[MessageLine]) -> str:
+    if result.until is None:
         return ""
     return (
-        f"The search was ended after two seconds at message {found.until:,} of {len(lines):,}: "
+        f"The search was ended after two seconds at message {result.until:,} of {len(lines):,}: "
         "use a simpler pattern, or fewer messages."
     )
 
 
-def _matches_filter(scenes: SessionView, item: MessageLine, wanted: MessageFilter) -> bool:
+def _matches_filter(scenes: SessionView, item: MessageLine, message_filter: MessageFilter) -> bool:
     m = item.message
     return (
-        (not wanted.role or m.role == wanted.role)
-        and (not wanted.errors or is_failed(m))
-        and (not wanted.tool or wanted.tool in _tools(scenes, item))
-        and (not wanted.file or wanted.file in scenes.files(m))
+        (not message_filter.role or m.role == message_filter.role)
+        and (not message_filter.errors or is_failed(m))
+        and (not message_filter.tool or message_filter.tool in _count_tools(scenes, item))
+        and (not message_filter.file or message_filter.file in scenes.files(m))
     )
 
 
-def _tools(scenes: SessionView, item: MessageLine) -> list[str]:
-    own = scenes.asked(item.message)
-    calls = (own,) if own is not None else item.message.tool_calls
+def _count_tools(scenes: SessionView, item: MessageLine) -> list[str]:
+    tool_call = scenes.asked(item.message)
+    calls = (tool_call,) if tool_call is not None else item.message.tool_calls
     return [sanitize_line(n, 60) for n in (*(c.name for c in calls), item.message.tool) if n]
 
 
@@ -366,14 +368,16 @@ def count_filter_choices(scenes: SessionView) -> dict[str, list[list[Any]]]:
     """Return the roles, tools and files of a session with how many messages each has."""
     every = scenes.whole
     return {
-        "role": _counted(i.message.role for i in every),
-        "tool": _counted(name for i in every for name in dict.fromkeys(_tools(scenes, i))),
-        "file": _counted(f for i in every for f in dict.fromkeys(scenes.files(i.message))),
+        "role": _sort_counts(i.message.role for i in every),
+        "tool": _sort_counts(
+            name for i in every for name in dict.fromkeys(_count_tools(scenes, i))
+        ),
+        "file": _sort_counts(f for i in every for f in dict.fromkeys(scenes.files(i.message))),
         "errors": [["", sum(is_failed(i.message) for i in every)]],
     }
 
 
-def _counted(names: Iterable[str]) -> list[list[Any]]:
+def _sort_counts(names: Iterable[str]) -> list[list[Any]]:
     return [[name, n] for name, n in Counter(names).most_common(_MAX_CHOICES)]
 
 
@@ -391,6 +395,11 @@ class SearchResult(NamedTuple):
     """The text at which the time was over; None: all were looked at."""
 
 
+# Words are looked for here, with a look at the clock each 256 texts. A regular expression may take
+# for ever, and Python cannot stop it, so it runs in a process that is killed when the time is over.
+# That process takes whole batches of some 64,000 characters, since handing over one text takes
+# longer than searching it; `_Batches` remembers at which line each text begins, and finds the text
+# of a hit by bisection. What was found before the end is returned, with the text where it stopped.
 def search_texts(
     texts: Iterable[str], words: str, *, regex: bool, seconds: float = SEARCH_SECONDS
 ) -> SearchResult:
@@ -417,17 +426,17 @@ def _search_words(texts: Iterable[str], words: str, seconds: float) -> SearchRes
 
 def _search_pattern(texts: Iterable[str], pattern: str, seconds: float) -> SearchResult:
     batches = _Batches()
-    given = enumerate(batches.of(texts))
+    numbered = enumerate(batches.of(texts))
     process = start_search(
-        pattern, _HITS, ({"name": str(i), "first": 1, "text": text} for i, text in given)
+        pattern, _HITS, ({"name": str(i), "first": 1, "text": text} for i, text in numbered)
     )
     with kill_after(process, seconds) as late:
         hits, batch = list[tuple[int, int]](), 0
         out: Any = process.stdout
-        for said in out:
-            name, _, rest = said.partition(b":")
-            if said.startswith(b"\0"):
-                batch = int(json.loads(said[1:]))
+        for reply in out:
+            name, _, rest = reply.partition(b":")
+            if reply.startswith(b"\0"):
+                batch = int(json.loads(reply[1:]))
             else:
                 hits.append((int(name), int(rest.partition(b":")[0])))
         errors: Any = process.stderr
@@ -490,8 +499,8 @@ class SessionTreeNode(NamedTuple):
     def title(self) -> str:
         """What it is called; a subagent by its own name first."""
         name = get_title(self.session, 80)
-        own = self.session.agent
-        return name if not self.depth or own in ("", "main") else f"{own}: {name}"
+        agent = self.session.agent
+        return name if not self.depth or agent in ("", "main") else f"{agent}: {name}"
 
 
 def list_session_tree(session: Session) -> list[SessionTreeNode]:
@@ -505,13 +514,13 @@ def describe_tree(family: list[SessionTreeNode]) -> list[str]:
     table = rows([one.session for one in family]) if priced else {}
     out = []
     for i, one in enumerate(family):
-        told = [pluralize(len(one.session.calls), "call")]
+        parts = [pluralize(len(one.session.calls), "call")]
         if priced:
-            told += [
+            parts += [
                 f"peak {format_tokens(table['peak_tokens'][i])}",
                 format_usd(table["cost_usd"][i]),
             ]
-        out.append(" · ".join(told))
+        out.append(" · ".join(parts))
     return out
 
 

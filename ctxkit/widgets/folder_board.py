@@ -113,11 +113,11 @@ class Board:
                     f"where() takes {', '.join(GROUPINGS)}, not "
                     f"{name!r}.{did_you_mean(name, GROUPINGS)}"
                 )
-        asked = words.lower().split()
+        search_words = words.lower().split()
 
         def holds(r: BoardRow) -> bool:
             same = all(GROUPINGS[name](r) == value for name, value in columns.items())
-            return same and self._holds(r) and all(word in _search_text(r) for word in asked)
+            return same and self._holds(r) and all(word in _search_text(r) for word in search_words)
 
         rows = list(filter(holds, self.rows))
         return Board(rows, waiting=self._waiting, failed_n=self.failed_n, holds=holds)
@@ -149,9 +149,9 @@ class Board:
         import pandas as pd
 
         columns = [n for n in BoardRow.__struct_fields__ if n != "spark"]
-        made = pd.DataFrame([msgspec.structs.asdict(r) for r in self.rows], columns=columns)
-        made["started"] = pd.to_datetime(made["started"].astype("float64"), unit="s", utc=True)
-        return made.astype(
+        table = pd.DataFrame([msgspec.structs.asdict(r) for r in self.rows], columns=columns)
+        table["started"] = pd.to_datetime(table["started"].astype("float64"), unit="s", utc=True)
+        return table.astype(
             {c: "Int64" for c in columns if c.endswith("_n") or c == "peak"} | {"usd": "Float64"}
         )
 
@@ -162,49 +162,53 @@ class Board:
         """
         until = None if seconds is None else time.monotonic() + seconds
         rows, waiting, failed_n = list(self.rows), list[FileStamp](), self.failed_n
-        kept = FileCache(cache_folder() / CACHE_FILE, FileRows, CACHE_VERSION, get_version())
+        file_cache = FileCache(cache_folder() / CACHE_FILE, FileRows, CACHE_VERSION, get_version())
         try:
             for stamp in self._waiting:
-                found = kept.get(stamp)
-                if found is None and until is not None and time.monotonic() > until:
+                file_rows = file_cache.get(stamp)
+                if file_rows is None and until is not None and time.monotonic() > until:
                     waiting.append(stamp)
                     continue
-                if found is None:
-                    found = FileRows(**msgspec.structs.asdict(stamp), rows=read_rows(stamp))
-                    kept.put(found)
-                failed_n += not found.rows and Path(stamp.path).suffix.lower() in LOG_SUFFIXES
-                rows += filter(self._holds, found.rows)
+                if file_rows is None:
+                    file_rows = FileRows(**msgspec.structs.asdict(stamp), rows=read_rows(stamp))
+                    file_cache.put(file_rows)
+                failed_n += not file_rows.rows and Path(stamp.path).suffix.lower() in LOG_SUFFIXES
+                rows += filter(self._holds, file_rows.rows)
         finally:
-            kept.write()
+            file_cache.write()
         unique = {(r.path, r.id): r for r in rows}
         newest = sorted(unique.values(), key=lambda r: -(r.started or 0.0))
-        made = Board(newest, waiting=waiting, failed_n=failed_n, holds=self._holds)
-        made.again, made.follows = self.again, self.follows
-        return made
+        updated = Board(newest, waiting=waiting, failed_n=failed_n, holds=self._holds)
+        updated.again, updated.follows = self.again, self.follows
+        return updated
 
     @property
     def head(self) -> str:
         """How many sessions there are and what they cost, in a sentence."""
         usd = [r.usd for r in self.rows if r.usd is not None]
-        told = pluralize(len(self.rows), "session") + (f", {format_usd(sum(usd))}" if usd else "")
+        sentence = pluralize(len(self.rows), "session") + (
+            f", {format_usd(sum(usd))}" if usd else ""
+        )
         unknown = len(self.rows) - len(usd)
-        told += f" ({format_count(unknown)} without a price)" if usd and unknown else ""
-        told += f"; {pluralize(self.failed_n, 'file')} could not be read" if self.failed_n else ""
+        sentence += f" ({format_count(unknown)} without a price)" if usd and unknown else ""
+        sentence += (
+            f"; {pluralize(self.failed_n, 'file')} could not be read" if self.failed_n else ""
+        )
         if self._waiting:
-            told += f"; {format_count(self.waiting_n)} files wait: board.go_on() reads them"
-        return told
+            sentence += f"; {format_count(self.waiting_n)} files wait: board.go_on() reads them"
+        return sentence
 
     def table(self, rows: int = _PAGE) -> Table:
         """Return the newest rows as a table."""
-        made = tuple(make_row_cells(i, r) for i, r in enumerate(self.rows[:rows]))
-        more = len(self.rows) - len(made)
+        cells = tuple(make_row_cells(i, r) for i, r in enumerate(self.rows[:rows]))
+        more = len(self.rows) - len(cells)
         legend = f"and {format_count(more)} more: where() and by() see them all" if more else ""
-        return Table(BOARD_HEADS, made, legend=legend)
+        return Table(BOARD_HEADS, cells, legend=legend)
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
-        made, sums = self.table(_TEXT), self.by("project").to_text()
-        parts = (self.head, made.to_text(), made.legend, sums)
+        table, sums = self.table(_TEXT), self.by("project").to_text()
+        parts = (self.head, table.to_text(), table.legend, sums)
         return "\n\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
@@ -268,10 +272,10 @@ def board(
     Raises:
         BadArguments: there is no file.
     """
-    made = Board([], waiting=find_files(where)).go_on(seconds)
-    made.again = lambda: Board([], waiting=find_files(where)).go_on(_FIRST)
-    made.follows = follow
-    return made
+    new_board = Board([], waiting=find_files(where)).go_on(seconds)
+    new_board.again = lambda: Board([], waiting=find_files(where)).go_on(_FIRST)
+    new_board.follows = follow
+    return new_board
 
 
 def _search_text(r: BoardRow) -> str:
@@ -303,14 +307,14 @@ def find_files(where: str | os.PathLike[str] | None) -> list[FileStamp]:
     else:
         place = Path(os.fspath(where)).expanduser()
         paths = [f.path for f in find_log_files(place, lambda _: None) if not f.why]
-    told = [s for path in paths if (s := FileStamp.of(path)) is not None]
-    if not told:
+    stamps = [s for path in paths if (s := FileStamp.of(path)) is not None]
+    if not stamps:
         raise BadArguments(
             f"There is no file at {str(where)!r}."
             if where is not None
             else "No tool keeps sessions on this machine: give a folder."
         )
-    return sorted(told, key=lambda s: -s.modified)
+    return sorted(stamps, key=lambda s: -s.modified)
 
 
 def read_rows(stamp: FileStamp) -> tuple[BoardRow, ...]:

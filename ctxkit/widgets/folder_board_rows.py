@@ -78,11 +78,11 @@ def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
         Cell(format_day(r.started), r.started),
         Cell(format_count(r.calls_n), float(r.calls_n)),
         Cell(format_usd(r.usd), r.usd),
-        Cell(format_tokens(r.peak), _float(r.peak)),
+        Cell(format_tokens(r.peak), _float_or_none(r.peak)),
         Cell("", None, "", "", _sparkline_svg(r.spark)),
-        Cell(cuts, _float(r.compactions_n), "", "bad" * bool(r.thrash)),
-        Cell(format_count(r.misses_n), _float(r.misses_n)),
-        Cell(format_count(r.errors_n), _float(r.errors_n)),
+        Cell(cuts, _float_or_none(r.compactions_n), "", "bad" * bool(r.thrash)),
+        Cell(format_count(r.misses_n), _float_or_none(r.misses_n)),
+        Cell(format_count(r.errors_n), _float_or_none(r.errors_n)),
         Cell(r.project or ""),
         Cell(r.tool),
         Cell(r.model or ""),
@@ -98,27 +98,27 @@ def limit_rows(table: Table, rows: int) -> Table:
 
 def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     """Return the sums of some rows as cells."""
-    usd = _sum(r.usd for r in rows)
+    usd = _sum_given(r.usd for r in rows)
     peak = max((r.peak for r in rows if r.peak is not None), default=None)
     sums = [
-        _sum(getattr(r, c) for r in rows)
+        _sum_given(getattr(r, c) for r in rows)
         for c in ("compactions_n", "misses_n", "thrash", "errors_n")
     ]
     return (
         Cell(name),
         Cell(format_count(len(rows)), float(len(rows))),
         Cell(format_usd(usd), usd),
-        Cell(format_tokens(peak), _float(peak)),
+        Cell(format_tokens(peak), _float_or_none(peak)),
         *(Cell(format_count(n), n) for n in sums),
     )
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return float(sum(known)) if known else None
+def _sum_given(values: Iterable[float | None]) -> float | None:
+    values_given = [v for v in values if v is not None]
+    return float(sum(values_given)) if values_given else None
 
 
-def _float(value: float | None) -> float | None:
+def _float_or_none(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
@@ -126,11 +126,11 @@ def format_day(at: float | None) -> str:
     """Return the day of a time, UTC."""
     if at is None or not 0 <= at < _LAST:
         return MISSING
-    return _date(int(at) // 86_400)
+    return _local_date(int(at) // 86_400)
 
 
 @cache
-def _date(days: int) -> str:
+def _local_date(days: int) -> str:
     return datetime.fromtimestamp(days * 86_400, UTC).strftime("%Y-%m-%d")
 
 
@@ -185,9 +185,9 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
     bill = bill_session(session)
     whole = not (bill.unpriced_n or bill.unpriced_summaries_n)
     usd = bill.total_usd if whole else None
-    found = find_cache_misses(session) if session.has_cache else ()
+    misses = find_cache_misses(session) if session.has_cache else ()
     failed = row["tool_errors_n"], row["failed_calls_n"]
-    held = thrash(session) if session.edits and session.calls else None
+    thrash_result = thrash(session) if session.edits and session.calls else None
     return BoardRow(
         id=sanitize_line(session.id, 200),
         title=sanitize_line(redact(get_title(session, 200)), 120),
@@ -203,10 +203,10 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
         usd=usd if usd is not None or session.has_usage else row["cost_usd"],
         peak=row["peak_tokens"],
         compactions_n=row["compactions_n"],
-        misses_n=sum(m is not None and m.kind != "cold_start" for m in found)
+        misses_n=sum(m is not None and m.kind != "cold_start" for m in misses)
         if session.has_cache
         else None,
-        thrash=None if held is None else held.thrash,
+        thrash=None if thrash_result is None else thrash_result.thrash,
         errors_n=None if failed[0] is None else sum(n or 0 for n in failed),
         spark=_sparkline_points(session),
     )

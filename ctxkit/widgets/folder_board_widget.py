@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting import format_usd, sanitize_line
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.widgets.base import ChartWidget, build_esm
-from ctxkit.widgets.explorer import ROWS_PER_CHUNK, Explorer
+from ctxkit.widgets.explorer import Explorer
 from ctxkit.widgets.folder_board_rows import BOARD_HEADS, GROUPINGS, make_row_cells, open_session
+from ctxkit.widgets.javascript import ROWS_PER_CHUNK
 from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:
@@ -70,15 +71,15 @@ class BoardView(ChartWidget):
 
     def _go_on(self) -> None:
         while self.board.waiting_n and not self._ended.is_set():
-            self._take(lambda: self.board.go_on(_SLICE))
-        took = 0.0
-        while self.board.follows and not self._ended.wait(max(_PAUSE, _SHARE * took)):
+            self._show_board(lambda: self.board.go_on(_SLICE))
+        seconds = 0.0
+        while self.board.follows and not self._ended.wait(max(_PAUSE, _SHARE * seconds)):
             if self.board.again is not None:
                 began = time.monotonic()
-                self._take(self.board.again)
-                took = time.monotonic() - began
+                self._show_board(self.board.again)
+                seconds = time.monotonic() - began
 
-    def _take(self, look: Callable[[], Any]) -> None:
+    def _show_board(self, look: Callable[[], Any]) -> None:
         try:
             new = look()
         except CtxkitError:
@@ -89,7 +90,7 @@ class BoardView(ChartWidget):
 
     # -- what the browser is told ----------------------------------------
 
-    def _data(self) -> dict[str, Any]:
+    def _build_data(self) -> dict[str, Any]:
         self._serial += 1
         heads = [
             [h.name or "prompts", h.hover, h.number, _FIELDS.get(h.name, "")] for h in BOARD_HEADS
@@ -108,51 +109,53 @@ class BoardView(ChartWidget):
             "spark": _SPARK,
             "ways": ways,
             "serial": self._serial,
-            "first": self._rows({}),
+            "first": self._answer_rows({}),
         }
 
-    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
-        kind = asked.get("kind")
+    def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        kind = request.get("kind")
         if kind == "rows":
-            return self._rows(asked)
+            return self._answer_rows(request)
         if kind == "open":
-            return self._open(asked.get("at"))
-        if kind == "inner" and self.reader is not None and isinstance(asked.get("m"), dict):
-            return self._inner(self.reader, asked["m"])
+            return self._open_reader(request.get("at"))
+        if kind == "inner" and self.reader is not None and isinstance(request.get("m"), dict):
+            return self._ask_reader(self.reader, request["m"])
         return None
 
-    def _wanted(self, asked: dict[str, Any]) -> list[BoardRow]:
-        words = asked.get("words")
-        said = {n: asked[n] for n in GROUPINGS if isinstance(asked.get(n), str) and asked[n]}
+    def _selected_rows(self, request: dict[str, Any]) -> list[BoardRow]:
+        words = request.get("words")
+        choices = {
+            n: request[n] for n in GROUPINGS if isinstance(request.get(n), str) and request[n]
+        }
         rows = [
             r
             for r in self.board.where(words if isinstance(words, str) else "").rows
-            if all(sanitize_line(GROUPINGS[n](r), 100) == v for n, v in said.items())
+            if all(sanitize_line(GROUPINGS[n](r), 100) == v for n, v in choices.items())
         ]
-        field = asked.get("sort") if asked.get("sort") in _FIELDS.values() else "started"
-        down = asked.get("down") is not False
-        known = [r for r in rows if getattr(r, str(field)) is not None]
+        field = request.get("sort") if request.get("sort") in _FIELDS.values() else "started"
+        down = request.get("down") is not False
+        sortable = [r for r in rows if getattr(r, str(field)) is not None]
         unknown = [r for r in rows if getattr(r, str(field)) is None]
-        return sorted(known, key=lambda r: getattr(r, str(field)), reverse=down) + unknown
+        return sorted(sortable, key=lambda r: getattr(r, str(field)), reverse=down) + unknown
 
-    def _rows(self, asked: dict[str, Any]) -> dict[str, Any]:
-        found, first = self._wanted(asked), asked.get("from")
+    def _answer_rows(self, request: dict[str, Any]) -> dict[str, Any]:
+        rows, first = self._selected_rows(request), request.get("from")
         first = first if type(first) is int and first > 0 else 0
-        told: dict[str, Any] = {
+        answer: dict[str, Any] = {
             "kind": "rows",
-            "total": len(found),
+            "total": len(rows),
             "of": len(self.board.rows),
-            "rows": [self._row(r) for r in found[first : first + ROWS_PER_CHUNK]],
+            "rows": [self._pack_row(r) for r in rows[first : first + ROWS_PER_CHUNK]],
         }
         if not first:
-            way = asked.get("by") if asked.get("by") in GROUPINGS else "day"
-            sums = self.board.of(found).by(str(way))
-            told["sums"] = [[h.name for h in sums.heads], *map(list, sums.plain()[:_SUMS])]
-            usd = [r.usd for r in found if r.usd is not None]
-            told["usd"] = format_usd(sum(usd)) if usd else ""
-        return told
+            way = request.get("by") if request.get("by") in GROUPINGS else "day"
+            sums = self.board.of(rows).by(str(way))
+            answer["sums"] = [[h.name for h in sums.heads], *map(list, sums.plain()[:_SUMS])]
+            usd = [r.usd for r in rows if r.usd is not None]
+            answer["usd"] = format_usd(sum(usd)) if usd else ""
+        return answer
 
-    def _row(self, row: BoardRow) -> dict[str, Any]:
+    def _pack_row(self, row: BoardRow) -> dict[str, Any]:
         """Return a row; its number stays the same while the board grows."""
         number = self._known.setdefault((row.path, row.id), len(self._numbered))
         if number == len(self._numbered):
@@ -168,28 +171,28 @@ class BoardView(ChartWidget):
 
     # -- one session -----------------------------------------------------
 
-    def _open(self, number: Any) -> dict[str, Any] | None:
+    def _open_reader(self, number: Any) -> dict[str, Any] | None:
         if type(number) is not int or not 0 <= number < len(self._numbered):
             return None
         session = open_session(self._numbered[number])
         calls = len(session.calls)
         self.reader = Explorer(session, max(calls - 1, 0))
         self.reader.send = lambda content, **_: self.send({"kind": "inner", "m": content})
-        return {"kind": "open", "state": self._state(self.reader)}
+        return {"kind": "open", "state": self._reader_state(self.reader)}
 
-    def _inner(self, reader: Explorer, asked: dict[str, Any]) -> dict[str, Any]:
+    def _ask_reader(self, reader: Explorer, request: dict[str, Any]) -> dict[str, Any]:
         before = reader.data
-        answer: dict[str, Any] = {"kind": "inner", "m": reader._answered(asked)}  # noqa: SLF001  ours
+        answer: dict[str, Any] = {"kind": "inner", "m": reader._answer_or_error(request)}  # noqa: SLF001  ours
         if reader.data is not before:
-            answer["state"] = self._state(reader)
+            answer["state"] = self._reader_state(reader)
         return answer
 
-    def _state(self, reader: Explorer) -> dict[str, Any]:
+    def _reader_state(self, reader: Explorer) -> dict[str, Any]:
         return {"data": reader.data, "call": reader.call}
 
     # -- twins -----------------------------------------------------------
 
-    def _chart(self) -> Chart:
+    def _build_chart(self) -> Chart:
         raise BadArguments("A board has no chart; its rows are in `board.frame()`.")
 
     def to_text(self) -> str:

@@ -1,6 +1,6 @@
 /** A list of any length of which only the lines in sight exist. `o`: label, fill(line, row), piece(n) asks for the
  *  n-th hundred, chosen(row, place) is told what is selected. */
-const TALL = 22, PIECE = 100;
+const TALL = 22;
 function roll(parent, o) {
   const box = make("div", "rows", parent), room = make("div", "", box);
   box.tabIndex = 0; box.setAttribute("role", "listbox"); box.setAttribute("aria-label", o.label);

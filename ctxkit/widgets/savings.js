@@ -2,9 +2,9 @@ function render({ model, el }) {
   const rows = () => model.get("data").compactions;                // each: name, at, before, after, put, usd, usd_source, what, source
   const details = new Map(), ROOM = 240;
   let asked = null;
-  const known = c => c.before != null && c.after != null;
+  const known = c => c.saved != null;
   const title = c => (model.get("data").several ? c.name + ", " : "") + `compaction ${num(c.number)}`;
-  const sizes = c => known(c) ? `${num(c.before)} → ${num(c.after)} tokens, ${per(1 - c.after / c.before)} saved` : "the log does not tell its sizes";
+  const sizes = c => known(c) ? `${num(c.before)} → ${num(c.after)} tokens, ${per(c.saved)} saved` : "the log does not tell its sizes";
   const where = c => c.call == null ? c.turn == null ? "after the last call" : `after turn ${num(c.turn)}` : `before call ${num(c.call)}`;
   const view = {
     spec() {
@@ -12,7 +12,6 @@ function render({ model, el }) {
       let top = 1;
       for (const c of all) top = Math.max(top, c.before || 0, c.after || 0);
       const hover = each(c => `${safe(title(c))}, ${where(c)}<br>${sizes(c)}<br>${safe(c.what)}`), x = each((_, i) => i);
-      const grew = c => known(c) && c.after > c.before;
       if (n > ROOM) {                                              // one bar a pixel is none: lines of before and after
         const kept = thinned(each(c => c.after ?? 0), 2000);
         const line = (name, key, ink, dash) => ({ name, ink, dash, x: kept, y: kept.map(i => all[i][key]), hover: kept.map(i => hover[i]) });
@@ -20,17 +19,17 @@ function render({ model, el }) {
           lines: [line("before", "before", INK[0], "dot"), line("after", "after", INK[1], "solid")] };
       }
       return { x: { title: "compaction", range: [-0.7, Math.max(n, 1) - 0.3] }, y: { title: "tokens in the window", range: [0, 1.15 * top] }, lines: [],
-        bars: n ? [{ name: "kept", x, y: each(c => known(c) ? Math.min(c.after, c.before) : 0), ink: INK[1], hover },
-          { name: "saved", x, y: each(c => known(c) ? Math.max(0, c.before - c.after) : 0), ink: INK[0], pattern: "/", hover },
-          { name: "grew", x, y: each(c => grew(c) ? c.after - c.before : 0), ink: STOP, pattern: "x", hover }] : [] };
+        bars: n ? [{ name: "kept", x, y: each(c => c.kept), ink: INK[1], hover },
+          { name: "saved", x, y: each(c => c.freed), ink: INK[0], pattern: "/", hover },
+          { name: "grew", x, y: each(c => c.grown), ink: STOP, pattern: "x", hover }] : [] };
     },
     draw(s) {
       const all = rows(), data = model.get("data"), k = model.get("picked"), c = all[k];
-      let before = 0, after = 0, some = 0, cost = 0, priced = 0;
+      let before = 0, freed = 0, some = 0, cost = 0, priced = 0;
       const from = new Set();
-      for (const one of all) { if (known(one)) { before += one.before; after += one.after; some++; } if (one.usd != null) { cost += one.usd; priced++; if (one.usd_source) from.add(one.usd_source); } }
+      for (const one of all) { if (known(one)) { before += one.before; freed += one.freed - one.grown; some++; } if (one.usd != null) { cost += one.usd; priced++; if (one.usd_source) from.add(one.usd_source); } }
       s.said.textContent = !all.length ? "Nothing was compacted."
-        : `${many(all.length, "compaction")}: ` + (some ? `${num(before - after)} of ${num(before)} tokens saved (${per(before ? 1 - after / before : 0)})` : "the log does not tell their sizes")
+        : `${many(all.length, "compaction")}: ` + (some ? `${num(freed)} of ${num(before)} tokens saved (${per(before ? freed / before : 0)})` : "the log does not tell their sizes")
           + (priced ? `; ${priced < all.length ? `${num(priced)} with a price` : "they"} cost ${usd(cost)} to make${from.size ? ` (${[...from].sort().join(", ")})` : ""}.` : ".");
       s.note.textContent = [all.length ? "Plain: kept; hatched: saved. Click a bar, or use the arrow keys, to see what it did." : "", data.note].filter(Boolean).join(" ");
       if (c) { const x = s.X(k), half = Math.max(5, s.step * 0.47); set(ring, { x: x - half, width: 2 * half, y: s.upper, height: s.lower - s.upper }); }
@@ -38,7 +37,7 @@ function render({ model, el }) {
       set(knob, { "aria-valuenow": k, "aria-valuemax": Math.max(0, all.length - 1), "aria-valuetext": c ? `${title(c)}: ${sizes(c)}` : "none" });
       words.replaceChildren();
       if (s.step > 42) all.forEach((one, i) => {                   // what it saved, above its bar
-        if (known(one)) node("text", { class: "lab", x: s.X(i), y: s.Y(Math.max(one.before, one.after)) - 5, "text-anchor": "middle" }, words, per(1 - one.after / one.before));
+        if (known(one)) node("text", { class: "lab", x: s.X(i), y: s.Y(Math.max(one.before, one.after)) - 5, "text-anchor": "middle" }, words, per(one.saved));
       });
       field(k);
       opened();

@@ -48,7 +48,7 @@ class SavingsChart(ChartWidget):
         self._rows: list[CompactionRow] = []
         self._places: list[tuple[Session, int]] = []
         """For each row its session, and its number there."""
-        self._taken: dict[int, CompactionDetails] = {}
+        self._details: dict[int, CompactionDetails] = {}
         super().__init__(feed, **settings)
 
     @property
@@ -59,43 +59,43 @@ class SavingsChart(ChartWidget):
     @property
     def detail(self) -> dict[str, Any] | None:
         """What is known of the compaction that is shown; None where that is only its sizes."""
-        return self._answer({"kind": "detail", "at": self.picked})
+        return self._answer_request({"kind": "detail", "at": self.picked})
 
-    def _data(self) -> dict[str, Any]:
+    def _build_data(self) -> dict[str, Any]:
         titles, table, note = self.feed.titles, self.feed.frame, ""
-        self._rows, self._places, self._taken = [], [], {}
+        self._rows, self._places, self._details = [], [], {}
         if table is not None:
             self._rows, note = list_frame_compactions(table)
         for session in self.feed.sessions() if table is None else ():
-            found = list_session_compactions(session, titles[session.id])
-            note = BILLED_SIZES_NOTE if has_whole_turns(session) and found else note
-            self._rows += found
-            self._places += [(session, one.number) for one in found]
+            compactions = list_session_compactions(session, titles[session.id])
+            note = BILLED_SIZES_NOTE if has_whole_turns(session) and compactions else note
+            self._rows += compactions
+            self._places += [(session, one.number) for one in compactions]
         return {
-            "compactions": [one._asdict() for one in self._rows],
+            "compactions": [one.pack() for one in self._rows],
             "several": len({one.name for one in self._rows}) > 1,
             "note": note,
             "why": "No diff: see the note above." if note else "",
         }
 
-    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
-        at = asked.get("at")
-        if asked.get("kind") != "detail" or not isinstance(at, int):
+    def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        at = request.get("at")
+        if request.get("kind") != "detail" or not isinstance(at, int):
             return None
         if not 0 <= at < len(self._rows) or not self._rows[at].detail:
             return None
         session, number = self._places[at]
-        taken = self._taken.setdefault(id(session), CompactionDetails(session))
-        return {"kind": "detail", **taken.of(number, self._rows[at])}
+        details = self._details.setdefault(id(session), CompactionDetails(session))
+        return {"kind": "detail", **details.of(number, self._rows[at])}
 
-    def _questions(self) -> list[dict[str, Any]]:
+    def _exported_requests(self) -> list[dict[str, Any]]:
         return [
             {"kind": "detail", "at": i}
             for i, r in enumerate(self._rows[:EXPORTED_DETAILS])
             if r.detail
         ]
 
-    def _chart(self) -> Chart:
+    def _build_chart(self) -> Chart:
         data = [
             Saving(r.number, r.call, r.before, r.after, r.put, r.what, r.source, r.name)
             for r in self._rows
@@ -109,7 +109,7 @@ class SavingsChart(ChartWidget):
 
 MAX_CHANGES, MAX_ITEMS = 24, 12
 """Rows of messages and of items that are told; of more the number."""
-_ITEM = ["needed_call", "delay", "family", "item", "fate"]
+_ITEM_COLUMNS = ["needed_call", "delay", "family", "item", "fate"]
 
 
 class CompactionDetails:
@@ -119,15 +119,15 @@ class CompactionDetails:
         self.session = session
 
     @cached_property
-    def _judged(self) -> dict[int, CompactionOutcome]:
+    def _outcomes_by_call(self) -> dict[int, CompactionOutcome]:
         return {cut.call: cut for cut in thrashing.get_compaction_outcomes(self.session)}
 
     @cached_property
-    def _losses(self) -> pd.DataFrame | None:
+    def _lost_facts(self) -> pd.DataFrame | None:
         return loss.losses(self.session) if self.session.has_text else None
 
     @cached_property
-    def _sheet(self) -> ReplayCostModel:
+    def _cost_model(self) -> ReplayCostModel:
         return ReplayCostModel.of(self.session.origin or self.session)
 
     def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class CompactionDetails:
         changed = [(i, c) for i, c in enumerate(changes) if c.what != "kept"]
         changed.sort(key=lambda at: (at[1].what != "put in", -at[1].before))
         counts = Counter(c.what for c in changes)
-        told = ", ".join(f"{n:,} {what}" for what, n in counts.items())
+        counts_text = ", ".join(f"{n:,} {what}" for what, n in counts.items())
         more = len(changed) - MAX_CHANGES
         rows = [
             [
@@ -150,10 +150,13 @@ class CompactionDetails:
             for i, c in changed[:MAX_CHANGES]
         ]
         why = list(dict.fromkeys(sanitize_line(c.reason, 120) for _, c in changed if c.reason))
-        needed, items = self._needed(one.call)
-        head = f"Messages: {told}." if told else "No message stood in the window."
+        needed, items = self._list_needed(one.call)
+        head = f"Messages: {counts_text}." if counts_text else "No message stood in the window."
         return {
-            "ledger": [*self._ledger(one), *([f"Why: {'; '.join(why[:3])}"] if why else [])],
+            "ledger": [
+                *self._describe_costs(one),
+                *([f"Why: {'; '.join(why[:3])}"] if why else []),
+            ],
             "changed": head
             + (f" The {MAX_CHANGES} largest that changed; {more:,} more." if more > 0 else ""),
             "changes": rows,
@@ -161,11 +164,11 @@ class CompactionDetails:
             "items": items,
         }
 
-    def _ledger(self, one: CompactionRow) -> list[str]:
+    def _describe_costs(self, one: CompactionRow) -> list[str]:
         """Return what it cost, when that is paid back, and how soon the window was full again."""
-        cut = self._judged.get(one.call) if one.call is not None else None
+        cut = self._outcomes_by_call.get(one.call) if one.call is not None else None
         out = [f"It put in {one.put:,} tokens." if one.put else "It put nothing in."]
-        out.append(self._price(one, cut))
+        out.append(self._describe_price(one, cut))
         if cut is None:
             return [*out, "No call was shown its outcome, so nothing says how it held."]
         if cut.pays_after is None:
@@ -183,28 +186,28 @@ class CompactionDetails:
             out.append(f"Ten calls later {cut.refill_10:.0%} of what it freed was full again.")
         return [" ".join(out)]
 
-    def _price(self, one: CompactionRow, cut: CompactionOutcome | None) -> str:
+    def _describe_price(self, one: CompactionRow, cut: CompactionOutcome | None) -> str:
         """Return what making it cost: as its frame says, else as the bill of a replay takes it."""
         if one.usd is not None:
             return f"Making it cost {format_usd(one.usd)} ({one.usd_source})."
         if cut is not None and not cut.written:
             return "No model made it."
-        usd = None if cut is None else self._sheet.summaries_usd(cut.written)
+        usd = None if cut is None else self._cost_model.summaries_usd(cut.written)
         if usd is None:
             return "No price of making it is known."
         return f"Making it would have cost {format_usd(usd)} (estimated)."
 
-    def _needed(self, call: int | None) -> tuple[str, list[list[str]]]:
+    def _list_needed(self, call: int | None) -> tuple[str, list[list[str]]]:
         """Return what of it was named later: a sentence, and rows in the order of need."""
-        if self._losses is None or call is None:
+        if self._lost_facts is None or call is None:
             why = "no call followed" if call is None else "the log has no text"
             return f"What was needed later cannot be said: {why}.", []
-        mine = self._losses[self._losses["call"] == call]
+        mine = self._lost_facts[self._lost_facts["call"] == call]
         if mine.empty:
             return "It took nothing out of sight that the log could name later.", []
         needed = mine.dropna(subset=["needed_call"]).sort_values(["needed_call", "item"])
         gone = int((needed["fate"] == "lost").sum())
-        told = (
+        sentence = (
             f"It took {len(mine):,} facts (paths, ids, numbers, errors ...) out of sight; "
             f"{len(needed):,} were named again later, {gone:,} of them could not be fetched again."
         )
@@ -217,11 +220,11 @@ class CompactionDetails:
                 sanitize_line(item, 80),
                 fate,
             ]
-            for use, delay, family, item, fate in needed.head(MAX_ITEMS)[_ITEM].itertuples(
+            for use, delay, family, item, fate in needed.head(MAX_ITEMS)[_ITEM_COLUMNS].itertuples(
                 index=False
             )
         ]
-        return told + (f" The first {MAX_ITEMS}; {more:,} more." if more > 0 else ""), rows
+        return sentence + (f" The first {MAX_ITEMS}; {more:,} more." if more > 0 else ""), rows
 
 
 BILLED_SIZES_NOTE = (
@@ -229,10 +232,10 @@ BILLED_SIZES_NOTE = (
     "window; such a log has no messages, so there is no diff."
 )
 SIZES_ONLY_NOTE = "A frame holds sizes only: give the session to see what each compaction did."
-_WORDS = ("kind", "method", "trigger")
-_COLUMNS = ("compaction", "call", "turn", "tokens_before", "tokens_after", "summary_tokens")
-_SOURCED = ("cost_usd", "cost_source", "tokens_source")
-_NEEDED = ("session", "compaction", "call", "tokens_before", "tokens_after")
+_WORD_COLUMNS = ("kind", "method", "trigger")
+_SIZE_COLUMNS = ("compaction", "call", "turn", "tokens_before", "tokens_after", "summary_tokens")
+_SOURCED_COLUMNS = ("cost_usd", "cost_source", "tokens_source")
+_NEEDED_COLUMNS = ("session", "compaction", "call", "tokens_before", "tokens_after")
 
 
 class CompactionRow(NamedTuple):
@@ -263,6 +266,15 @@ class CompactionRow(NamedTuple):
         """Share of the tokens that it saved; negative where the window grew."""
         return 1 - self.after / self.before if self.before and self.after is not None else None
 
+    def pack(self) -> dict[str, Any]:
+        """Return it as the browser takes it, with the share saved and the tokens of its bars."""
+        bars = {"kept": 0, "freed": 0, "grown": 0}
+        if self.before is not None and self.after is not None:
+            freed = self.before - self.after
+            remaining = min(self.before, self.after)
+            bars = {"kept": remaining, "freed": max(freed, 0), "grown": max(-freed, 0)}
+        return {**self._asdict(), "saved": self.saved, **bars}
+
 
 def has_whole_turns(session: Session) -> bool:
     """Say whether the log tells what turns were billed instead of single calls."""
@@ -276,13 +288,15 @@ def list_session_compactions(session: Session, name: str) -> list[CompactionRow]
             one._replace(name=name)
             for one in list_snapshot_compactions(_turns_as_snapshots(session))
         ]
-    found = per_compaction.rows([session])
-    words = zip(*(found[n] for n in _WORDS), strict=True)
-    told = [_join_words(row) for row in words]
-    numbers = zip(*(found[n] for n in (*_COLUMNS, "cost_usd", "cost_source")), strict=True)
-    rows = zip(numbers, told, found["tokens_source"], strict=True)
-    known = session.has_sizes
-    return [CompactionRow._make((name, *row, what, source, known)) for row, what, source in rows]
+    columns = per_compaction.rows([session])
+    words = zip(*(columns[n] for n in _WORD_COLUMNS), strict=True)
+    descriptions = [_join_words(row) for row in words]
+    numbers = zip(*(columns[n] for n in (*_SIZE_COLUMNS, "cost_usd", "cost_source")), strict=True)
+    rows = zip(numbers, descriptions, columns["tokens_source"], strict=True)
+    has_sizes = session.has_sizes
+    return [
+        CompactionRow._make((name, *row, what, source, has_sizes)) for row, what, source in rows
+    ]
 
 
 def list_frame_compactions(table: pd.DataFrame) -> tuple[list[CompactionRow], str]:
@@ -293,26 +307,30 @@ def list_frame_compactions(table: pd.DataFrame) -> tuple[list[CompactionRow], st
     """
     if set(SNAPSHOT_FIELDS) <= set(table.columns):
         return list_snapshot_compactions(table), BILLED_SIZES_NOTE
-    lacking = [n for n in _NEEDED if n not in table.columns]
+    lacking = [n for n in _NEEDED_COLUMNS if n not in table.columns]
     if lacking:
         raise BadArguments(
             "Give sessions, a frame of snapshots, or a frame of compactions "
             f"(ck.frame(..., per='compaction')); this frame lacks {', '.join(lacking)}."
         )
-    names = [n for n in ("session", *_COLUMNS, *_WORDS, *_SOURCED) if n in table]
-    found = drop_unmarked(table)[names]
-    plain = found.astype(object).where(found.notna(), None)
+    names = [
+        n for n in ("session", *_SIZE_COLUMNS, *_WORD_COLUMNS, *_SOURCED_COLUMNS) if n in table
+    ]
+    table_part = drop_unmarked(table)[names]
+    plain = table_part.astype(object).where(table_part.notna(), None)
     rows: list[dict[Any, Any]] = plain.to_dict("records")
     return [_row_of_frame(i, row) for i, row in enumerate(rows)], SIZES_ONLY_NOTE
 
 
 def _row_of_frame(i: int, row: dict[Any, Any]) -> CompactionRow:
-    number, *sizes = (_int_or_none(row.get(n)) for n in _COLUMNS)
+    number, *sizes = (_int_or_none(row.get(n)) for n in _SIZE_COLUMNS)
     usd = row.get("cost_usd")
     cost = (None if usd is None else float(usd), row.get("cost_source"))
-    told = (_join_words(row.get(n) for n in _WORDS), row.get("tokens_source"))
+    description = (_join_words(row.get(n) for n in _WORD_COLUMNS), row.get("tokens_source"))
     name = str(row["session"])
-    return CompactionRow._make((name, i if number is None else number, *sizes, *cost, *told, False))
+    return CompactionRow._make(
+        (name, i if number is None else number, *sizes, *cost, *description, False)
+    )
 
 
 def list_snapshot_compactions(log: pd.DataFrame) -> list[CompactionRow]:

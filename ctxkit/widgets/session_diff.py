@@ -15,13 +15,13 @@ from ctxkit.plots.decimation import decimate
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.titles import get_title, make_names_unique
 from ctxkit.widgets.base import ChartWidget, build_esm
-from ctxkit.widgets.explorer import ROWS_PER_CHUNK
 from ctxkit.widgets.explorer_model import (
     get_preview,
     get_searchable_text,
     is_failed,
     render_full_text,
 )
+from ctxkit.widgets.javascript import ROWS_PER_CHUNK
 from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:
@@ -55,17 +55,17 @@ class SideBySide(ChartWidget):
     @cached_property
     def rows(self) -> tuple[tuple[int | None, int | None], ...]:
         """Places in the two paths that stand side by side; None: the other one has more there."""
-        return tuple(align_entries(*self._keys))
+        return tuple(align_entries(*self._entry_keys))
 
     @cached_property
-    def _keys(self) -> tuple[list[Hashable], list[Hashable]]:
+    def _entry_keys(self) -> tuple[list[Hashable], list[Hashable]]:
         one, other = self.both
         return [_entry_key(e) for e in one.path], [_entry_key(e) for e in other.path]
 
     @cached_property
     def differing(self) -> tuple[int, ...]:
         """The rows in which the two are not the same."""
-        keys = self._keys
+        keys = self._entry_keys
         return tuple(
             n
             for n, (i, j) in enumerate(self.rows)
@@ -82,58 +82,58 @@ class SideBySide(ChartWidget):
         """Where they part, in a sentence."""
         if self.parted is None:
             return f"Both say the same in all {pluralize(len(self.rows), 'entry', 'entries')}."
-        sides = (self._words(side, self.rows[self.parted][side]) for side in (0, 1))
+        sides = (self._describe_entries(side, self.rows[self.parted][side]) for side in (0, 1))
         one, other = (sanitize_line(words or "nothing more", 80) for words in sides)
         calls = sum(
             isinstance(e, Message) and e.role == "assistant"
-            for e in self.both[0].path[: self._before(self.parted)]
+            for e in self.both[0].path[: self._calls_before(self.parted)]
         )
         return (
             f"The first {pluralize(self.parted, 'entry', 'entries')} are the same; then, at call "
             f"{calls:,}: {one} | {other}. {pluralize(len(self.differing), 'row')} differ in all."
         )
 
-    def _before(self, row: int) -> int:
+    def _calls_before(self, row: int) -> int:
         return sum(i is not None for i, _ in self.rows[:row])
 
-    def _words(self, side: int, place: int | None) -> str:
+    def _describe_entries(self, side: int, place: int | None) -> str:
         return "" if place is None else _entry_words(self.both[side].path[place])
 
     # -- what the browser is told ----------------------------------------
 
-    def _data(self) -> dict[str, Any]:
+    def _build_data(self) -> dict[str, Any]:
         return {
             "names": [sanitize_line(n, 60) for n in self.names],
             "lines": [_growth_points(s) for s in self.both],
             "head": self.head,
             "total": len(self.rows),
             "differing": list(self.differing[:_POINTS]),
-            "places": [self._call(r) for r in self.differing[:_POINTS]],
-            "first": self._piece(((self.parted or 0) // ROWS_PER_CHUNK) * ROWS_PER_CHUNK),
+            "places": [self._call_of_row(r) for r in self.differing[:_POINTS]],
+            "first": self._rows_from(((self.parted or 0) // ROWS_PER_CHUNK) * ROWS_PER_CHUNK),
         }
 
-    def _call(self, row: int) -> int:
+    def _call_of_row(self, row: int) -> int:
         """Return the call of the first session at a row."""
         at = next((i for n in range(row, -1, -1) if (i := self.rows[n][0]) is not None), 0)
-        return int(np.searchsorted(self._calls, at))
+        return int(np.searchsorted(self._call_positions, at))
 
     @cached_property
-    def _calls(self) -> Any:
+    def _call_positions(self) -> Any:
         return np.array([c.position for c in self.both[0].calls], np.int64)
 
-    def _piece(self, first: int) -> dict[str, Any]:
+    def _rows_from(self, first: int) -> dict[str, Any]:
         different = set(self.differing)
-        found = enumerate(self.rows[first : first + ROWS_PER_CHUNK], first)
+        numbered_rows = enumerate(self.rows[first : first + ROWS_PER_CHUNK], first)
         return {
             "kind": "rows",
             "from": first,
             "rows": [
-                [n, n in different, *(self._side(side, pair[side]) for side in (0, 1))]
-                for n, pair in found
+                [n, n in different, *(self._entry_of_side(side, pair[side]) for side in (0, 1))]
+                for n, pair in numbered_rows
             ],
         }
 
-    def _side(self, side: int, place: int | None) -> list[str]:
+    def _entry_of_side(self, side: int, place: int | None) -> list[str]:
         if place is None:
             return ["", ""]
         entry = self.both[side].path[place]
@@ -141,18 +141,18 @@ class SideBySide(ChartWidget):
         mark = "✗ " if isinstance(entry, Message) and is_failed(entry) else ""
         return [sanitize_line(f"{mark}{name}", 30), _entry_words(entry)]
 
-    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
-        if asked.get("kind") == "rows" and type(asked.get("from")) is int:
-            return self._piece(max(asked["from"], 0) // ROWS_PER_CHUNK * ROWS_PER_CHUNK)
-        row = asked.get("row")
-        if asked.get("kind") != "text" or type(row) is not int or not 0 <= row < len(self.rows):
+    def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        if request.get("kind") == "rows" and type(request.get("from")) is int:
+            return self._rows_from(max(request["from"], 0) // ROWS_PER_CHUNK * ROWS_PER_CHUNK)
+        row = request.get("row")
+        if request.get("kind") != "text" or type(row) is not int or not 0 <= row < len(self.rows):
             return None
         return {
             "kind": "text",
-            "texts": [self._text(side, self.rows[row][side]) for side in (0, 1)],
+            "texts": [self._answer_texts(side, self.rows[row][side]) for side in (0, 1)],
         }
 
-    def _text(self, side: int, place: int | None) -> str:
+    def _answer_texts(self, side: int, place: int | None) -> str:
         if place is None:
             return ""
         entry = self.both[side].path[place]
@@ -161,7 +161,7 @@ class SideBySide(ChartWidget):
         put = "\n\n".join(render_full_text(m) for m in entry.inserted)
         return f"[{_entry_words(entry)}]\n{put}"
 
-    def _questions(self) -> list[dict[str, Any]]:
+    def _exported_requests(self) -> list[dict[str, Any]]:
         near = max((self.parted or 0) - _HELD // 2, 0)
         pieces = range(0, min(len(self.rows), near + _HELD), ROWS_PER_CHUNK)
         texts = range(near, min(len(self.rows), near + _HELD))
@@ -172,7 +172,7 @@ class SideBySide(ChartWidget):
 
     # -- twins -----------------------------------------------------------
 
-    def _chart(self) -> Chart:
+    def _build_chart(self) -> Chart:
         from ctxkit.plots.growth_chart import growth
 
         return growth(dict(zip(self.names, self.both, strict=True)))
@@ -182,7 +182,7 @@ class SideBySide(ChartWidget):
         first = self.parted or 0
         out = [f"{self.names[0]} | {self.names[1]}", self.head]
         for pair in self.rows[first : first + _TWIN]:
-            sides = [" ".join(self._side(side, pair[side])) for side in (0, 1)]
+            sides = [" ".join(self._entry_of_side(side, pair[side])) for side in (0, 1)]
             out.append(f"{sanitize_line(sides[0], 60):60} | {sanitize_line(sides[1], 60)}")
         return "\n".join(out)
 
@@ -193,7 +193,7 @@ class SideBySide(ChartWidget):
 
         first = self.parted or 0
         rows = [
-            tuple(" ".join(self._side(side, pair[side])) for side in (0, 1))
+            tuple(" ".join(self._entry_of_side(side, pair[side])) for side in (0, 1))
             for pair in self.rows[first : first + _TWIN]
         ]
         head = (self.names[0], self.names[1])
@@ -214,18 +214,18 @@ def align_entries(
     while end < min(n, m) - start and one[n - 1 - end] == other[m - 1 - end]:
         end += 1
     yield from ((k, k) for k in range(start))
-    yield from _between(one, other, (start, n - end), (start, m - end))
+    yield from _match_between(one, other, (start, n - end), (start, m - end))
     yield from ((n - k, m - k) for k in range(end, 0, -1))
 
 
-def _between(
+def _match_between(
     one: list[Hashable], other: list[Hashable], a: tuple[int, int], b: tuple[int, int]
 ) -> Iterator[tuple[int | None, int | None]]:
     if max(a[1] - a[0], b[1] - b[0]) > _MATCHED:
         yield from _pair_rest(a, b)
         return
-    found = SequenceMatcher(None, one[a[0] : a[1]], other[b[0] : b[1]], autojunk=False)
-    for kind, i, j, k, m in found.get_opcodes():
+    matcher = SequenceMatcher(None, one[a[0] : a[1]], other[b[0] : b[1]], autojunk=False)
+    for kind, i, j, k, m in matcher.get_opcodes():
         left, right = (a[0] + i, a[0] + j), (b[0] + k, b[0] + m)
         if kind == "equal":
             yield from zip(range(*left), range(*right), strict=True)
@@ -256,6 +256,6 @@ def _entry_words(entry: LogEntry) -> str:
 
 def _growth_points(session: Session) -> list[list[Any]]:
     sizes, _ = get_prompt_sizes(session)
-    known = np.array([float("nan") if n is None else float(n) for n in sizes])
-    kept = decimate(known, _POINTS).tolist()
-    return [kept, [sizes[i] for i in kept]]
+    floats = np.array([float("nan") if n is None else float(n) for n in sizes])
+    indices = decimate(floats, _POINTS).tolist()
+    return [indices, [sizes[i] for i in indices]]

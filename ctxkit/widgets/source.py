@@ -37,15 +37,15 @@ class DataSource(NamedTuple):
     @property
     def titles(self) -> dict[str, str]:
         """What each session is called, by its id."""
-        given = self.sessions()
-        return dict(zip((s.id for s in given), make_unique_titles(given), strict=True))
+        sessions = self.sessions()
+        return dict(zip((s.id for s in sessions), make_unique_titles(sessions), strict=True))
 
 
-def resolve_source(given: Any) -> DataSource:
+def resolve_source(source: Any) -> DataSource:
     """Return what is to be drawn.
 
     Args:
-        given: a session or several, the path of a log or a folder, a turn frame, snapshots (their
+        source: a session or several, the path of a log or a folder, a turn frame, snapshots (their
             frame, file or folder), a live session or its name; None: the one that the magics speak
             of. A comparison is its settings.
 
@@ -57,33 +57,33 @@ def resolve_source(given: Any) -> DataSource:
 
     from ctxkit.agent.live_session import LiveSession
 
-    if isinstance(given, pd.DataFrame) and not hasattr(given, "replays"):
-        return DataSource(list, given)
-    if isinstance(given, LiveSession) or given is None or _is_name(given):
-        return _live_source(given)
-    log = _snapshots_of_path(given)
+    if isinstance(source, pd.DataFrame) and not hasattr(source, "replays"):
+        return DataSource(list, source)
+    if isinstance(source, LiveSession) or source is None or _is_name(source):
+        return _live_source(source)
+    log = _snapshots_of_path(source)
     if log is not None:
         return DataSource(list, log)
-    found = _sessions_of_mapping(getattr(given, "replays", given))
-    return DataSource(lambda: found)
+    sessions = _sessions_of_mapping(getattr(source, "replays", source))
+    return DataSource(lambda: sessions)
 
 
-def _is_name(given: Any) -> bool:
+def _is_name(source: Any) -> bool:
     from pathlib import Path
 
-    plain = isinstance(given, str) and not any(mark in given for mark in "/\\*?.")
-    return plain and not Path(given).exists()
+    plain = isinstance(source, str) and not any(mark in source for mark in "/\\*?.")
+    return plain and not Path(source).exists()
 
 
-def _live_source(given: Any) -> DataSource:
+def _live_source(source: Any) -> DataSource:
 
-    _, session, live = find_session_source(given)
+    _, session, live = find_session_source(source)
     return DataSource(lambda: [session()], live=live())
 
 
-def _snapshots_of_path(given: Any) -> pd.DataFrame | None:
+def _snapshots_of_path(source: Any) -> pd.DataFrame | None:
     """Return the snapshots that a path or several name; None where it is something else."""
-    if not isinstance(given, (str, PathLike)):
+    if not isinstance(source, (str, PathLike)):
         return None
     from pathlib import Path
 
@@ -91,23 +91,23 @@ def _snapshots_of_path(given: Any) -> pd.DataFrame | None:
     from ctxkit.formats.snapshots.frame_reader import read_snapshots
 
     try:
-        files = find_snapshot_logs(to_absolute_paths(Path(given)))
+        files = find_snapshot_logs(to_absolute_paths(Path(source)))
     except (ReadError, BadArguments):
         return None
     if not files or not all("ctx_snapshots" in file.rpartition("/")[2] for file in files):
         return None
-    return read_snapshots(Path(given))
+    return read_snapshots(Path(source))
 
 
-def _sessions_of_mapping(given: Any) -> list[Session]:
+def _sessions_of_mapping(source: Any) -> list[Session]:
     from collections.abc import Mapping
 
     from msgspec.structs import replace
 
-    if isinstance(given, Mapping) and "role" not in given:
-        each = ((str(name), one) for name, some in given.items() for one in as_sessions(some))
+    if isinstance(source, Mapping) and "role" not in source:
+        each = ((str(name), one) for name, some in source.items() for one in as_sessions(some))
         return with_unique_ids([replace(one, id=n, title=n).backed(one.behind) for n, one in each])
-    return with_unique_ids(as_sessions(given))
+    return with_unique_ids(as_sessions(source))
 
 
 SessionSource = tuple[str, "Callable[[], Session]", "Callable[[], LiveSession | None]"]
@@ -146,13 +146,13 @@ def get_live_session(what: Any) -> LiveSession | None:
 def _source_by_name(name: str | None) -> SessionSource:
     kit = _loaded_magics()
     if kit is not None:
-        wanted = name or kit.sessions.active_name
-        if wanted is not None and (wanted in kit.lives or wanted in kit.sessions):
+        session_name = name or kit.sessions.active_name
+        if session_name is not None and (session_name in kit.lives or session_name in kit.sessions):
             # Asked anew each time: a session is opened again where its rules or its model change.
             return (
-                wanted,
-                lambda: kit.session(wanted),
-                lambda: kit.lives.get(wanted) if wanted in kit.lives else None,
+                session_name,
+                lambda: kit.session(session_name),
+                lambda: kit.lives.get(session_name) if session_name in kit.lives else None,
             )
     if name is None:
         raise BadArguments(
@@ -161,12 +161,12 @@ def _source_by_name(name: str | None) -> SessionSource:
     return _source_on_disk(name, list(kit.sessions) if kit is not None else [])
 
 
-def _source_on_disk(name: str, known: list[str]) -> SessionSource:
+def _source_on_disk(name: str, names: list[str]) -> SessionSource:
     from ctxkit.agent.store.workspace import Workspace
 
     place = Workspace()
     if name not in place.names():
-        every = [*known, *place.names()]
+        every = [*names, *place.names()]
         raise BadArguments(
             f"No session is called {name!r}; known: {', '.join(every) or 'none yet'}."
             f"{did_you_mean(name, every)}"
@@ -190,6 +190,10 @@ _SHARE = 5
 """A file that takes long is looked at less often: reading takes a fifth of the time at most."""
 
 
+# Polling, not events of the file system, which network folders do not have. A look costs a `stat`
+# while size and time of change are the same, else a whole read; so that a long log takes no more
+# than a sixth of one core, the pause is at least `_SHARE` times what the last read took. A read
+# that fails leaves the session as it was, and the stamp, so the next look tries again.
 class FollowedLog:
     """A session that grows in a file. While a line is half written, it stands as it stood.
 
@@ -204,7 +208,7 @@ class FollowedLog:
     def __init__(self, path: Path, every: float) -> None:
         self.path, self.every, self.failed = path, every, ""
         """Why the last look could not read it; empty where it could."""
-        self._stamp = self._now()
+        self._stamp = self._file_state()
         self.session: Session = read(path)
         self._changed: list[Callable[[], None]] = []
         self._ended = threading.Event()
@@ -214,7 +218,7 @@ class FollowedLog:
         """Call a function, in a thread of its own, whenever there is more; begin to look."""
         self._changed.append(changed)
         if len(self._changed) == 1:
-            threading.Thread(target=self._follow, daemon=True).start()
+            threading.Thread(target=self._poll_until_stopped, daemon=True).start()
 
     def stop(self) -> None:
         """Look no more."""
@@ -222,7 +226,7 @@ class FollowedLog:
 
     def look(self) -> bool:
         """Read the file where it has changed; say whether anything is new."""
-        now = self._now()
+        now = self._file_state()
         if now == self._stamp:
             return False
         was, began = (len(self.session.log), self.failed), time.monotonic()
@@ -235,15 +239,15 @@ class FollowedLog:
         self._took = time.monotonic() - began
         return was != (len(self.session.log), self.failed)
 
-    def _follow(self) -> None:
+    def _poll_until_stopped(self) -> None:
         while not self._ended.wait(max(self.every, _SHARE * self._took)):
             if self.look():
                 for changed in self._changed:
                     changed()
 
-    def _now(self) -> tuple[int, int] | None:
+    def _file_state(self) -> tuple[int, int] | None:
         try:
-            told = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return told.st_mtime_ns, told.st_size
+        return status.st_mtime_ns, status.st_size

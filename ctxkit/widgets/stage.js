@@ -1,11 +1,9 @@
 // What the widgets turned by hand share: plotly draws, loaded once a page; over it lie handles that answer to
 // pointer and keys. Where plotly cannot be had, the same picture is drawn plainly.
 const NS = "http://www.w3.org/2000/svg";
-const INK = ["#0072b2", "#009e73", "#c0659a", "#3a93cc", "#8c6d46", "#7b6fd0"];  // without warn's and cut's
-const DASH = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
-const STROKE = { solid: "", dash: "6 4", dot: "2 3", dashdot: "6 3 2 3", longdash: "10 4", longdashdot: "10 3 2 3" };
-const WARN = "#b8860b", STOP = "#d55e00";
-const L = 64, R = 16, T = 20, B = 44, NEAR = 12, FEW = 3000;
+// INK, DASH, STROKE, WARN, STOP, GREY, GRID, FIGURE_CELL, LONG_CELL and PIECE are handed over by Python.
+const FIGURE = new RegExp(`^(?:${FIGURE_CELL})$`);
+const L = 64, R = 16, T = 20, B = 44, GRAB_PIXELS = 12, MAX_POINTS = 3000;
 const WHOLE = new Intl.NumberFormat("en-US"), num = n => WHOLE.format(Math.round(n));  // toLocaleString costs 30 µs each
 const per = n => (100 * n).toFixed(Math.abs(n) < 0.0995 ? 1 : 0) + " %";
 const many = (n, word) => `${num(n)} ${word}${n === 1 ? "" : "s"}`;
@@ -55,7 +53,7 @@ function tabled(table, caption, head, rows, look) {
   table.caption.hidden = !caption;
   rows.forEach((row, i) => row.forEach((text, k) => {
     const { cell, swatch, text: held } = table.cells[i][k];
-    if (held.data !== text) { held.data = text; cell.className = /^(–|[-–$]?[\d,.]+( %|[kM])?)$/.test(text) ? "n" : text.length < 24 ? "s" : ""; }
+    if (held.data !== text) { held.data = text; cell.className = FIGURE.test(text) ? "n" : text.length <= LONG_CELL ? "s" : ""; }
     if (swatch) set(swatch, { stroke: look(i).ink, "stroke-dasharray": STROKE[look(i).dash] });
   }));
 }
@@ -162,7 +160,7 @@ function stage(model, el, label, view) {
   }
   const inked = () => getComputedStyle(root).color;
   function figure() {
-    const grid = "rgba(128,128,128,.25)", ink = inked();
+    const grid = GRID, ink = inked();
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickcolor: grid, automargin: false, tickfont: { size: 11 } };
     const data = spec.lines.map(l => ({ type: "scatter", mode: l.x.length < 40 ? "lines+markers" : "lines", x: l.x, y: l.y, name: safe(l.name),
       line: { color: l.ink, width: 1.8, dash: l.dash }, marker: { size: 4, color: l.ink }, connectgaps: false,
@@ -170,11 +168,11 @@ function stage(model, el, label, view) {
     for (const b of spec.bars || []) data.push({ type: "bar", x: b.x, y: b.y, name: safe(b.name), customdata: b.hover, hovertemplate: "%{customdata}<extra></extra>",
       marker: { color: b.ink, pattern: { shape: b.pattern || "", size: 7, solidity: 0.25 }, line: { width: 0 } } });
     const shapes = (spec.marks || []).map(x => ({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, layer: "below",
-      line: { color: "#777", width: 1, dash: "dot" } }));
+      line: { color: GREY, width: 1, dash: "dot" } }));
     return { data, layout: { width: W, height: H, margin: { l: L, r: R, t: T, b: B, autoexpand: false }, showlegend: false, barmode: "stack",
       bargap: 0.15, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 }, hovermode: "closest",
       hoverlabel: { align: "left", namelength: -1 }, dragmode: "zoom", shapes, uirevision: "same",
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: "#777", activecolor: ink },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: GREY, activecolor: ink },
       xaxis: { ...axis, showgrid: false, range: [...spec.x.range], title: { text: spec.x.title, standoff: 4 }, tickformat: ",d",
         ...(spec.x.range[1] - spec.x.range[0] < 12 ? { dtick: 1 } : {}) },
       yaxis: { ...axis, range: [...spec.y.range], title: { text: spec.y.title, standoff: 4 }, tickformat: spec.y.share ? ".0%" : "~s" } } };
@@ -241,7 +239,7 @@ function stage(model, el, label, view) {
   const at = e => e.clientY - over.getBoundingClientRect().top;
   over.addEventListener("pointerdown", e => {                      // the nearest line, not the one painted last
     const near = Object.values(me.handles).map(h => [Math.abs(me.Y(model.get(h.key)) - at(e)), h]).sort((a, b) => a[0] - b[0])[0];
-    if (!near || near[0] > NEAR || e.button) return;
+    if (!near || near[0] > GRAB_PIXELS || e.button) return;
     e.preventDefault(); e.stopPropagation();
     held = near[1]; held.g.focus(); held.g.setPointerCapture(e.pointerId);
   });

@@ -1,19 +1,8 @@
-/** The one rule, also in Python (`plots._thrash.closes`): so many in a row that saved less than the least; 0 is off. */
-function closing(shares, least, window) {
-  let low = 0;
-  if (!(window > 0) || !(least > 0)) return null;
-  for (let i = 0; i < shares.length; i++) {
-    low = shares[i] != null && shares[i] < least ? low + 1 : 0;
-    if (low >= window) return i;
-  }
-  return null;
-}
-
 function render({ model, el }) {
   const all = () => model.get("data").sessions;                    // each: name, calls, tokens[], messages[], held[[call, why]], n
   const chosen = () => Math.min(model.get("session"), all().length - 1);
   const shares = one => model.get("by") === "tokens" ? one.tokens : one.messages;
-  const closes = one => closing(shares(one), model.get("min_savings"), model.get("window"));
+  const closes = one => find_guard_closing(shares(one), model.get("min_savings"), model.get("window"));
   const high = () => {
     let most = model.get("min_savings");
     for (const y of shares(all()[chosen()])) if (y > most) most = y;
@@ -25,7 +14,7 @@ function render({ model, el }) {
       const one = all()[chosen()];
       shown = `${chosen()}/${model.get("by")}`;
       if (!one) return { x: { title: "call", range: [0, 1] }, y: { title: "share saved", range: [0, 1], share: true }, lines: [] };
-      const y = shares(one), low = y.reduce((a, v) => v < a ? v : a, 0), kept = thinned(y.map(v => v ?? 0), FEW);
+      const y = shares(one), low = y.reduce((a, v) => v < a ? v : a, 0), kept = thinned(y.map(v => v ?? 0), MAX_POINTS);
       const hover = kept.map(i => `compaction ${num(i)}, ${one.unit} ${num(one.calls[i])}<br>` + (y[i] == null ? "share unknown" : `saved ${per(y[i])} of ${model.get("by")}`));
       const end = Math.max(one.n, ...one.calls.slice(-1), 1);
       top = high();
@@ -41,7 +30,7 @@ function render({ model, el }) {
       (one ? shares(one) : []).forEach((y, i) => {
         if (y == null) return;
         const at = "M" + s.X(one.calls[i]).toFixed(0) + " " + s.Y(y).toFixed(0);
-        if (y < least) low.push(at + "m-4-4l8 8m0-8l-8 8"); else pays.push(at + "h0");
+        if (is_fruitless(y, least)) low.push(at + "m-4-4l8 8m0-8l-8 8"); else pays.push(at + "h0");
       });
       for (const [call] of one?.held || []) held.push("M" + s.X(call).toFixed(0) + " " + s.Y(0).toFixed(0) + "m-4 0l4-4l4 4l-4 4z");
       set(paid, { d: pays.join("") }); set(short_, { d: low.join("") }); set(back, { d: held.join("") });
@@ -56,7 +45,7 @@ function render({ model, el }) {
       if (sessions.length > 1) {
         const shut_ = sessions.map(each => [each, closes(each)]), n = shut_.filter(p => p[1] != null).length;
         tabled(table, `The guard closes in ${num(n)} of ${num(sessions.length)} sessions${sessions.length > 12 ? "; the first 12" : ""}.`, ["session", "compactions", "too little", "guard"],
-          shut_.slice(0, 12).map(([each, at]) => [each.name, num(each.calls.length), num(shares(each).filter(v => v != null && v < least).length),
+          shut_.slice(0, 12).map(([each, at]) => [each.name, num(each.calls.length), num(shares(each).filter(v => is_fruitless(v, least)).length),
             at == null ? "stays open" : `closes at compaction ${num(at)}`]));
       }
       priced(one, k);
@@ -67,7 +56,7 @@ function render({ model, el }) {
     if (!n) return "Nothing was compacted.";
     return `${many(n, "compaction")}, ${num(low)} saved less than ${per(model.get("min_savings"))} of ${model.get("by")}`
       + (unknown ? `, ${num(unknown)} unknown` : "") + `; a guard of ${num(model.get("window"))} in a row `
-      + (!(model.get("window") > 0) || !(model.get("min_savings") > 0) ? "is off." : k == null ? "stays open." : `closes at compaction ${num(k)}, ${one.unit} ${num(one.calls[k])}`
+      + (is_guard_off(model.get("min_savings"), model.get("window")) ? "is off." : k == null ? "stays open." : `closes at compaction ${num(k)}, ${one.unit} ${num(one.calls[k])}`
         + (later ? `: ${many(later, "later one")} would not have happened.` : ", the last."));
   }
   function priced(one, k) {

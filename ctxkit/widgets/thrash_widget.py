@@ -15,6 +15,8 @@ from ctxkit.plots.compaction_charts import (
     build_thrash_data,
     find_guard_closing,
     get_suppressed,
+    is_fruitless,
+    is_guard_off,
     thrash_chart,
 )
 from ctxkit.policies.guards import AntiThrash, BaseGuard
@@ -48,7 +50,7 @@ class ThrashChart(ChartWidget):
     `min_savings`, `window` and `by` can be set; `closes` is what the browser shows.
     """
 
-    _esm = build_esm("thrash.js")
+    _esm = build_esm("thrash.js", rules=[is_fruitless, is_guard_off, find_guard_closing])
     shared: ClassVar = ("data", "min_savings", "window", "by", "session", "usd")
     min_savings = t.Float(0.10, min=0.0, max=1.0).tag(sync=True)
     """Share that a compaction has to save; 0: off."""
@@ -69,18 +71,20 @@ class ThrashChart(ChartWidget):
         self._guarded: list[GuardedReplay | None] = []
         super().__init__(feed, min_savings=min_savings, window=window, by=by)
         if self.rows and self._guarded[0] is not None and not self._guarded[0].why:
-            self._price(0)
+            self._price_session(0)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """What is drawn: one a session."""
-        found: list[dict[str, Any]] = self.data["sessions"]
-        return found
+        sessions: list[dict[str, Any]] = self.data["sessions"]
+        return sessions
 
     def shares(self, session: int | None = None) -> list[float | None]:
         """Return what each compaction of a session saved, by what is chosen."""
-        found: list[float | None] = self.rows[self.session if session is None else session][self.by]
-        return found
+        shares_saved: list[float | None] = self.rows[self.session if session is None else session][
+            self.by
+        ]
+        return shares_saved
 
     @property
     def closes(self) -> int | None:
@@ -89,7 +93,7 @@ class ThrashChart(ChartWidget):
             return None
         return find_guard_closing(self.shares(), self.min_savings, self.window)
 
-    def _data(self) -> dict[str, Any]:
+    def _build_data(self) -> dict[str, Any]:
         titles, table = self.feed.titles, self.feed.frame
         self._guarded, note = [], ""
         if table is not None:
@@ -111,58 +115,60 @@ class ThrashChart(ChartWidget):
             )[0]
         return _row_of_session(session, name, guarded.why)
 
-    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
-        number, at = asked.get("session"), asked.get("at")
+    def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        number, at = request.get("session"), request.get("at")
         if not isinstance(number, int) or not 0 <= number < len(self._guarded):
             return None
-        if asked.get("kind") != "usd" or not isinstance(at, int | None):
+        if request.get("kind") != "usd" or not isinstance(at, int | None):
             return None
-        self._price(number, at)
+        self._price_session(number, at)
         return {"kind": "usd", "usd": dict(self.usd)}
 
-    def _price(self, number: int, at: int | None = None) -> None:
+    def _price_session(self, number: int, at: int | None = None) -> None:
         """Work out the dollars of a session, as it is and with a guard that closes there."""
         guarded = self._guarded[number]
         if guarded is None or guarded.why:
             return
-        found = {f"{number}/none": guarded.usd(None)}
+        priced = {f"{number}/none": guarded.usd(None)}
         if at is not None:
-            found[f"{number}/{at}"] = guarded.usd(at)
-        self.usd = {**self.usd, **found}
+            priced[f"{number}/{at}"] = guarded.usd(at)
+        self.usd = {**self.usd, **priced}
 
-    def _questions(self) -> list[dict[str, Any]]:
+    def _exported_requests(self) -> list[dict[str, Any]]:
         if not self.rows or self._guarded[self.session] is None:
             return []
         places = [None, *range(min(len(self.shares()), EXPORTED_PRICES))]
         return [{"kind": "usd", "session": self.session, "at": at} for at in places]
 
-    def _chart(self) -> Chart:
+    def _build_chart(self) -> Chart:
         rows = self.rows
         nothing = _chart_row("nothing", [], [], [], [], 0, "")
         one = rows[min(self.session, len(rows) - 1)] if rows else nothing
-        held = [(int(call), str(why)) for call, why in one["held"]]
+        suppressed = [(int(call), str(why)) for call, why in one["held"]]
         tries = list(zip(one["calls"], one[self.by], strict=True))
         guard = (self.min_savings, self.window, self.by)
-        return thrash_chart(build_thrash_data(one["name"], tries, held, *guard))
+        return thrash_chart(build_thrash_data(one["name"], tries, suppressed, *guard))
 
 
 def _chart_row(  # noqa: PLR0917
     name: str, calls: list[int], tokens: list[float | None], messages: list[float | None],
-    held: list[tuple[int, str]], n: int, why: str, unit: str = "call",
+    suppressed: list[tuple[int, str]], n: int, why: str, unit: str = "call",
 ) -> dict[str, Any]:  # fmt: skip
     rounded = [
         [None if v is None else round(v, 5) for v in shares] for shares in (tokens, messages)
     ]
     return {"name": name, "calls": calls, "tokens": rounded[0], "messages": rounded[1],
-            "held": [[call, why[:120]] for call, why in held],
+            "held": [[call, why[:120]] for call, why in suppressed],
             "n": n, "why": why, "unit": unit}  # fmt: skip
 
 
 def _row_of_session(session: Session, name: str, why: str) -> dict[str, Any]:
-    found, n = per_compaction.rows([session]), len(session.calls)
-    calls = [n if c is None else c for c in found["call"]]
-    held = [(one.call, one.why) for one in get_suppressed(session)]
-    return _chart_row(name, calls, found["token_savings"], found["message_savings"], held, n, why)
+    columns, n = per_compaction.rows([session]), len(session.calls)
+    calls = [n if c is None else c for c in columns["call"]]
+    suppressed = [(one.call, one.why) for one in get_suppressed(session)]
+    return _chart_row(
+        name, calls, columns["token_savings"], columns["message_savings"], suppressed, n, why
+    )
 
 
 def _rows_of_sizes(cuts: Sequence[CompactionRow], why: str) -> list[dict[str, Any]]:
@@ -173,14 +179,14 @@ def _rows_of_sizes(cuts: Sequence[CompactionRow], why: str) -> list[dict[str, An
     rows = []
     for name, mine in by_name.items():
         unit = "call" if any(c.call is not None for c in mine) else "turn"
-        places = [_position(i, c) for i, c in enumerate(mine)]
+        places = [_place_of(i, c) for i, c in enumerate(mine)]
         shares = [c.saved for c in mine]
         end = max(places, default=0)
         rows.append(_chart_row(name, places, shares, [None] * len(mine), [], end, why, unit))
     return rows
 
 
-def _position(i: int, one: CompactionRow) -> int:
+def _place_of(i: int, one: CompactionRow) -> int:
     return next((n for n in (one.call, one.turn) if n is not None), i)
 
 
@@ -197,6 +203,10 @@ class MaxCompactions(BaseGuard):
         return stop if len(past.cuts) >= self.cuts else start
 
 
+# A guard that closes after compaction k changes nothing before it: the calls up to there are those
+# of the replay, and no compaction comes after. So the dollars for a guard are those of one more
+# run of the same rules with `MaxCompactions(k + 1)` beside their guards, whatever threshold and
+# window led to k. They are kept by k; a run costs what a replay costs.
 class GuardedReplay:
     """The dollars of a replay, as it is and with a guard that closes; worked out on demand.
 
@@ -227,7 +237,7 @@ class GuardedReplay:
         )
 
     @cached_property
-    def _trials(self) -> TrialRunner:
+    def _trial_runner(self) -> TrialRunner:
         return TrialRunner(self.session.origin or self.session)
 
     def usd(self, closes: int | None) -> float | None:
@@ -241,6 +251,6 @@ class GuardedReplay:
             return None
         if closes not in self._known:
             guards = rules.guards if closes is None else (*rules.guards, MaxCompactions(closes + 1))
-            cost = self._trials.at(rules.but(guards=guards)).row.get("cost_usd")
+            cost = self._trial_runner.at(rules.but(guards=guards)).row.get("cost_usd")
             self._known[closes] = None if cost is None or math.isnan(cost) else float(cost)
         return self._known[closes]

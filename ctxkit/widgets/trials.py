@@ -17,8 +17,7 @@ from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
 from ctxkit.metrics.timing import when_to_compact
 from ctxkit.plots.chart import render_table
-from ctxkit.plots.figure_data import Limit, Mark, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.policies.base import Chain
 from ctxkit.policies.offline_summarisers import Extractive, Fixed
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, render_dense
@@ -119,13 +118,13 @@ class TrialRunner:
         """
         if summary is not None:
             rules = rules.but(policy=fix_summary_sizes(rules.policy, summary))
-        done = run_rules(self._log(rules), rules, self._limit)
-        held = [TrialCompaction(h.call, 0, None, None, h.said) for h in done.held]
-        cuts = [
+        done = run_rules(self._message_log(rules), rules, self._limit)
+        suppressed = [TrialCompaction(h.call, 0, None, None, h.said) for h in done.held]
+        compactions = [
             TrialCompaction(s.call, s.before, s.after, s.message_savings, "")
             for s in get_run_compactions(done)
         ]
-        steps = tuple(sorted([*cuts, *held], key=lambda s: s.call))
+        steps = tuple(sorted([*compactions, *suppressed], key=lambda s: s.call))
         row = score_run(self.base, done, rules.label)
         return Trial(done.prompts.tolist(), steps, done.room.limit, row, done)
 
@@ -151,7 +150,7 @@ class TrialRunner:
         except CtxkitError:
             return {}
 
-    def _log(self, rules: Rules) -> MessageLog:
+    def _message_log(self, rules: Rules) -> MessageLog:
         """Return the log of the session; rules that count otherwise have one of their own."""
         key = (_counter_name(rules.counter), _counter_name(rules.estimator))
         if key not in self._logs:
@@ -180,8 +179,8 @@ def _counter_name(counter: Any) -> str:
 
 MIN_SAVINGS = 0.10
 """A compaction that saves less counts as fruitless (fuseraft's threshold)."""
-_MARKS, _ROWS = 40, 8
-_FIGURES = {
+_MAX_MARKS, _MAX_ROWS = 40, 8
+_FIGURE_NAMES = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
     "cost_usd": "dollars",
@@ -194,7 +193,7 @@ _FIGURES = {
     "hidden_messages_n": "hidden messages",
     "lost": "items lost",
 }
-_SHARES = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss")
+_SHARE_COLUMNS = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss")
 
 
 def render_growth(
@@ -207,7 +206,7 @@ def render_growth(
         traces.append(Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1))
     traces.append(Trace(name="with these settings", x=calls, y=trial.prompts, look=0))
     cuts = [s for s in trial.steps if s.after is not None]
-    marks = tuple(Mark(x=s.call - 0.5) for s in cuts) if len(cuts) <= _MARKS else ()
+    marks = tuple(Mark(x=s.call - 0.5) for s in cuts) if len(cuts) <= _MAX_MARKS else ()
     peak = max((n for n in (*recorded, *trial.prompts) if n), default=0)
     limit = Limit(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
     axes = Axes(
@@ -227,14 +226,14 @@ def describe_compactions(trial: Trial) -> str:
     """Return the compactions in a sentence."""
     done = [s for s in trial.steps if s.saved is not None]
     low = sum((s.saved or 0) < MIN_SAVINGS for s in done)
-    held = len(trial.steps) - len(done)
+    suppressed_n = len(trial.steps) - len(done)
     verdict = "they hold" if done else "nothing was compacted"
     if trial.row.get("thrash"):
         verdict = "they thrash"
     return (
         f"{pluralize(len(done), 'compaction')}, {low:,} saved less than {MIN_SAVINGS:.0%} of "
         "the tokens,"
-        f" {held:,} held back: {verdict}."
+        f" {suppressed_n:,} held back: {verdict}."
     )
 
 
@@ -242,22 +241,22 @@ def render_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str
     """Return the figures of the record, of the beginning and of now as a table; what nobody knows
     is left out.
     """
-    head, found = _figures_table(rows)
-    told_ = (
+    head, table_rows = _figures_table(rows)
+    note_html = (
         f'<div style="color:{SOFT_COLOUR};font-size:12px">{escape_html(note, 200)}</div>'
         if note
         else ""
     )
-    return render_dense(render_table(head, found) + told_)
+    return render_dense(render_table(head, table_rows) + note_html)
 
 
 def format_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the same as lines of text."""
-    head, found = _figures_table(rows)
-    widths = [max(len(row[i]) for row in (head, *found)) for i in range(len(head))]
+    head, table_rows = _figures_table(rows)
+    widths = [max(len(row[i]) for row in (head, *table_rows)) for i in range(len(head))]
     return [
         "  ".join(cell.rjust(n) for cell, n in zip(row, widths, strict=True))
-        for row in (head, *found)
+        for row in (head, *table_rows)
     ]
 
 
@@ -272,21 +271,23 @@ def render_compactions(trial: Trial) -> str:
     )
     if not trial.steps:
         return words
-    more = len(trial.steps) - _ROWS
-    caption = f"The last {_ROWS} of {len(trial.steps):,}" if more > 0 else "Each compaction"
+    more = len(trial.steps) - _MAX_ROWS
+    caption = f"The last {_MAX_ROWS} of {len(trial.steps):,}" if more > 0 else "Each compaction"
     head = ("before call", "tokens", "after", "saved", "of messages", "verdict")
     return render_dense(
         words
-        + render_table(head, [_compaction_cells(s) for s in trial.steps[-_ROWS:]], caption=caption)
+        + render_table(
+            head, [_compaction_cells(s) for s in trial.steps[-_MAX_ROWS:]], caption=caption
+        )
     )
 
 
 def render_when_to_compact(html: str, error: str = "") -> str:
     """Return what the log itself says about when to compact, folded away; or why it cannot say."""
-    told = html or f"<p>{escape_html(error, 400)}</p>"
+    body = html or f"<p>{escape_html(error, 400)}</p>"
     return render_dense(
         f'<details><summary style="color:{TEXT_COLOUR};cursor:pointer">When to'
-        f" compact</summary>{told}</details>"
+        f" compact</summary>{body}</details>"
     )
 
 
@@ -302,14 +303,16 @@ def _compaction_cells(step: TrialCompaction) -> tuple[str, ...]:
 def _figures_table(
     rows: Mapping[str, Mapping[str, Any]],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    shown = [c for c in _FIGURES if any(has_value(row.get(c)) for row in rows.values())]
-    head = ("", *(_FIGURES[c] for c in shown))
-    return head, [(name, *(_cell(c, row.get(c)) for c in shown)) for name, row in rows.items()]
+    columns = [c for c in _FIGURE_NAMES if any(has_value(row.get(c)) for row in rows.values())]
+    head = ("", *(_FIGURE_NAMES[c] for c in columns))
+    return head, [
+        (name, *(_format_cell(c, row.get(c)) for c in columns)) for name, row in rows.items()
+    ]
 
 
-def _cell(column: str, value: Any) -> str:
+def _format_cell(column: str, value: Any) -> str:
     if not has_value(value):
         return ""
-    if column in _SHARES:
+    if column in _SHARE_COLUMNS:
         return f"{value:.0%}"
     return f"${value:,.2f}" if column == "cost_usd" else f"{int(value):,}"

@@ -63,7 +63,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         self, trials: TrialRunner, knobs: KnobSet, live: LiveSession | None = None
     ) -> None:
         self.trials, self.knobs, self._error, self.live = trials, knobs, "", live
-        self._begin()
+        self._start_trial()
         self._trial = self.begun
         self._summary = average_summary(self.begun)
         self.effects = measure_effects(trials, knobs, self._summary)
@@ -92,20 +92,20 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         self.panes = w.Accordion(
             [w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None
         )
-        super().__init__(self._arranged(), layout=w.Layout(width="100%"))
+        super().__init__(self._arrange_parts(), layout=w.Layout(width="100%"))
         self._time_a_step()
         for control in self.sliders.values():
-            control.observe(self._moved, "value")
-        self.exact.observe(self._moved, "value")
-        self.panes.observe(lambda _: self._pane(), "selected_index")
+            control.observe(self._on_setting, "value")
+        self.exact.observe(self._on_setting, "value")
+        self.panes.observe(lambda _: self._fill_pane(), "selected_index")
         self.back.on_click(lambda _: self._turned_back())
         self.pin.on_click(lambda _: self.pin_now())
         self.swap.on_click(lambda _: self.swap_now())
         if live is not None:
             live.listen(self.hear)
-        self._moved()
+        self._on_setting()
 
-    def _begin(self) -> None:
+    def _start_trial(self) -> None:
         """Try the settings as they were given; nothing is pinned yet."""
         begun = self.trials.at(self.knobs.make({}))
         self._quick = self.trials.quick_loss(begun)
@@ -113,28 +113,30 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         self._losses: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._pinned: tuple[dict[str, Any], Trial] | None = None
 
-    def _arranged(self) -> list[w.Widget]:
+    def _arrange_parts(self) -> list[w.Widget]:
         parts = arrange_controls(list(self.sliders.values()), self.effects)
-        own = [] if self.from_here is None else [self.from_here]
-        buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *own])
-        shown = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
-        return [*parts, buttons, *shown]
+        live_parts = [] if self.from_here is None else [self.from_here]
+        buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *live_parts])
+        outputs = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
+        return [*parts, buttons, *outputs]
 
     @property
     def words(self) -> str:
         """The settings as `%%agent --rules` takes them; empty where no words name such rules."""
         if self.knobs.label not in names():
             return ""
-        told = replace_zeros(self.settings, {knob.name for knob in self.knobs.every if knob.none})
-        return f"{self.knobs.label}:{', '.join(f'{n}={v}' for n, v in told.items())}"
+        settings = replace_zeros(
+            self.settings, {knob.name for knob in self.knobs.every if knob.none}
+        )
+        return f"{self.knobs.label}:{', '.join(f'{n}={v}' for n, v in settings.items())}"
 
     def hear(self, event: LiveEvent) -> None:
         """Try the settings on what a live session has become."""
         if event.kind not in ("turn_end", "cancelled") or self.live is None:
             return
         self.trials, self.swap.disabled = TrialRunner(self.live.session), True
-        self._begin()
-        self._moved()
+        self._start_trial()
+        self._on_setting()
 
     def stop(self) -> None:
         """Follow the live session no more; what is shown stays."""
@@ -144,27 +146,27 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
     def pin_now(self) -> None:
         """Keep the settings that stand, to be drawn beside those to come."""
         self._pinned, self.swap.disabled = (self.settings, self._trial), False
-        self._draw()
+        self._draw_trial()
 
     def swap_now(self) -> None:
         """Change to the pinned settings, and pin those that stood."""
         if self._pinned is not None:
             then, self._pinned = self._pinned[0], (self.settings, self._trial)
             self.settings = then
-            self._draw()
+            self._draw_trial()
 
-    def _pane(self) -> None:
+    def _fill_pane(self) -> None:
         """Draw the open pane: the budget or the guard of what is tried."""
         at = self.panes.selected_index
         if at is None:
             return
         replay = self.trials.replayed(self._trial)
-        given, box = DataSource(lambda: [replay]), self.panes.children[at]
+        source, box = DataSource(lambda: [replay]), self.panes.children[at]
         if box.children:
-            box.children[0].feed = given
+            box.children[0].feed = source
             box.children[0].refresh()
         else:
-            box.children = [(BudgetChart, ThrashChart)[at](given)]
+            box.children = [(BudgetChart, ThrashChart)[at](source)]
 
     def _time_a_step(self) -> None:
         """Follow the sliders while they move only where a step is quick enough for it."""
@@ -208,7 +210,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
     def _turned_back(self) -> None:
         self.settings = {k.name: k.value for k in self.knobs.all}
 
-    def _moved(self, _: Any = None) -> None:
+    def _on_setting(self, _: Any = None) -> None:
         """Try the settings and draw; settings that cannot work leave the picture and say why."""
         exact, turned = self.exact.value, self.turned
         try:
@@ -222,7 +224,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
             self._trial, self._error = trial, ""
         except CtxkitError as error:
             self._error = str(error)
-        self._draw()
+        self._draw_trial()
         if self._error:
             self.copier.note = (
                 "These settings cannot work: what is copied are the last ones that could."
@@ -235,7 +237,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         """The settings as the system's own config, else in Python: what the button copies."""
         return render_settings(self.rules, self.knobs.label, self.settings)
 
-    def _draw(self) -> None:
+    def _draw_trial(self) -> None:
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
         told = f"Each summary is taken to have {self._summary:,} tokens"
         if self._quick:
@@ -245,11 +247,11 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
         notes = render_notes(self.trials.session.notes)
-        self.figures.value = dials.render_figures(self._rows(), note) + notes
+        self.figures.value = dials.render_figures(self._figure_rows(), note) + notes
         self.steps.value = dials.render_compactions(self._trial)
-        self._pane()
+        self._fill_pane()
 
-    def _rows(self) -> dict[str, dict[str, Any]]:
+    def _figure_rows(self) -> dict[str, dict[str, Any]]:
         """Return the figures of the record, of the beginning and of now; with `exact` all have
         their loss.
         """
@@ -272,7 +274,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         return "\n".join(
             [
                 *head,
-                *dials.format_figures(self._rows()),
+                *dials.format_figures(self._figure_rows()),
                 dials.describe_compactions(self._trial),
                 *notes,
             ]
@@ -313,10 +315,10 @@ class ApplyToLiveButton(w.HBox):  # type: ignore[misc]
             if not words:
                 raise BadArguments("No words name these rules: open the session with them instead.")
             self._live.take(resolve_rules(words), words)
-            told = f"From call {len(self._live.session.calls):,} on: {words}"
+            message = f"From call {len(self._live.session.calls):,} on: {words}"
         except CtxkitError as error:
-            told = str(error)
-        self.told.value = f"<small>{escape_html(told, 400)}</small>"
+            message = str(error)
+        self.told.value = f"<small>{escape_html(message, 400)}</small>"
 
 
 class SettingText(NamedTuple):
@@ -340,12 +342,12 @@ def render_settings(rules: Rules, label: str, values: Mapping[str, Any]) -> Sett
     if rules.config is None:
         return _python_settings(rules, label, values, "ctxkit knows no config file for these rules")
     try:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             text = rules.to_config()
     except CtxkitError as error:
         return _python_settings(rules, label, values, str(error).rstrip("."))
-    return SettingText(f"Copy as {label}'s config", text, " ".join(str(w.message) for w in told))
+    return SettingText(f"Copy as {label}'s config", text, " ".join(str(w.message) for w in caught))
 
 
 def _python_settings(rules: Rules, label: str, values: Mapping[str, Any], why: str) -> SettingText:

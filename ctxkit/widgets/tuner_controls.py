@@ -86,9 +86,9 @@ def find_knobs(
         UnknownPreset: a name means nothing, or a range is for a setting that does not exist.
     """
     rules = resolve_rules(rules) if isinstance(rules, str) else rules
-    kept = _fixed_settings(rules) if isinstance(rules, Rules) else None
-    label, values, make = _settings(rules, session, kept)
-    choices, absent = _find_choices(rules, of_preset=kept is not None)
+    fixed = _fixed_settings(rules) if isinstance(rules, Rules) else None
+    label, values, make = _numeric_settings(rules, session, fixed)
+    choices, absent = _find_choices(rules, of_preset=fixed is not None)
     for name in ranges:
         if name not in values and name not in absent:
             raise UnknownPreset(
@@ -104,11 +104,13 @@ def find_knobs(
     none = [n for n in absent if n not in values]
 
     def knob(name: str, value: float) -> Knob:
-        given = name in ranges
-        made = (
-            _custom_range(name, value, ranges[name]) if given else _default_range(name, value, room)
+        has_range = name in ranges
+        slider = (
+            _custom_range(name, value, ranges[name])
+            if has_range
+            else _default_range(name, value, room)
         )
-        return made._replace(none=name in none)
+        return slider._replace(none=name in none)
 
     every = tuple(knob(n, v) for n, v in (values | dict.fromkeys(none, 0)).items())
     return KnobSet(label, every, lambda turned: make(replace_zeros(turned, none)), choices)
@@ -123,7 +125,7 @@ def _is_rules_function(rules: Any) -> bool:
     return not isinstance(rules, Rules) and callable(rules) and not is_dataclass(rules)
 
 
-def _defaults(rules: Callable[..., Any]) -> dict[str, Any]:
+def _default_settings(rules: Callable[..., Any]) -> dict[str, Any]:
     return {n: p.default for n, p in signature(rules).parameters.items()}
 
 
@@ -132,54 +134,54 @@ def _find_choices(rules: Any, *, of_preset: bool) -> tuple[tuple[Choice, ...], l
     None.
     """
     if of_preset:
-        given, made = dict(rules.parameters), getattr(presets, rules.name)
+        values, factory = dict(rules.parameters), getattr(presets, rules.name)
     elif _is_rules_function(rules):
-        given, made = _defaults(rules), rules
+        values, factory = _default_settings(rules), rules
     else:
         return (), []
-    says = {n: str(p.annotation) for n, p in signature(made).parameters.items()}
+    annotations = {n: str(p.annotation) for n, p in signature(factory).parameters.items()}
     choices = []
-    for name, value in given.items():
-        words = re.search(r"Literal\[(.*?)\]", says.get(name, ""))
+    for name, value in values.items():
+        words = re.search(r"Literal\[(.*?)\]", annotations.get(name, ""))
         if isinstance(value, bool) and name != "quirks":  # how a program errs is no setting of it
             choices.append(Choice(name, value, (False, True)))
         elif isinstance(value, str) and words:
             choices.append(Choice(name, value, literal_eval(f"({words[1]},)")))
     absent = [
         n
-        for n, v in given.items()
-        if v is None and re.search(r"(^|\| )(int|Natural|Positive)\b", says.get(n, ""))
+        for n, v in values.items()
+        if v is None and re.search(r"(^|\| )(int|Natural|Positive)\b", annotations.get(n, ""))
     ]
     return tuple(choices), absent
 
 
-def _settings(
-    rules: Any, session: Session, kept: dict[str, Any] | None
+def _numeric_settings(
+    rules: Any, session: Session, fixed: dict[str, Any] | None
 ) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
-    if kept is not None:
-        given = dict(rules.parameters)
-        known = {n: v for n, v in given.items() if _is_number(v)}
-        if "context_window" in given:
-            known["context_window"] = (
-                given["context_window"] or find_context_window(session) or 200_000
+    if fixed is not None:
+        parameters = dict(rules.parameters)
+        numbers = {n: v for n, v in parameters.items() if _is_number(v)}
+        if "context_window" in parameters:
+            numbers["context_window"] = (
+                parameters["context_window"] or find_context_window(session) or 200_000
             )
         return (
             rules.name,
-            known,
-            lambda turned: preset(rules.name, **{**given, **turned}).but(**kept),
+            numbers,
+            lambda turned: preset(rules.name, **{**parameters, **turned}).but(**fixed),
         )
     if _is_rules_function(rules):
-        defaults = _defaults(rules)
-        known = {n: v for n, v in defaults.items() if _is_number(v)}
-        if known or not defaults:
+        defaults = _default_settings(rules)
+        numbers = {n: v for n, v in defaults.items() if _is_number(v)}
+        if numbers or not defaults:
             label = getattr(rules, "__name__", "rules")
-            return label, known, lambda turned: resolve_rules(rules(**{**known, **turned}))
-    made = resolve_rules(rules)
-    places = _part_settings(made)
+            return label, numbers, lambda turned: resolve_rules(rules(**{**numbers, **turned}))
+    resolved = resolve_rules(rules)
+    places = _part_settings(resolved)
     return (
-        made.label,
+        resolved.label,
         {n: value for n, (_, value) in places.items()},
-        lambda turned: _with_settings(made, places, turned),
+        lambda turned: _with_settings(resolved, places, turned),
     )
 
 
@@ -189,11 +191,17 @@ def _fixed_settings(rules: Rules) -> dict[str, Any] | None:
     """
     if rules.name not in names() or not rules.parameters:
         return None
-    made = preset(rules.name, **rules.parameters)
+    factory_rules = preset(rules.name, **rules.parameters)
     beside = {
-        n: getattr(rules, n) for n in _FIXED_SETTINGS if getattr(rules, n) != getattr(made, n)
+        n: getattr(rules, n)
+        for n in _FIXED_SETTINGS
+        if getattr(rules, n) != getattr(factory_rules, n)
     }
-    return beside if replace(made, **beside) == replace(rules, parameters=made.parameters) else None
+    return (
+        beside
+        if replace(factory_rules, **beside) == replace(rules, parameters=factory_rules.parameters)
+        else None
+    )
 
 
 def _part_settings(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]]:
@@ -311,15 +319,15 @@ def arrange_controls(controls: Sequence[w.Widget], effects: Sequence[KnobEffect]
 
 def make_toggle(choice: Choice) -> w.Widget:
     """Return a switch, or a row of buttons for a few words; a list where they are many."""
-    told = choice.name.replace("_", " ")
+    label = choice.name.replace("_", " ")
     if isinstance(choice.value, bool):
-        return w.Checkbox(value=choice.value, description=told, indent=False)
+        return w.Checkbox(value=choice.value, description=label, indent=False)
     kind = w.ToggleButtons if len(choice.options) <= _FEW else w.Dropdown
-    made = kind(options=choice.options, value=choice.value, description=told)
-    made.style.description_width = "190px"
+    toggle = kind(options=choice.options, value=choice.value, description=label)
+    toggle.style.description_width = "190px"
     if kind is w.ToggleButtons:
-        made.style.button_width = "auto"
-    return made
+        toggle.style.button_width = "auto"
+    return toggle
 
 
 def make_slider(knob: Knob) -> w.Widget:
@@ -357,7 +365,7 @@ def measure_effects(trials: TrialRunner, knobs: KnobSet, summary: int) -> list[K
     """Return the effect of each setting, the largest first, then unknown ones, then none."""
     was = _prompt_array(trials.at(knobs.make({}), summary))
     end = time.process_time() + EFFECT_SECONDS
-    found = dict[str, float].fromkeys((one.name for one in knobs.all), 0.0)
+    effects = dict[str, float].fromkeys((one.name for one in knobs.all), 0.0)
     left = {one.name: len(_end_values(one)) for one in knobs.all}
     tries = [(isinstance(one, Knob), i, one.name, value)
              for one in knobs.all for i, value in enumerate(_end_values(one))]  # fmt: skip
@@ -371,9 +379,10 @@ def measure_effects(trials: TrialRunner, knobs: KnobSet, summary: int) -> list[K
             now = _prompt_array(trials.at(knobs.make({name: value}), summary))
         except CtxkitError:  # an end that cannot work says nothing
             continue
-        found[name] = max(found[name], float(np.abs(now - was).mean()) if len(was) else 0.0)
+        effects[name] = max(effects[name], float(np.abs(now - was).mean()) if len(was) else 0.0)
     every = [
-        KnobEffect(name, tokens or (None if left[name] else 0.0)) for name, tokens in found.items()
+        KnobEffect(name, tokens or (None if left[name] else 0.0))
+        for name, tokens in effects.items()
     ]
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))
 

@@ -29,10 +29,17 @@ if TYPE_CHECKING:
     from ctxkit.widgets.source import FollowedLog
 
 
-_PAUSE = 0.25
+_REDRAW_SECONDS = 0.25
 """Seconds between two drawings while a turn runs."""
-_SOME = ("turn_start", "model_response", "tool_result", "inner_call_context")
-_ALL = ("turn_end", "cancelled", "compaction_end", "moved", "model_error", "limit_reached")
+_LIVE_EVENTS = ("turn_start", "model_response", "tool_result", "inner_call_context")
+_DRAWING_EVENTS = (
+    "turn_end",
+    "cancelled",
+    "compaction_end",
+    "moved",
+    "model_error",
+    "limit_reached",
+)
 """Events that are drawn where the last drawing is long enough ago, and those that always are."""
 _ESM = """
 export default { render({ model, el }) {
@@ -93,7 +100,9 @@ class Watcher(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
             self._turning = True
         elif event.kind in ("turn_end", "cancelled"):
             self._turning = False
-        if event.kind in _ALL or (event.kind in _SOME and time.monotonic() - self._drawn > _PAUSE):
+        if event.kind in _DRAWING_EVENTS or (
+            event.kind in _LIVE_EVENTS and time.monotonic() - self._drawn > _REDRAW_SECONDS
+        ):
             self.draw()
 
     def draw(self) -> None:
@@ -173,7 +182,7 @@ def _last_prompt_tokens(session: Session) -> int | None:
 
 RECENT_CALLS = 6
 """Calls in the table."""
-_FULL = 0.8
+_NEARLY_FULL = 0.8
 """Above this share of the window the gauge changes colour; the figure beside it says the same."""
 _CALLS_HEAD = ("call", "turn", "prompt", "cached", "out", "then")
 
@@ -210,13 +219,13 @@ class ContextGauge(NamedTuple):
     def html(self) -> str:
         """The text, and a bar where the share is known."""
         label = escape_html(self.text, 300)
-        told = f'<div style="color:{TEXT_COLOUR};line-height:1.6">{label}</div>'
+        label_html = f'<div style="color:{TEXT_COLOUR};line-height:1.6">{label}</div>'
         if self.used is None or not self.limit:
-            return told
+            return label_html
         share = min(self.used / self.limit, 1.0)
-        colour = COLOURS[1] if share > _FULL else COLOURS[0]
+        colour = COLOURS[1] if share > _NEARLY_FULL else COLOURS[0]
         return (
-            f'{told}<div role="meter" aria-label="{label}" aria-valuemin="0"'
+            f'{label_html}<div role="meter" aria-label="{label}" aria-valuemin="0"'
             f' aria-valuemax="{self.limit}" aria-valuenow="{self.used}"'
             ' style="height:10px;border-radius:5px;overflow:hidden'
             ';background:rgba(119,119,119,.25)"><div'
@@ -232,17 +241,16 @@ def render_context_growth(session: Session, name: str) -> str:
 
     if not session.calls:
         return f'<div style="color:{SOFT_COLOUR}">No call yet.</div>'
-    made = chart({name: session})
-    return (
-        f'<div role="img" aria-label="{escape_html(made.caption, 300)}">{made.drawing.svg()}</div>'
-    )
+    growth_plot = chart({name: session})
+    label = escape_html(growth_plot.caption, 300)
+    return f'<div role="img" aria-label="{label}">{growth_plot.drawing.svg()}</div>'
 
 
-def render_sentences(told: list[str]) -> str:
+def render_sentences(sentences: list[str]) -> str:
     """Return sentences as HTML; empty without any."""
     return "".join(
         f'<div style="color:{TEXT_COLOUR};line-height:1.6">{escape_html(s, 500)}</div>'
-        for s in told
+        for s in sentences
     )
 
 
@@ -251,26 +259,26 @@ def list_recent_calls(session: Session) -> list[tuple[str, ...]]:
     out = []
     for call in reversed(session.calls[-RECENT_CALLS:]):
         m, u = call.message, call.message.usage
-        asked = ", ".join(c.name for c in m.tool_calls) or (
+        tools = ", ".join(c.name for c in m.tool_calls) or (
             m.error or sanitize_line(m.text, 60) or "nothing said"
         )
         sizes = (u.prompt_tokens, u.cache_read_tokens, u.output_tokens) if u else (None, None, None)
         out.append(
-            (str(call.index), str(call.turn), *map(format_tokens, sizes), sanitize_line(asked, 70))
+            (str(call.index), str(call.turn), *map(format_tokens, sizes), sanitize_line(tools, 70))
         )
     return out
 
 
 def render_recent_calls(session: Session) -> str:
     """Return the last calls as a table."""
-    found = list_recent_calls(session)
+    recent = list_recent_calls(session)
     return (
         render_dense(
             render_table(
-                _CALLS_HEAD, found, caption=f"The last {len(found)} calls, the newest first"
+                _CALLS_HEAD, recent, caption=f"The last {len(recent)} calls, the newest first"
             )
         )
-        if found
+        if recent
         else ""
     )
 
@@ -283,9 +291,9 @@ def format_recent_calls(session: Session) -> list[str]:
     ]
 
 
-_LATELY = 20
+_RECENT_STEPS = 20
 """Calls whose growth tells how fast the context grows."""
-_NAMED = 3
+_MAX_NAMED_TOOLS = 3
 
 
 def describe_last_call(session: Session) -> str:
@@ -301,16 +309,16 @@ def describe_last_call(session: Session) -> str:
     number, grown = session.calls[-1].index, sizes[-1] - sizes[-2]
     if any(isinstance(e, Edit) for e in between):
         return f"Before call {number} it was compacted: {sizes[-2]:,} to {sizes[-1]:,} tokens."
-    came = [e for e in between if isinstance(e, Message) and e.visible]
-    calls = {id(m): c for m, c in pair_with_calls(came)}
-    came.sort(key=estimate_message_tokens, reverse=True)
-    told = [
+    new_messages = [e for e in between if isinstance(e, Message) and e.visible]
+    calls = {id(m): c for m, c in pair_with_calls(new_messages)}
+    new_messages.sort(key=estimate_message_tokens, reverse=True)
+    sentences = [
         f"{describe_message(m, calls.get(id(m)), session.cwd)} (about "
         f"{estimate_message_tokens(m):,})"
-        for m in came[:_NAMED]
+        for m in new_messages[:_MAX_NAMED_TOOLS]
     ]
-    more = len(came) - len(told)
-    parts = "; ".join([*told, *([f"{more} more"] if more else [])])
+    more = len(new_messages) - len(sentences)
+    parts = "; ".join([*sentences, *([f"{more} more"] if more else [])])
     word = "added" if grown >= 0 else "fell by"
     return sanitize_line(f"Call {number} {word} {abs(grown):,} tokens ({source}): {parts}.", 400)
 
@@ -321,8 +329,8 @@ def predict_next_compaction(session: Session) -> str:
     It is due where the last one that came by itself was; without one, where the window is full.
     """
     sizes, _ = get_prompt_sizes(session)
-    known = [n for n in sizes if n]
-    if not known:
+    sizes_known = [n for n in sizes if n]
+    if not sizes_known:
         return "When a compaction is due cannot be said: the log has no sizes of prompts."
     due, why = _due_at(session, sizes)
     if due is None:
@@ -330,7 +338,7 @@ def predict_next_compaction(session: Session) -> str:
             "When a compaction is due cannot be said: neither the log nor the price table names the"
             " window."
         )
-    left, grows = due - known[-1], _growth_per_call(sizes)
+    left, grows = due - sizes_known[-1], _growth_per_call(sizes)
     if left <= 0:
         return f"The next compaction is due now ({why})."
     if not grows:
@@ -343,16 +351,16 @@ def predict_next_compaction(session: Session) -> str:
 
 
 def _due_at(session: Session, sizes: list[int | None]) -> tuple[int | None, str]:
-    size, found = 0, None
+    size, size_before = 0, None
     call = 0
     for entry in session.path:
         if isinstance(entry, Edit):
             if entry.kind == "summarised" and (entry.trigger or "auto") != "manual":
-                found = entry.tokens_before or size or found
+                size_before = entry.tokens_before or size or size_before
         elif entry.role == "assistant":
             size, call = sizes[call] or size, call + 1
-    if found:
-        return found, f"its last one came at {found:,}"
+    if size_before:
+        return size_before, f"its last one came at {size_before:,}"
     last = session.calls[-1].message
     window = get_context_window(session, last.model or session.model, last).tokens
     return window, f"no compaction yet; its window holds {window:,}" if window else ""
@@ -360,6 +368,6 @@ def _due_at(session: Session, sizes: list[int | None]) -> tuple[int | None, str]
 
 def _growth_per_call(sizes: list[int | None]) -> int:
     """Return by how many tokens a call made the context grow lately, in the median."""
-    lately = sizes[-_LATELY:]
+    lately = sizes[-_RECENT_STEPS:]
     steps = [b - a for a, b in pairwise(n for n in lately if n) if b > a]
     return round(median(steps)) if steps else 0

@@ -40,37 +40,37 @@ def test_rows_are_filtered_sorted_and_summed(folder):
     view = ck.board(folder, seconds=None).view()
     first = view.data["first"]
     assert (first["total"], first["of"], len(first["rows"])) == (3, 3, 3)
-    by_cost = view._rows({"sort": "usd", "down": True})["rows"]
+    by_cost = view._answer_rows({"sort": "usd", "down": True})["rows"]
     costs = [float(r["cells"][4].strip("$")) for r in by_cost]
     assert costs == sorted(costs, reverse=True)
-    assert [r["cells"] for r in view._rows({"sort": "usd", "down": False})["rows"]] == [
+    assert [r["cells"] for r in view._answer_rows({"sort": "usd", "down": False})["rows"]] == [
         r["cells"] for r in by_cost[::-1]
     ]
-    assert view._rows({"words": "nightly EXPORT", "project": "billing"})["total"] == 3
-    assert view._rows({"project": "other"})["total"] == 0
-    sums = view._rows({"by": "project"})["sums"]
+    assert view._answer_rows({"words": "nightly EXPORT", "project": "billing"})["total"] == 3
+    assert view._answer_rows({"project": "other"})["total"] == 0
+    sums = view._answer_rows({"by": "project"})["sums"]
     assert sums[0][0] == "project"
     assert sums[1][:2] == ["billing", "3"]
     for asked in ({}, {"kind": "rows", "sort": "id", "by": 5, "from": "x"}, {"kind": "open", "at": 99},
                   {"kind": "inner", "m": {}}, {"kind": "open", "at": "0"}):  # fmt: skip
-        view._asked(None, asked, [])
+        view._on_browser_request(None, asked, [])
 
 
 def test_a_click_reads_the_session_and_its_reader_answers(folder):
     view = ck.board(folder, seconds=None).view()
     said = []
     view.send = lambda content, **_: said.append(content)
-    row = view._rows({"sort": "calls_n", "down": True})["rows"][0]
-    told = view._answered({"kind": "open", "at": row["at"], "key": "k"})
+    row = view._answer_rows({"sort": "calls_n", "down": True})["rows"][0]
+    told = view._answer_or_error({"kind": "open", "at": row["at"], "key": "k"})
     assert told["state"]["data"]["calls"] == 343
-    inner = view._answered(
+    inner = view._answer_or_error(
         {"kind": "inner", "m": {"kind": "text", "call": 342, "row": 0, "key": "t"}}
     )
     assert "You are a coding agent" in inner["m"]["text"]
     view.reader.send({"kind": "measured"})
     assert said == [{"kind": "inner", "m": {"kind": "measured"}}]
     (folder / "0.jsonl").unlink()
-    assert "error" in view._answered({"kind": "open", "at": row["at"]})
+    assert "error" in view._answer_or_error({"kind": "open", "at": row["at"]})
 
 
 def test_what_waits_is_read_behind(folder):

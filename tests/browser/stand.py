@@ -44,7 +44,7 @@ def stand(page: Any, widget: ChartWidget, *, plotly: bool = False) -> None:
         return json.loads(json.dumps({"state": state, "messages": messages}))
 
     def ask(_: Any, asked: Any) -> dict[str, Any]:
-        widget._asked(widget, asked, [])
+        widget._on_browser_request(widget, asked, [])
         return answers()
 
     def changed(_: Any, values: list[Any]) -> dict[str, Any]:

@@ -13,15 +13,16 @@ from widgets.made_teams import team
 import ctxkit as ck
 from browser.lab import Seen, browser_page
 from ctxkit.plots.budget_charts import AgentTotals
-from ctxkit.plots.compaction_charts import find_guard_closing
+from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
 from ctxkit.widgets.base import read_asset
-from ctxkit.widgets.budget_widget import find_threshold_hits, pack_agent
+from ctxkit.widgets.budget_widget import judge_turns, pack_agent
+from ctxkit.widgets.javascript import translate_rule
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.browser
-OPENED = """cases => cases.map(([a, warn, cut, again]) => { const o = opened(a), r = reached(o, warn, cut, again);
+OPENED = """cases => cases.map(([a, warn, cut, again]) => { const o = opened(a), r = judge_turns(o.inputs, o.sums, warn, cut, again);
   return [[...o.turns], [...o.sums], r.warned, r.cuts]; })"""
 
 # Boxes of texts that lie on each other, of one widget; the layer's words have a halo and may lie on marks.
@@ -65,10 +66,9 @@ def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
         )
         for _ in range(300)
     ]
-    code = (
-        read_asset("budget.js").split("function render")[0]
-        + read_asset("thrash.js").split("function render")[0]
-    )
+    rules = (judge_turns, is_fruitless, is_guard_off, find_guard_closing)
+    columns = read_asset("budget.js").split("function render")[0]
+    code = "\n".join([columns, *map(translate_rule, rules)])
     file = tmp_path / "rules.html"
     file.write_text(f"<script>{code}</script>", encoding="utf-8")
     with browser_page(chromium, Seen()) as page:
@@ -77,15 +77,14 @@ def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
             OPENED, [[pack_agent(a), warn, cut, again] for a, warn, cut, again in cases]
         )
         shut = page.evaluate(
-            "cases => cases.map(([shares, least, window]) => closing(shares, least, window))",
+            "cases => cases.map(([shares, least, window]) => find_guard_closing(shares, least, window))",
             guards,
         )
     for (agent, warn, cut, again), (turns, sums, warned, cuts) in zip(cases, found, strict=True):
         assert (turns, sums) == (agent.turns.tolist(), agent.cumulative.tolist())
-        mine = find_threshold_hits(
-            agent.inputs.tolist(), agent.cumulative.tolist(), warn, cut, again=again
-        )
-        assert (tuple(warned), tuple(cuts)) == mine
+        columns = agent.inputs.tolist(), agent.cumulative.tolist()
+        mine = judge_turns(*columns, warn, cut, again=again)
+        assert (warned, cuts) == (mine["warned"], mine["cuts"])
     assert sum(len(f[3]) for f in found) > 100
     assert shut == [find_guard_closing(*case) for case in guards]
     assert len({*shut}) > 3

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.plots.figure_data import Limit, Mark, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 
 LIMIT = Limit(y=100, label="limit 100", colour="#888888")
 

@@ -18,8 +18,7 @@ from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 from ctxkit.plots.decimation import decimate_stack
 from ctxkit.plots.diff_chart import diff_data
-from ctxkit.plots.figure_data import AxesData, Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.presets.registry import names
 
 CALLS, OUTPUT, RESULT = 450, 40, 380
@@ -78,7 +77,9 @@ def render(chart):
     assert text.startswith(chart.title[:20])
     live = json.loads(json.dumps(bundle[PLOTLY_MIME_TYPE], allow_nan=False))
     assert len(chart.figure().data) == len(live["data"])
-    return chart.drawing.svg()
+    picture = chart.drawing.svg()
+    assert len(picture) < 100_000
+    return picture
 
 
 @pytest.mark.parametrize("name", ck.plots.__all__)
@@ -99,14 +100,14 @@ def test_a_compaction_of_any_size_is_shown_message_by_message(rules):
     for number in {0, len(compactions) - 1} if compactions else ():
         render(ck.plots.diff(replay, number))
     if rules in CUT:
-        assert len(diff_data(replay)) > max(800, AxesData.points)
+        assert len(diff_data(replay)) > max(800, Axes.points)
 
 
 def test_more_compactions_than_a_picture_has_points_are_shown():
     """savings stacks what each compaction put in, left and saved"""
     one = long_replay("agent_framework")
     several = [msgspec.structs.replace(one, id=name) for name in "abc"]
-    assert sum(len(group_edits(s)) for s in several) > AxesData.points
+    assert sum(len(group_edits(s)) for s in several) > Axes.points
     render(ck.plots.savings(several))
 
 

@@ -12,7 +12,7 @@ from test_sweeps_scores import talk
 import ctxkit as ck
 from ctxkit.plots.cache_charts import cache_data
 from ctxkit.plots.compaction_charts import loss_data
-from ctxkit.plots.svg import place_labels
+from ctxkit.plots.label_placement import place_labels
 from ctxkit.plots.sweep_charts import frontier_data, heatmap_data
 
 

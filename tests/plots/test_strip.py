@@ -18,7 +18,7 @@ BILLING = ck.read(ck.samples.path())
 @pytest.mark.parametrize("rules", [None, "clear:keep_last=5", "swe_agent_mask"])
 def test_blocks_add_up_to_what_was_billed(call, rules):
     data = strip_data(BILLING if rules is None else ck.replay(BILLING, rules), call)
-    spans = data.spans()
+    spans = data.split_by_billing()
     assert sum(s.tokens for s in spans) == sum(b.tokens for b in data.blocks) <= data.tokens
     assert data.tokens - sum(s.tokens for s in spans) < 0.01 * data.tokens
     starts = [s.start for s in spans]

@@ -42,5 +42,7 @@ def test_a_real_session_has_a_report_and_an_explorer(file: Path, real: Path):
         shown = ck.explore(session, call=0 if session.calls else -1)
         assert intruders(shown.to_html()) == []
         rows = shown.data["first"]["rows"]
-        assert all(shown._answered({"kind": "text", "call": shown.call, "row": r[0]}) for r in rows)
+        assert all(
+            shown._answer_or_error({"kind": "text", "call": shown.call, "row": r[0]}) for r in rows
+        )
         assert repr(shown)

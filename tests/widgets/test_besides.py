@@ -30,7 +30,7 @@ def test_two_that_part_say_where():
     assert shown.parted == shown.row
     assert shown.rows[shown.row][0] is None
     assert "wait" in shown.head
-    assert shown._answered({"kind": "text", "row": shown.row})["texts"] == ["", "wait"]
+    assert shown._answer_or_error({"kind": "text", "row": shown.row})["texts"] == ["", "wait"]
     assert "One | Two" in shown.to_text()
 
 
@@ -55,7 +55,7 @@ def test_the_same_twice_says_so():
 def test_nonsense_is_not_answered_and_text_of_a_log_stays_text():
     shown = ck.explore(hostile(), beside=session(user("a")))
     for asked in ({}, {"kind": "rows", "from": "x"}, {"kind": "text", "row": 10**9}):
-        shown._asked(None, asked, [])
+        shown._on_browser_request(None, asked, [])
     assert intruders(shown.to_html()) == []
     assert "\x1b" not in shown.to_text()
     assert ck.explore(session(), beside=session()).parted is None

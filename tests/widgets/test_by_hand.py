@@ -41,7 +41,7 @@ def busy(sample):
 
 
 def asked(chart, **question):
-    return chart._answered(question)
+    return chart._answer_or_error(question)
 
 
 # -- what they are given -------------------------------------------------------------------------------------------

@@ -26,7 +26,9 @@ def story():
 
 
 def rows(shown: Explorer, **asked) -> dict:
-    found = shown._answered({"kind": "rows", "call": shown.call, "from": 0, "key": "k", **asked})
+    found = shown._answer_or_error(
+        {"kind": "rows", "call": shown.call, "from": 0, "key": "k", **asked}
+    )
     assert found["key"] == "k"
     return found
 
@@ -36,7 +38,7 @@ def words(shown: Explorer, **asked) -> list[str]:
 
 
 def text(shown: Explorer, row: int, **asked) -> dict:
-    return shown._answered({"kind": "text", "call": shown.call, "row": row, **asked})
+    return shown._answer_or_error({"kind": "text", "call": shown.call, "row": row, **asked})
 
 
 def test_it_opens_at_the_last_call_with_the_largest_message_first(story):
@@ -110,7 +112,7 @@ def test_roles_tools_files_and_failures_are_filtered():
     assert len(words(shown, tool="Read")) == 4
     assert words(shown, file="b.py", role="tool") == ["b.py"]
     assert words(shown, errors=True) == ["b.py"]
-    offered = shown._answered({"kind": "choices"})
+    offered = shown._answer_or_error({"kind": "choices"})
     assert offered["file"] == [["a.py", 2], ["b.py", 2]]
     assert offered["errors"] == [["", 1]]
 
@@ -139,7 +141,7 @@ def test_sizes_of_a_long_session_come_behind(story, monkeypatch):
     assert not first["measured"]
     assert [row[1] for row in first["rows"]] == [None] * first["total"]
     assert "largest messages" in shown.to_text()
-    shown._asked(None, {"kind": "measure"}, [])
+    shown._on_browser_request(None, {"kind": "measure"}, [])
     shown.wait()
     assert {"kind": "measured"} in told
     assert rows(shown)["measured"]
@@ -156,7 +158,7 @@ def test_subagents_are_a_tree_and_one_opens():
         (1, "digger: dig"),
         (2, "scout: Look"),
     ]
-    shown._asked(None, {"kind": "open", "to": 2}, [])
+    shown._on_browser_request(None, {"kind": "open", "to": 2}, [])
     assert shown.data["title"] == "Look"
     assert words(shown) == ["look"]
 
@@ -191,7 +193,7 @@ def test_a_session_without_calls_shows_what_stands():
 @pytest.mark.parametrize("asked", [{}, {"kind": "rows", "call": "x", "from": -5}, {"kind": "text", "row": 99},
                                    {"kind": "open", "to": 7}, {"kind": "rows", "call": 10**9}])  # fmt: skip
 def test_a_browser_that_asks_nonsense_gets_an_answer_or_none(story, asked):
-    explore(story)._asked(None, asked, [])
+    explore(story)._on_browser_request(None, asked, [])
 
 
 def test_the_sample_opens_at_any_call():

@@ -74,7 +74,7 @@ def test_while_it_moves_a_summary_has_the_size_it_had_and_says_so(sample):
 def test_with_exact_every_row_has_its_loss(sample):
     tuner = ck.tune(sample, rules)
     tuner.exact.value = True
-    shown = [row.get("needed_later_loss") for row in tuner._rows().values()]
+    shown = [row.get("needed_later_loss") for row in tuner._figure_rows().values()]
     again = ck.replay(sample, rules())
     assert shown == [ck.score(s)["needed_later_loss"] for s in (sample, again, again)]
 

@@ -9,8 +9,7 @@ from ctxkit._internal.palette import TEXT_COLOUR
 from ctxkit.experiments.studies import masks
 from ctxkit.metrics.elongation import NOISE_FLOOR
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.figure_data import Trace
-from ctxkit.plots.xy_figure import Axes
+from ctxkit.plots.xy_figure import Axes, Trace
 
 if TYPE_CHECKING:
     import pandas as pd

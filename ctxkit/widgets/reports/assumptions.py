@@ -54,13 +54,13 @@ class SessionBasis(NamedTuple):
 def describe_session_basis(session: Session) -> list[str]:
     """Return the sentences for a session; of a replay those of its record, and what a replay is."""
     base = session.origin or session
-    told = collect_notes(base)
+    sentences = collect_notes(base)
     anchored, sheet = measure_sizes(base), ReplayCostModel.of(base)
-    found = predict_input_cost(base)
-    errors = (found.error, found.low, found.high, found.why, sheet.closure)
+    prediction = predict_input_cost(base)
+    errors = (prediction.error, prediction.low, prediction.high, prediction.why, sheet.closure)
     counted = (anchored.counter, anchored.error)
     basis = SessionBasis(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
-    return [*_basis_sentences([basis], replayed=session.origin is not None), *told]
+    return [*_basis_sentences([basis], replayed=session.origin is not None), *sentences]
 
 
 def describe_runs_basis(frame: pd.DataFrame) -> list[str]:
@@ -102,22 +102,24 @@ def _error_sentence(bases: Sequence[SessionBasis]) -> str:
     worst = max(errors, key=lambda name: abs(errors[name]))
     if len(bases) == 1:
         (one,) = bases
-        told = f"Prediction error: {describe_prediction(one.error, one.low, one.high, one.note)}"
+        sentence = (
+            f"Prediction error: {describe_prediction(one.error, one.low, one.high, one.note)}"
+        )
     else:
-        told = (
+        sentence = (
             "Prediction error, without the reads of the session: median "
             f"{median(map(abs, errors.values())):.1%}, largest {errors[worst]:+.1%} "
             f"({sanitize_line(worst, 60)}), over {len(errors)} of {len(bases)} sessions."
         )
     closures = [abs(b.closure) for b in bases if b.closure is not None]
     if closures:
-        told += (
+        sentence += (
             f" The books close within {max(closures):.2%}, which says that prices are put right, "
             "and no more."
         )
     if abs(errors[worst]) > _MILD:
-        told += " Differences in dollars of about that size mean nothing."
-    return told
+        sentence += " Differences in dollars of about that size mean nothing."
+    return sentence
 
 
 def _counter_sentence(bases: Sequence[SessionBasis]) -> str:

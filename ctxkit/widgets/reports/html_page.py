@@ -51,7 +51,7 @@ def render_page(title: str, head: str, sections: Iterable[PageSection], *, plotl
         plotly: whether plotly.js is put in (once, 4.8 MB), for pages with charts.
     """
     style = _STYLE.read_text(encoding="utf-8")
-    script = f"<script>{_plotly() if plotly else ''}{_PRINT}</script>"
+    script = f"<script>{_plotly_script() if plotly else ''}{_PRINT}</script>"
     body = "".join(
         f"<section><h2>{escape_html(s.title)}</h2>{s.html}</section>" for s in sections if s.html
     )
@@ -116,16 +116,16 @@ def render_table(
     heads = "".join(
         f'<th scope="col"{kind}>{escape_html(h)}</th>' for kind, h in zip(kinds, head, strict=True)
     )
-    told = f"<caption>{escape_html(caption)}</caption>" if caption else ""
+    caption_html = f"<caption>{escape_html(caption)}</caption>" if caption else ""
     return (
         "<div"
-        f' class="wide"><table>{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+        f' class="wide"><table>{caption_html}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 
 def render_list(sentences: Iterable[str]) -> str:
     """Return plain sentences as a list; without any it is empty."""
-    inner = "".join(f"<li>{escape_html(told)}</li>" for told in sentences)
+    inner = "".join(f"<li>{escape_html(sentence)}</li>" for sentence in sentences)
     return f"<ul>{inner}</ul>" if inner else ""
 
 
@@ -137,7 +137,7 @@ def render_facts(pairs: Iterable[tuple[str, str]]) -> str:
     return f'<dl class="facts">{inner}</dl>' if inner else ""
 
 
-def _plotly() -> str:
+def _plotly_script() -> str:
     from plotly.offline import get_plotlyjs
 
     return str(get_plotlyjs()).replace("</script", "<\\/script")

@@ -98,9 +98,9 @@ def session_cells(session: Session) -> Iterator[Any]:
 
 def _frame_cell(per: str, session: Session, names: tuple[str, ...]) -> Any:
     table = framed(session, per=per)[list(names)].head(_LONG)
-    shown = table.map(lambda v: sanitize_line(v, 160) if isinstance(v, str) else v)
+    cells = table.map(lambda v: sanitize_line(v, 160) if isinstance(v, str) else v)
     source = f'ck.frame(session, per="{per}")[columns].head({_LONG})'
-    return make_code_cell(f"columns = [{_listed(names)}]\n{source}", shown)
+    return make_code_cell(f"columns = [{_list_literal(names)}]\n{source}", cells)
 
 
 def comparison_cells(frame: Comparison) -> Iterator[Any]:
@@ -128,15 +128,17 @@ def comparison_cells(frame: Comparison) -> Iterator[Any]:
 
 
 def _figure_cells(frame: pd.DataFrame) -> Iterator[Any]:
-    shown = _clean(frame).set_index("rules")
+    figures = _clean_frame(frame).set_index("rules")
     heads = ("What each would have cost", "How the compactions held", "What was lost")
     for title, names in zip(heads, (COST_COLUMNS, COMPACTION_COLUMNS, LOSS_COLUMNS), strict=True):
         yield make_markdown_cell(f"## {title}")
-        yield make_code_cell(f'runs.set_index("rules")[[{_listed(names)}]]', shown[list(names)])
+        yield make_code_cell(
+            f'runs.set_index("rules")[[{_list_literal(names)}]]', figures[list(names)]
+        )
     yield from _failure_cells(frame)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_literal(names: Iterable[str]) -> str:
     return ", ".join(f'"{n}"' for n in names)
 
 
@@ -158,12 +160,14 @@ def sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
         "## Settings",
         "Means over sessions with their 90 % intervals; those on the front are beaten by none.",
     )
-    yield make_code_cell(f"front(runs).head({_LONG})", get_pareto_front(_clean(frame)).head(_LONG))
+    yield make_code_cell(
+        f"front(runs).head({_LONG})", get_pareto_front(_clean_frame(frame)).head(_LONG)
+    )
     yield from _failure_cells(frame)
     yield make_markdown_cell("## Runs")
     names = ["rules", *select_run_columns(frame)][:_WIDE]
     yield make_code_cell(
-        f"columns = {names}\nruns[columns].head({_LONG})", _clean(frame)[names].head(_LONG)
+        f"columns = {names}\nruns[columns].head({_LONG})", _clean_frame(frame)[names].head(_LONG)
     )
 
 
@@ -172,9 +176,9 @@ def _failure_cells(frame: pd.DataFrame) -> Iterator[Any]:
     if failed.any():
         yield make_markdown_cell("## What failed")
         names = ["session", "rules", "error"]
-        shown = _clean(frame).loc[failed.to_numpy(), names].head(_LONG)
+        failures = _clean_frame(frame).loc[failed.to_numpy(), names].head(_LONG)
         yield make_code_cell(
-            f'runs[runs["error"].notna()][[{_listed(names)}]].head({_LONG})', shown
+            f'runs[runs["error"].notna()][[{_list_literal(names)}]].head({_LONG})', failures
         )
 
 
@@ -187,7 +191,7 @@ def _runs_cell(frame: pd.DataFrame, session: Session | None) -> Any:
     return make_code_cell(source, hidden=True)
 
 
-def _clean(frame: pd.DataFrame) -> pd.DataFrame:
+def _clean_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows as the notebook will have them, with texts of logs made safe to show."""
     return unpack_runs(pack_runs(frame)).map(
         lambda v: sanitize_line(v, 300) if isinstance(v, str) else v
@@ -226,7 +230,9 @@ def make_code_cell(source: str, value: Any = None, *, hidden: bool = False) -> A
 
     cell = new_code_cell(source.strip())
     if value is not None:
-        cell.outputs = [new_output("execute_result", data=_bundle(value), execution_count=None)]
+        cell.outputs = [
+            new_output("execute_result", data=_mime_bundle(value), execution_count=None)
+        ]
     if hidden:
         cell.metadata = {"jupyter": {"source_hidden": True}}
     return cell
@@ -242,15 +248,15 @@ def encode_notebook(cells: Iterable[Any]) -> str:
 
     kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
-    made = list(cells)
-    for i, cell in enumerate(made):
+    cell_list = list(cells)
+    for i, cell in enumerate(cell_list):
         cell["id"] = f"report-{i:02d}"
-    whole = nbformat.v4.new_notebook(cells=made, metadata=metadata)
+    whole = nbformat.v4.new_notebook(cells=cell_list, metadata=metadata)
     nbformat.validate(whole)
     return str(nbformat.writes(whole)) + "\n"
 
 
-def _bundle(value: Any) -> dict[str, Any]:
+def _mime_bundle(value: Any) -> dict[str, Any]:
     """Return what a front end would be given, with texts that no terminal and no page takes for
     more than text.
     """
@@ -278,12 +284,12 @@ def pack_session(session: Session) -> str:
     Raises:
         BadArguments: it is too large to lie in a notebook.
     """
-    return _compress(b"".join(writer.encode_session_lines(session)))
+    return _compress_text(b"".join(writer.encode_session_lines(session)))
 
 
 def unpack_session(text: str) -> Session:
     """Return the session that `pack` was given."""
-    return reader.read(Source("notebook", _decompress(text)))[0]
+    return reader.read(Source("notebook", _decompress_text(text)))[0]
 
 
 def pack_runs(frame: pd.DataFrame) -> str:
@@ -294,17 +300,17 @@ def pack_runs(frame: pd.DataFrame) -> str:
     """
     extra = [c for c in frame.columns if c not in SCORE_COLUMN_NAMES]
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return _compress(msgspec.json.encode({"extra": extra, "rows": rows}, enc_hook=_to_plain))
+    return _compress_text(msgspec.json.encode({"extra": extra, "rows": rows}, enc_hook=_to_plain))
 
 
 def unpack_runs(text: str) -> pd.DataFrame:
     """Return the rows that `pack_runs` was given, indexed by the names of their rules."""
-    held = msgspec.json.decode(_decompress(text))
-    frame: pd.DataFrame = build_score_frame(held["rows"], tuple(held["extra"]))
+    payload = msgspec.json.decode(_decompress_text(text))
+    frame: pd.DataFrame = build_score_frame(payload["rows"], tuple(payload["extra"]))
     return frame
 
 
-def _compress(data: bytes) -> str:
+def _compress_text(data: bytes) -> str:
     packed = zlib.compress(data, 6)
     if len(packed) > MAX_BYTES:
         raise BadArguments(
@@ -314,7 +320,7 @@ def _compress(data: bytes) -> str:
     return b64encode(packed).decode("ascii")
 
 
-def _decompress(text: str) -> bytes:
+def _decompress_text(text: str) -> bytes:
     return zlib.decompress(b64decode(text))
 
 

@@ -174,20 +174,20 @@ def _settings_html(frame: pd.DataFrame) -> str:
     ]
     figures = ("cost $", "needed later, lost", "unpaid cuts")
     head = ("rules", "on the front", "sessions", "failed", *figures)
-    told = (
+    settings = (
         "Means over sessions with their 90 % intervals; on the front: beaten by none. *: fewer"
         f" than {FEW_SESSIONS} sessions."
     )
-    return render_table(head, cells, numbers=frozenset(range(2, len(head))), caption=told)
+    return render_table(head, cells, numbers=frozenset(range(2, len(head))), caption=settings)
 
 
 def _mean_text(row: dict[Any, Any], name: str) -> str:
-    found = [row[n] for n in (name, f"{name}_low", f"{name}_high")]
-    if not has_value(found[0]):
+    figures = [row[n] for n in (name, f"{name}_low", f"{name}_high")]
+    if not has_value(figures[0]):
         return MISSING
     whole = name == "unpaid_cuts_n"
-    mean, low, high = (f"{n:,.1f}" if whole else format_cell(name, n) for n in found)
-    return f"{mean} ({low} to {high})" if found[1] != found[2] else mean
+    mean, low, high = (f"{n:,.1f}" if whole else format_cell(name, n) for n in figures)
+    return f"{mean} ({low} to {high})" if figures[1] != figures[2] else mean
 
 
 MAX_ROWS = 300
@@ -267,7 +267,7 @@ def list_failed_runs(frame: pd.DataFrame, column: str = "error") -> list[tuple[s
     """Return session, rules and reason of the runs without figures; with `note`, what was odd about
     the others.
     """
-    told = frame[frame[column].notna()]
+    failed = frame[frame[column].notna()]
     return [
         (
             sanitize_line(str(session), 80),
@@ -275,6 +275,6 @@ def list_failed_runs(frame: pd.DataFrame, column: str = "error") -> list[tuple[s
             sanitize_line(str(why), 300),
         )
         for session, rules, why in (
-            told[["session", "rules", column]].head(MAX_ROWS).itertuples(index=False)
+            failed[["session", "rules", column]].head(MAX_ROWS).itertuples(index=False)
         )
     ]

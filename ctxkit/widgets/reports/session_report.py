@@ -82,11 +82,11 @@ def render_session_report(session: Session) -> str:
 
 
 def _report_head(session: Session, row: Any) -> str:
-    told = [*describe_origin(session), f"session {session.id}", f"format {session.format}"]
+    facts = [*describe_origin(session), f"session {session.id}", f"format {session.format}"]
     if session.path_:
-        told.append(f"read from {session.path_.replace(chr(92), '/').rsplit('/', 1)[-1]}")
-    made = " · ".join(escape_html(word, 80) for word in (*told, get_generator_name()))
-    return f'<p class="soft">{made}</p>{render_facts(get_session_facts(session, row))}'
+        facts.append(f"read from {session.path_.replace(chr(92), '/').rsplit('/', 1)[-1]}")
+    facts_html = " · ".join(escape_html(word, 80) for word in (*facts, get_generator_name()))
+    return f'<p class="soft">{facts_html}</p>{render_facts(get_session_facts(session, row))}'
 
 
 def get_generator_name() -> str:
@@ -118,15 +118,15 @@ def describe_sources(session: Session, row: Any) -> list[str]:
         )
         lines.append(f"The reader passed over records that hold no message: {names}.")
     if session.faults:
-        shown = "; ".join(f"line {f.line}: {sanitize_line(f.why, 80)}" for f in session.faults[:5])
+        faults = "; ".join(f"line {f.line}: {sanitize_line(f.why, 80)}" for f in session.faults[:5])
         n = len(session.faults)
-        lines.append(f"{n:,} {'place' if n == 1 else 'places'} could not be read ({shown}).")
+        lines.append(f"{n:,} {'place' if n == 1 else 'places'} could not be read ({faults}).")
     return lines
 
 
 def _compactions_html(session: Session) -> str:
-    made = tabulate_compactions(session, _ROWS)
-    if not made.rows:
+    table = tabulate_compactions(session, _ROWS)
+    if not table.rows:
         return "<p>None: the log holds no compaction.</p>"
     summaries = "".join(
         f"<details><summary>What compaction {i} wrote ({len(m.text):,} characters)</summary>"
@@ -136,13 +136,13 @@ def _compactions_html(session: Session) -> str:
         for m in edit.inserted
         if edit.kind == "summarised" and m.text
     )
-    return _tabular_html(made) + summaries
+    return _tabular_html(table) + summaries
 
 
-def _tabular_html(made: Table) -> str:
-    numbers = frozenset(i for i, h in enumerate(made.heads) if h.number)
+def _tabular_html(table: Table) -> str:
+    numbers = frozenset(i for i, h in enumerate(table.heads) if h.number)
     return render_table(
-        [h.name for h in made.heads], made.plain(), numbers=numbers, caption=made.caption
+        [h.name for h in table.heads], table.plain(), numbers=numbers, caption=table.caption
     )
 
 
@@ -153,13 +153,13 @@ def render_contributors(session: Session) -> str:
     """Return the ten largest messages as HTML: size, origin, beginning; folded away, their text up
     to a bound.
     """
-    made = report(session)
-    if not made.contributors:
+    context = report(session)
+    if not context.contributors:
         return ""
-    shown = {s.message.id: s.message for s in get_prompt_contents(session, made.call).shown}
-    head = f"<p>{escape_html(_prompt_sentence(made))}</p>"
+    messages = {s.message.id: s.message for s in get_prompt_contents(session, context.call).shown}
+    head = f"<p>{escape_html(_prompt_sentence(context))}</p>"
     return head + "".join(
-        _contributor_html(c, shown[c.id], made.prompt_tokens) for c in made.contributors
+        _contributor_html(c, messages[c.id], context.prompt_tokens) for c in context.contributors
     )
 
 
@@ -188,6 +188,6 @@ def _message_text(message: Message) -> str:
     return "\n\n".join(blocks)
 
 
-def _prompt_sentence(made: ContextReport) -> str:
-    window = f"{made.full:.0%} of a window of {made.limit:,} ({made.limit_source})"
-    return f"The prompt had {made.prompt_tokens:,} tokens ({made.prompt_source}), {window}."
+def _prompt_sentence(context: ContextReport) -> str:
+    window = f"{context.full:.0%} of a window of {context.limit:,} ({context.limit_source})"
+    return f"The prompt had {context.prompt_tokens:,} tokens ({context.prompt_source}), {window}."

@@ -97,18 +97,19 @@ class SessionSpend(NamedTuple):
         """`$3.29, of which compactions $0.04`."""
         if self.total is None:
             return MISSING
-        told = "" if self.summaries else format_usd(self.total)
+        total_text = "" if self.summaries else format_usd(self.total)
         return (
-            told or f"{format_usd(self.total)}, of which compactions {format_usd(self.summaries)}"
+            total_text
+            or f"{format_usd(self.total)}, of which compactions {format_usd(self.summaries)}"
         )
 
 
 def get_session_spend(session: Session, row: Any) -> SessionSpend:
     """Return what a session cost; of a record by its row of the session frame."""
     if session.origin is not None:
-        told = bill_session(session)
-        whole = None if told.unpriced_n or told.unpriced_summaries_n else told.total_usd
-        return SessionSpend(whole, told.summaries_usd, told.source)
+        bill = bill_session(session)
+        whole = None if bill.unpriced_n or bill.unpriced_summaries_n else bill.total_usd
+        return SessionSpend(whole, bill.summaries_usd, bill.source)
     calls, summaries = (
         float(v) if has_value(v) else None for v in (row.cost_usd, row.summaries_usd)
     )
@@ -125,9 +126,9 @@ def describe_origin(session: Session) -> list[str]:
     model = session.model or next((m.model for m in session.messages if m.model), None)
     replay = session.details.get("replay")
     rules = replay.get("rules") if isinstance(replay, dict) else None
-    told = [f"a replay under {rules}" if rules else None, program, model]
-    told += [get_project_name(session), get_start_day(session)]
-    return [sanitize_line(t, 80) for t in told if t]
+    facts = [f"a replay under {rules}" if rules else None, program, model]
+    facts += [get_project_name(session), get_start_day(session)]
+    return [sanitize_line(t, 80) for t in facts if t]
 
 
 def get_session_facts(session: Session, row: Any = None) -> list[tuple[str, str]]:
@@ -183,9 +184,11 @@ def tabulate_turns(session: Session, rows: int | None = None) -> Table:
         table = table.loc[table[by].fillna(0).nlargest(rows).sort_index().index]
         what = "dearest" if by == "cost_usd" else "largest"
         caption = f"The {rows} {what} of {whole:,} turns."
-    asked, cuts = get_first_prompts_by_turn(session), _count_compactions(session)
-    made = tuple(_turn_cells(r, asked, cuts[r.turn, r.agent]) for r in table.itertuples())
-    return Table(_TURN_HEADS, made, caption)
+    get_first_prompts, cuts = get_first_prompts_by_turn(session), _count_compactions(session)
+    row_cells = tuple(
+        _turn_cells(r, get_first_prompts, cuts[r.turn, r.agent]) for r in table.itertuples()
+    )
+    return Table(_TURN_HEADS, row_cells, caption)
 
 
 def _count_compactions(session: Session) -> Counter[tuple[Any, Any]]:
@@ -206,10 +209,14 @@ def _cost_by_turn(session: Session, table: Any) -> list[float | None]:
     return [None if None in costs else sum(c for c in costs if c is not None) for costs in each]
 
 
-def _turn_cells(r: Any, asked: dict[int, str], cuts: int) -> tuple[Cell, ...]:
+def _turn_cells(r: Any, first_prompts: dict[int, str], cuts: int) -> tuple[Cell, ...]:
     return (
         Cell(format_count(r.turn), float(r.turn)),
-        Cell(sanitize_line(asked.get(r.turn, ""), 140), None, asked.get(r.turn, "")),
+        Cell(
+            sanitize_line(first_prompts.get(r.turn, ""), 140),
+            None,
+            first_prompts.get(r.turn, ""),
+        ),
         *(
             _count_box(v)
             for v in (r.calls_n, r.context_tokens, r.turn_input_tokens, r.turn_output_tokens)
@@ -228,9 +235,9 @@ def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
         told += f", {pluralize(falls, 'fall')} of the prompt without a mark"
     cut = rows is not None and len(table) > rows
     caption = f"The first {rows} of {told}." if cut else f"{told}." if falls else ""
-    shown = table if rows is None else table.head(rows)
+    rows_shown = table if rows is None else table.head(rows)
     return Table(
-        _COMPACTION_HEADS, tuple(_compaction_cells(r) for r in shown.itertuples()), caption
+        _COMPACTION_HEADS, tuple(_compaction_cells(r) for r in rows_shown.itertuples()), caption
     )
 
 
@@ -268,15 +275,15 @@ def tabulate_sessions(
         rows: how many are shown.
         names: what they are called, where that is known; else their titles.
     """
-    shown = list(sessions[:rows])
-    called = list(names[:rows]) or make_unique_titles(shown)
-    rows_ = frame(shown, per="session").itertuples()
-    made = tuple(
-        _session_cells(name, s, row) for name, s, row in zip(called, shown, rows_, strict=True)
+    listed = list(sessions[:rows])
+    called = list(names[:rows]) or make_unique_titles(listed)
+    rows_ = frame(listed, per="session").itertuples()
+    row_cells = tuple(
+        _session_cells(name, s, row) for name, s, row in zip(called, listed, rows_, strict=True)
     )
-    more = len(sessions) - len(shown)
+    more = len(sessions) - len(listed)
     return Table(
-        _SESSION_HEADS, made, legend=f"and {pluralize(more, 'more session')}" if more else ""
+        _SESSION_HEADS, row_cells, legend=f"and {pluralize(more, 'more session')}" if more else ""
     )
 
 
@@ -344,9 +351,11 @@ def render_sessions(sessions: Sessions) -> MimeBundle:
 
 def _session_text(session: Session, facts: list[tuple[str, str]]) -> str:
     out = [pad_to_width(get_title(session, TERMINAL_COLUMNS), TERMINAL_COLUMNS).rstrip()]
-    out += _wrapped(" · ".join(describe_origin(session)))
-    out += _wrapped(" · ".join(f"{name} {value}" for name, value in dict(facts).items()))
-    out += [row for note in session.notes for row in _wrapped(f"Note: {sanitize_line(note, 400)}")]
+    out += _wrap_html(" · ".join(describe_origin(session)))
+    out += _wrap_html(" · ".join(f"{name} {value}" for name, value in dict(facts).items()))
+    out += [
+        row for note in session.notes for row in _wrap_html(f"Note: {sanitize_line(note, 400)}")
+    ]
     cuts, turns = tabulate_compactions(session, _FEW), tabulate_turns(session, _FEW)
     for table in (turns, cuts):
         if table.rows:
@@ -354,7 +363,7 @@ def _session_text(session: Session, facts: list[tuple[str, str]]) -> str:
     return "\n".join(out)
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap_html(text: str) -> list[str]:
     return textwrap.wrap(text, TERMINAL_COLUMNS, break_long_words=True, break_on_hyphens=False)
 
 

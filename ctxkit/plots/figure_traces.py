@@ -1,0 +1,402 @@
+"""Traces and axes of a plotly figure as numbers: kinds of axes, ranges, ticks, stacks, cells."""
+
+from __future__ import annotations
+
+import base64
+import html
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ctxkit._internal.formatting import escape_html
+from ctxkit._internal.palette import TEXT_COLOUR, pick_colour
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Json = Mapping[str, Any]
+    Floats = NDArray[np.float64]
+
+MAX_BOXES = 3_000
+"""Bars, or cells of heat maps, in one picture."""
+SEQUENTIAL_COLOURS = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
+"""From small to large: one hue, which the colour-blind read, and no red or green that judges."""
+FEW_MARKERS = 20
+"""Points of a line up to which its markers are drawn."""
+_COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|rgba?\([\d\s.,%]{5,40}\)|[a-zA-Z]{3,24}")
+_HEX = re.compile("#[0-9a-fA-F]{6}")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+
+
+def choose_ticks(low: float, high: float, n: int = 4) -> list[float]:
+    """Return about `n` round numbers between two."""
+    raw = (high - low) / n
+    if not raw > 0 or not math.isfinite(raw):
+        return [low]
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(s * unit for s in (1, 2, 5, 10) if s * unit >= raw)
+    first = math.ceil(low / step)
+    return [step * i for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def format_tick(value: float) -> str:
+    """Format a number as it stands on an axis: 1.5M, 20k, 300, 0.25."""
+    for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:.4g}{sign}"
+    return f"{value:.4g}"
+
+
+def read_column(trace: Json, path: str) -> Any:
+    """Return a column of a trace; plotly packs arrays as base64."""
+    values = get_path(trace, path, ())
+    if isinstance(values, Mapping) and "bdata" in values:
+        flat = np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
+        return flat.reshape([int(n) for n in str(values.get("shape", len(flat))).split(",")])
+    return values
+
+
+def get_path(json: Any, path: str, default: Any = None) -> Any:
+    """Return what stands under a path of keys; the default where a key is missing or None."""
+    for key in path.split("."):
+        json = json.get(key) if isinstance(json, Mapping) else None
+    return default if json is None else json
+
+
+def to_float(value: Any) -> float:
+    """Return a value as a number; NaN where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def to_floats(values: Any) -> Floats:
+    """Return a column, or a table, as numbers; what is none is NaN."""
+    array = np.asarray(values)
+    if array.dtype.kind in "iufb":
+        return array.astype(float)
+    return np.array([to_float(v) for v in array.ravel().tolist()], dtype=float).reshape(array.shape)
+
+
+def _to_dates(values: Any) -> Floats | None:
+    """Return a column of dates as seconds; None where it is none."""
+    try:
+        moments = np.array([str(v) for v in values], dtype="datetime64[ms]")
+    except ValueError:
+        return None
+    return moments.astype("int64") / 1000.0
+
+
+def escape_plotly_text(text: Any, limit: int = 60) -> str:
+    """Return a text of plotly, which may hold tags and entities, as safe text for HTML."""
+    return escape_html(html.unescape(_TAG.sub(" ", str(text or ""))).strip(), limit)
+
+
+def check_colour(value: Any, fallback: str = TEXT_COLOUR) -> str:
+    """Return a colour that may stand in an attribute; the fallback for anything else."""
+    return value if isinstance(value, str) and _COLOUR.fullmatch(value) else fallback
+
+
+def draw_parts_as_bars(trace: Json) -> Json:
+    """Return the outermost parts of a treemap, sunburst or pie as lying bars, the longest first."""
+    columns = [read_column(trace, key) for key in ("labels", "parents", "ids", "marker.colors")]
+    labels, parents, ids, colours = (list(map(str, column)) for column in columns)
+    values = to_floats(read_column(trace, "values")).tolist() or [1.0] * len(labels)
+    parents = parents or [""] * len(labels)
+    roots = [i for i, parent in enumerate(parents) if not parent]
+    inner = [i for i, p in enumerate(parents) if roots and p == (ids or labels)[roots[0]]]
+    sums: dict[str, float] = defaultdict(float)
+    inks: dict[str, str] = {}
+    for i in inner if len(roots) == 1 and inner else roots:
+        sums[labels[i]] += np.nan_to_num(values[i])
+        inks.setdefault(labels[i], check_colour(colours[i] if colours else "", pick_colour(i)))
+    names = sorted((name for name in sums if sums[name] > 0), key=lambda name: sums[name])[-24:]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": names,
+        "x": [sums[name] for name in names],
+        "text": [f"{sums[name]:,.6g}" for name in names],
+        "marker": {"color": [inks[name] for name in names]},
+        "xaxis": "x hidden",
+    }
+
+
+def draw_histogram_as_bars(trace: Json) -> Json:
+    """Return a histogram over numbers as bars."""
+    values = to_floats(read_column(trace, "x"))
+    finite = values[np.isfinite(values)]
+    counts, edges = np.histogram(finite, bins=min(max(round(len(finite) ** 0.5), 1), 50))
+    return {**trace, "type": "bar", "x": (edges[:-1] + edges[1:]) / 2, "y": counts}
+
+
+@dataclass
+class FigureAxis:
+    """One axis: what the values of its traces are in numbers, and those in pixels."""
+
+    spec: Json
+    horizontal: bool
+    kind: str = "linear"
+    """linear, log, date or category."""
+    places: dict[str, int] = field(default_factory=dict)
+    """The place of each category."""
+    low: float = 0.0
+    high: float = 1.0
+    is_integer: bool = True
+    """True where it counts things: half a call is no place for a tick."""
+    start: float = 0.0
+    end: float = 1.0
+    """Pixels of `low` and `high`."""
+
+    @property
+    def has_labels(self) -> bool:
+        """True where its ticks have texts."""
+        return self.spec.get("showticklabels", True) is not False
+
+    def infer_kind(self, columns: Sequence[Any]) -> None:
+        """Learn from the columns of its traces what kind of axis it is."""
+        values = [v for c in columns if np.asarray(c).dtype.kind not in "iufb" for v in c]
+        texts = [str(v) for v in values if v is not None]
+        if self.spec.get("type") in ("log", "date", "category"):
+            self.kind = self.spec["type"]
+        elif texts and all(math.isnan(to_float(t)) for t in texts[:20]):
+            self.kind = "category" if _to_dates(texts[:20]) is None else "date"
+        if self.kind == "category":
+            self.places = {name: i for i, name in enumerate(dict.fromkeys(map(str, values)))}
+
+    def to_numbers(self, values: Any) -> Floats:
+        """Return values as numbers on this axis."""
+        if self.kind == "category":
+            return np.array([self.places.get(str(v), to_float(v)) for v in values], dtype=float)
+        if self.kind == "date" and (dates := _to_dates(values)) is not None:
+            return dates
+        floats = to_floats(values)
+        return np.log10(np.where(floats > 0, floats, np.nan)) if self.kind == "log" else floats
+
+    def to_pixels(self, number: Any) -> Any:
+        """Return numbers as pixels; those far outside stay near the edge."""
+        share = (number - self.low) / (self.high - self.low)
+        return self.start + np.clip(share, -9, 9) * (self.end - self.start)
+
+    def choose_range(self, ends: Floats, pad: float) -> None:
+        """Choose the range: the figure's own, else what the traces span and a share beside it."""
+        spec, ends = self.spec, ends[np.isfinite(ends)]
+        low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 1.0)
+        self.is_integer = bool(np.equal(ends, np.round(ends)).all())
+        low, high = low - pad * (high - low), high + pad * (high - low)
+        if spec.get("rangemode") == "tozero":
+            low, high = min(low, 0.0), max(high, 0.0)
+        if self.kind == "category":
+            low, high = -0.5, max(len(self.places), 1) - 0.5
+        if str(spec.get("autorange")) == "reversed":
+            low, high = high, low
+        if spec.get("range") is not None:
+            dates = _to_dates(spec["range"]) if self.kind == "date" else None
+            low, high = (to_floats(spec["range"]) if dates is None else dates).tolist()
+        if not math.isfinite(low + high) or low == high:
+            low, high = (low - 0.5, low + 0.5) if self.horizontal else (0.0, high or 1.0)
+        self.low, self.high = low, high
+
+    def list_ticks(self) -> list[tuple[float, str]]:
+        """Return the places and texts of ticks."""
+        spec, (low, high) = self.spec, sorted((self.low, self.high))
+        if spec.get("ticktext") is not None and spec.get("tickvals") is not None:
+            values = self.to_numbers(read_column(spec, "tickvals")).tolist()
+            ticks = list(zip(values, map(str, read_column(spec, "ticktext")), strict=False))
+        elif self.kind == "category":
+            ticks = [(float(i), name) for name, i in self.places.items()]
+        else:
+            n = max(int(spec.get("nticks") or (7 if self.horizontal else 5)) - 1, 1)
+            values = choose_ticks(low, high, n)
+            if self.is_integer or str(spec.get("tickformat")).endswith("d"):
+                values = [v for v in values if float(v).is_integer()] or values
+            ticks = [(v, self._format_tick(v)) for v in values]
+        return [(v, text) for v, text in ticks if low <= v <= high]
+
+    def _format_tick(self, value: float) -> str:
+        if self.kind == "date":
+            unit = "m" if abs(self.high - self.low) < 172_800 else "D"
+            return str(np.datetime64(int(value), "s").astype(f"datetime64[{unit}]"))
+        share = re.fullmatch(r"\.?(\d?)%", str(self.spec.get("tickformat", "")))
+        value = 10.0**value if self.kind == "log" else value
+        text = f"{value:.{share[1] or 0}%}" if share else format_tick(value)
+        return f"{self.spec.get('tickprefix', '')}{text}{self.spec.get('ticksuffix', '')}"
+
+    def get_title(self) -> str:
+        """Return the title, as safe text."""
+        return escape_plotly_text(get_path(self.spec, "title.text"), 80)
+
+
+class LineTrace(NamedTuple):
+    """A trace of lines, points or an area; `base` is the lower edge of an area."""
+
+    trace: Json
+    ink: str
+    axes: tuple[FigureAxis, FigureAxis]
+    x: Floats
+    y: Floats
+    base: Floats | None
+
+    @property
+    def ends(self) -> tuple[Floats, Floats]:
+        """All numbers on the two axes."""
+        return self.x, self.y if self.base is None else np.concatenate([self.y, self.base])
+
+    @property
+    def mode(self) -> str:
+        """Plotly's mode: lines, markers, text, or several of them."""
+        few = len(self.x) <= FEW_MARKERS
+        mode = str(self.trace.get("mode") or ("lines+markers" if few else "lines"))
+        return mode if few or "lines" not in mode else mode.replace("+markers", "")
+
+
+class BoxTrace(NamedTuple):
+    """A trace of bars or cells, each between two places on either axis."""
+
+    trace: Json
+    ink: str
+    axes: tuple[FigureAxis, FigureAxis]
+    x: tuple[Floats, Floats]
+    y: tuple[Floats, Floats]
+    colours: Sequence[str] = ()
+    """One a box; empty: all have the ink of the trace."""
+    texts: Sequence[Any] = ()
+    mode: str = ""
+
+    @property
+    def ends(self) -> tuple[Floats, Floats]:
+        """All numbers on the two axes."""
+        return np.concatenate(self.x), np.concatenate(self.y)
+
+
+def _smallest_step(places: Floats) -> float:
+    """Return the smallest distance between two bars or cells."""
+    steps = np.diff(np.unique(places[np.isfinite(places)]))
+    return float(steps.min()) if len(steps) else 1.0
+
+
+# How a figure becomes numbers. Each trace is read once, in the order of the figure, for a stacked
+# one stands on those before it:
+#   1. an axis looks at the columns of all its traces and is linear, log, date or category;
+#   2. columns become numbers on their axes (dates: seconds, categories: places, log: exponents);
+#   3. areas of one `stackgroup` are added up, at the places of the upper one (linear interpolation
+#      of the lower), and bars by place and sign, as plotly's `relative` mode does;
+#   4. an axis takes the figure's own range, else what its traces span.
+# Invariants: `x` and `y` of a line are of one length, what is unknown is NaN and never 0, and a box
+# has its edges in any order. Cost: linear in the points, but bars, which are added up one by one.
+class TraceReader:
+    """The traces of a figure in numbers, the stacked ones on top of each other."""
+
+    def __init__(self, traces: Sequence[Json], layout: Json) -> None:
+        self.layout = layout
+        self.x_axes, self.y_axes = (self._read_axes(traces, letter) for letter in "xy")
+        self._colourway = get_path(layout, "colorway") or get_path(
+            layout, "template.layout.colorway"
+        )
+        self._bars = [t for t in traces if t.get("type") == "bar"]
+        self._tops: dict[Any, tuple[Floats, Floats]] = {}
+        """The upper edge of each group of stacked areas so far."""
+        self._sums: dict[Any, dict[Any, float]] = defaultdict(lambda: defaultdict(float))
+        """The ends of stacked bars so far, by place and sign."""
+
+    def _read_axes(self, traces: Sequence[Json], letter: str) -> dict[str, FigureAxis]:
+        columns: dict[str, list[Any]] = defaultdict(list)
+        for trace in traces:
+            columns[trace.get(f"{letter}axis") or letter].append(read_column(trace, letter))
+        axes = {}
+        for name in columns or (letter,):
+            hidden = {"showticklabels": False} if name.endswith("hidden") else {}
+            spec = self.layout.get(f"{letter}axis{name[1:]}") or hidden
+            axes[name] = FigureAxis(spec, horizontal=letter == "x")
+            axes[name].infer_kind(columns[name])
+        return axes
+
+    def read_trace(self, i: int, trace: Json) -> LineTrace | BoxTrace:
+        """Return the i-th trace."""
+        axes = self.x_axes[trace.get("xaxis") or "x"], self.y_axes[trace.get("yaxis") or "y"]
+        ink = pick_colour(i)
+        if self._colourway:
+            ink = check_colour(self._colourway[i % len(self._colourway)], ink)
+        ink = check_colour(
+            get_path(trace, "line.color"), check_colour(get_path(trace, "marker.color"), ink)
+        )
+        x, y = read_column(trace, "x"), read_column(trace, "y")
+        if trace.get("type") == "heatmap":
+            return _read_cells(trace, axes, x, y)
+        x, y = (x if len(x) else range(len(y))), (y if len(y) else range(len(x)))
+        xs, ys = axes[0].to_numbers(x), axes[1].to_numbers(y)
+        xs, ys = xs[: len(ys)], ys[: len(xs)]
+        if trace.get("type") == "bar":
+            return self._read_bars(BoxTrace(trace, ink, axes, (xs, xs), (ys, ys)))
+        base = np.zeros(len(xs)) if str(trace.get("fill")).startswith("to") else None
+        if trace.get("stackgroup"):
+            key = (trace["stackgroup"], *map(id, axes))
+            below = self._tops.get(key)
+            base = np.interp(xs, *below) if below and len(below[0]) else np.zeros(len(xs))
+            ys = base + np.nan_to_num(ys)
+            self._tops[key] = (xs, ys)
+        return LineTrace(trace, ink, axes, xs, ys, base)
+
+    def _read_bars(self, one: BoxTrace) -> BoxTrace:
+        """Return bars with their ends, by the bar mode of the figure."""
+        trace, lying = one.trace, one.trace.get("orientation") == "h"
+        places, values = (one.y[0], one.x[0]) if lying else (one.x[0], one.y[0])
+        mode, base = self.layout.get("barmode", "group"), np.zeros(len(values))
+        width = 0.9 * _smallest_step(places)
+        if mode == "group" and len(self._bars) > 1:
+            width /= len(self._bars)
+            turn = next(i for i, t in enumerate(self._bars) if t is trace)
+            places = places + (turn - (len(self._bars) - 1) / 2) * width
+        width = trace["width"] if isinstance(trace.get("width"), (int, float)) else width
+        if trace.get("base") is not None:
+            base = to_floats(read_column(trace, "base"))[: len(values)]
+        elif mode in ("stack", "relative"):
+            sums = self._sums[tuple(map(id, one.axes))]
+            for i, (place, value) in enumerate(zip(places.tolist(), values.tolist(), strict=True)):
+                if math.isfinite(value):
+                    base[i] = sums[place, value < 0]
+                    sums[place, value < 0] += value
+        along, across = (places - width / 2, places + width / 2), (base, base + values)
+        colours = get_path(trace, "marker.color")
+        colours = [check_colour(c) for c in colours] if isinstance(colours, (list, tuple)) else ()
+        x, y = (across, along) if lying else (along, across)
+        return one._replace(x=x, y=y, colours=colours, texts=read_column(trace, "text"))
+
+
+def _read_cells(trace: Json, axes: tuple[FigureAxis, FigureAxis], x: Any, y: Any) -> BoxTrace:
+    """Return the cells of a heat map in the colours of its scale; every n-th where too many."""
+    z = np.atleast_2d(to_floats(read_column(trace, "z")))
+    every = max(math.ceil(math.sqrt(z.size / MAX_BOXES)), 1)
+    across = axes[0].to_numbers(x if len(x) else range(z.shape[1]))[: z.shape[1]]
+    upward = axes[1].to_numbers(y if len(y) else range(z.shape[0]))[: z.shape[0]]
+    z = z[: len(upward) : every, : len(across) : every]
+    columns, rows = np.meshgrid(across[::every], upward[::every])
+    steps = list(enumerate(SEQUENTIAL_COLOURS))
+    scale = [(i / (len(steps) - 1), colour) for i, colour in steps]
+    own_scale = trace.get("colorscale")
+    if isinstance(own_scale, (list, tuple)) and all(_HEX.fullmatch(str(c)) for _, c in own_scale):
+        scale = [(float(share), c) for share, c in own_scale]
+    finite = z[np.isfinite(z)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+    shares = np.nan_to_num((z.ravel() - low) / ((high - low) or 1.0))
+    channels = [
+        np.interp(shares, [s for s, _ in scale], [int(c[i : i + 2], 16) for _, c in scale])
+        for i in (1, 3, 5)
+    ]
+    colours = ["#" + "".join(f"{round(v):02x}" for v in rgb) for rgb in zip(*channels, strict=True)]
+    half = [0.495 * every * _smallest_step(places) for places in (across, upward)]
+    middles = np.where(np.isfinite(z), columns, np.nan).ravel()
+    texts = [t for row in read_column(trace, "text") for t in row]
+    cell_texts = texts if every == 1 and "text" in str(trace.get("texttemplate")) else ()
+    return BoxTrace(
+        trace, TEXT_COLOUR, axes, (middles - half[0], middles + half[0]),
+        (rows.ravel() - half[1], rows.ravel() + half[1]), colours, cell_texts,
+    )  # fmt: skip

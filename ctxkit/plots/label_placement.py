@@ -1,0 +1,132 @@
+"""Placement of the names of points, so that no two texts of a picture cover each other."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Point = tuple[float, float]
+
+_LETTER, _LINE, _GAP, _DOT = 6.0, 13.0, 7.0, 3.0
+"""Pixels of a letter, of a line, between a point and its name, and of a point to each side."""
+_BESIDE = {
+    "middle right": (_GAP, 4, "start"),
+    "top center": (0, -_GAP, "middle"),
+    "bottom center": (0, _GAP + 9, "middle"),
+    "middle left": (-_GAP, 4, "end"),
+    "top right": (-_DOT, -_GAP, "start"),
+    "top left": (_DOT, -_GAP, "end"),
+}
+"""Offset and anchor of a name beside its point, by plotly's `textposition`, the best first."""
+_DIRECTIONS = ((-0.6, 0.8), (0.6, 0.8), (-1, 0.3), (1, 0.3), (-0.25, 1), (0.25, 1), (0, 1))
+_FAR = [
+    ("", (side * across * far, 4 + up * far, "start" if side > 0 else "end"))
+    for far in (20, 34, 48, 64, 82, 104, 130, 160, 200)
+    for up, across in _DIRECTIONS
+    for side in (1, -1)
+]
+"""Offsets of a name that a thin line joins to its point."""
+
+
+class Label(NamedTuple):
+    """A name, and where its text begins, ends or has its middle (pixels)."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str
+    """`start`, `end` or `middle`, as SVG has it."""
+    point: Point
+    side: str = ""
+    """Plotly's `textposition`; empty: farther off, joined to its point by a line."""
+
+    @property
+    def end(self) -> Point:
+        """Where a line from the point ends."""
+        return self.x, self.y - 4
+
+
+class _Box(NamedTuple):
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    def meets(self, other: _Box) -> bool:
+        return (
+            self.x0 < other.x1 and other.x0 < self.x1 and self.y0 < other.y1 and other.y0 < self.y1
+        )
+
+
+# Point-feature labelling, greedy. A label is a box of 6 x 13 pixels a letter. Occupied are all
+# points, what the caller names, the texts placed so far, and the leader lines that join far names
+# to their points. A leader may cross points that touch its own (a heap of them), but no text.
+# Which names find room so depends on their order alone: a figure is always labelled alike.
+def place_labels(
+    points: Sequence[Point],
+    names: Sequence[str],
+    obstacles: Iterable[Point] = (),
+    *,
+    width: float,
+    height: float,
+    left: float = 0.0,
+) -> list[Label | None]:
+    """Place the name of each point beside it, else farther off; None where there is no room at all.
+
+    The method is greedy: each name takes the first free of some 130 candidate places, which are
+    tried from the nearest to the farthest. The cost is names x places x boxes.
+
+    Args:
+        points: where the points stand, in pixels.
+        names: one a point; the first are placed first.
+        obstacles: points without names that are not to be covered.
+        width: of the picture, in pixels.
+        height: of the picture, in pixels.
+        left: where the vertical axis stands; what is left of it is not to be covered.
+    """
+    dots = [_box_of_point(x, y) for x, y in points]
+    occupied = [*dots, *(_box_of_point(x, y) for x, y in obstacles)]
+    texts: list[_Box] = []
+    labels: list[Label | None] = []
+    for i, (point, name) in enumerate(zip(points, names, strict=True)):
+        other_dots = [d for d in dots if not d.meets(dots[i])]
+        placed = None
+        for side, (across, down, anchor) in (*_BESIDE.items(), *_FAR):
+            label = Label(point[0] + across, point[1] + down, name, anchor, point, side)
+            box = _box_of_label(label)
+            if box.x0 < left or box.x1 > width or box.y0 < 0 or box.y1 > height:
+                continue
+            leader = [] if side else sample_line([point, label.end])
+            leader_boxes = [_Box(x, y, x, y) for x, y in leader]
+            if any(box.meets(b) for b in occupied + texts):
+                continue
+            if any(one.meets(b) for one in leader_boxes for b in texts + other_dots):
+                continue
+            placed = label
+            texts.append(box)
+            occupied += leader_boxes
+            break
+        labels.append(placed)
+    return labels
+
+
+def sample_line(points: Sequence[Point]) -> list[Point]:
+    """Return points along a line, so close that no name crosses it between two of them."""
+    samples = []
+    for (x0, y0), (x1, y1) in pairwise(points):
+        n = max(int(max(abs(x1 - x0), abs(y1 - y0)) // (2 * _DOT)), 1)
+        samples += [(x0 + (x1 - x0) * i / n, y0 + (y1 - y0) * i / n) for i in range(n)]
+    return samples
+
+
+def _box_of_point(x: float, y: float) -> _Box:
+    return _Box(x - _DOT, y - _DOT, x + _DOT, y + _DOT)
+
+
+def _box_of_label(label: Label) -> _Box:
+    width = _LETTER * len(label.text)
+    left = label.x - {"start": 0.0, "middle": width / 2, "end": width}[label.anchor]
+    return _Box(left, label.y - _LINE + 2, left + width, label.y + 2)

@@ -1,0 +1,151 @@
+"""The static renderer: any plotly figure becomes a small picture of which nothing is markup."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import plotly.express as px
+import plotly.graph_objects as go
+import pytest
+from builders import assistant, session, usage, user
+from plots.test_chart import EVIL, SAFE_TAGS, Tags
+from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
+
+import ctxkit as ck
+from ctxkit.plots.budget_charts import AgentTotals, BudgetData, HandOff, budget_chart
+from ctxkit.plots.chart import Chart, escape_label
+from ctxkit.plots.svg import render_svg
+
+TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
+FIGURES = {
+    "line": px.line(TABLE, x="x", y="y", color="name", markers=True),
+    "dates": px.line(TABLE.assign(x=pd.date_range("2024-01-01", periods=4)), x="x", y="y"),
+    "log": px.scatter(TABLE, x="x", y="y", log_x=True, text="name", title=EVIL),
+    "bars": px.bar(TABLE, x="name", y="y", color="name"),
+    "groups": px.bar(TABLE, x="x", y="y", color="name", barmode="group"),
+    "area": px.area(TABLE, x="x", y="y", color="name"),
+    "histogram": px.histogram(TABLE, x="y"),
+    "cells": px.imshow(np.arange(12.0).reshape(3, 4), text_auto=True),
+    "pie": px.pie(TABLE, names="name", values="y"),
+    "tiles": px.treemap(TABLE, path=["name", "x"], values="y"),
+    "facets": px.scatter(TABLE, x="x", y="y", facet_col="name"),
+    "empty": go.Figure(),
+    "evil": go.Figure(
+        go.Scatter(x=[1, 2], y=[1, 2], text=[EVIL, EVIL], mode="markers+text",
+                   name=escape_label(EVIL)),
+        layout={"xaxis": {"title": {"text": EVIL}}, "annotations": [{"text": EVIL, "x": 1, "y": 1}]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_of_a_user_becomes_a_safe_picture(name):
+    picture = render_svg(FIGURES[name])
+    tags = Tags()
+    tags.feed(picture)
+    assert tags.seen <= SAFE_TAGS
+    assert not [a for a in tags.attributes if a.startswith("on") or a in ("href", "src")]
+    if name != "empty":
+        assert "<path" in picture or "<rect" in picture
+    assert "not drawn" not in picture
+
+
+@pytest.mark.parametrize("name", ck.plots.__all__)
+def test_the_picture_of_every_chart_needs_nothing_but_its_figure(name):
+    """A figure that plotly has packed and checked gives the names that the chart's own gives."""
+    of = GIVEN.get(name, long_record)()
+    chart = getattr(ck.plots, name)(of, *SETTINGS.get(name, ()))
+    again = render_svg(chart.figure(), height=240)
+    spans = re.compile(r"</svg> ([^<]*)</span>")
+    assert spans.findall(again) == spans.findall(chart.drawing.svg())
+    assert len(again) < 100_000
+
+
+def test_a_figure_that_a_user_has_changed_is_a_chart_with_a_still_picture():
+    figure = ck.plots.growth(long_record()).figure()
+    figure.add_scatter(x=[1, 2], y=[3, 4], name="my own")
+    chart = Chart.from_figure(figure, caption="Mine")
+    assert "my own" in chart.drawing.svg()
+    assert chart.title.startswith("Context of Fix it all.")
+    assert len(chart.figure().data) == len(figure.data)
+
+
+def test_a_colour_that_is_none_is_not_written():
+    hostile = {"color": 'red"/><script>alert(1)</script>'}
+    data = [
+        {"x": [1, 2], "y": [1, 2], "line": hostile, "marker": hostile, "fill": "tozeroy"},
+        {"type": "bar", "x": [1], "y": [1], "marker": {"color": [hostile["color"]]}},
+        {"type": "heatmap", "z": [[1]], "colorscale": [[0, hostile["color"]], [1, "#ffffff"]]},
+    ]
+    shape = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "line": hostile}
+    assert "script" not in render_svg({"data": data, "layout": {"shapes": [shape]}})
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        go.Scatter(y=np.random.default_rng(0).normal(size=1_000_000)),
+        go.Scatter(y=np.random.default_rng(0).normal(size=1_000_000), mode="markers"),
+        go.Scatter(y=np.random.default_rng(0).random(size=1_000_000), stackgroup="one"),
+        go.Bar(y=np.random.default_rng(0).normal(size=100_000)),
+        go.Heatmap(z=np.random.default_rng(0).normal(size=(400, 400)), texttemplate="%{text}"),
+        go.Treemap(labels=[str(i) for i in range(9_000)], parents=[""] * 9_000),
+    ],
+    ids=["line", "points", "area", "bars", "cells", "tiles"],
+)
+def test_a_picture_stays_small(trace):
+    assert len(render_svg(go.Figure(trace))) < 350_000
+    assert len(render_svg(go.Figure([trace] * 30))) < 700_000
+
+
+def test_what_cannot_be_drawn_is_counted():
+    picture = render_svg(go.Figure([go.Box(y=[1, 2]), go.Scatter(y=[1, 2], name="line")]))
+    assert "1 more traces are not drawn" in picture
+    assert "> line</span>" in picture
+
+
+def test_what_is_unknown_is_a_gap_in_the_line():
+    picture = render_svg({"data": [{"x": [0, 1, 2, 3, 4], "y": [1, 2, None, 2, 1]}]})
+    path = re.search(r'<path d="([^"]*)" fill="none"', picture)
+    assert path is not None
+    assert path[1].count("M") == 2
+
+
+def test_bars_stack_and_lie_where_the_figure_says():
+    two = [{"type": "bar", "x": [1], "y": [n]} for n in (30, 70)]
+    stacked = re.findall(r"v([\d.]+)h-", render_svg({"data": two, "layout": {"barmode": "stack"}}))
+    low, high = map(float, stacked)
+    assert high / low == pytest.approx(70 / 30, rel=0.01)
+    lying = {"type": "bar", "orientation": "h", "y": ["a", "b"], "x": [1, 2], "base": [0, 1]}
+    found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)", render_svg({"data": [lying]}))
+    first, second = [(float(x), float(wide)) for x, wide in found]
+    assert sum(first) == pytest.approx(second[0], abs=0.2)
+    assert second[1] == pytest.approx(2 * first[1], abs=0.2)
+
+
+def test_the_totals_of_a_strip_stand_under_its_bar():
+    strip = ck.plots.strip(ck.samples.path("billing"), 150)
+    picture = strip.drawing.svg()
+    for name, tokens, *_ in strip.rows:
+        assert f">{name} {tokens}<" in picture
+    assert [n["text"] for n in strip.to_plotly()["layout"]["annotations"]] == [
+        f"{name} {tokens}" for name, tokens, *_ in strip.rows
+    ]
+
+
+def test_named_points_hide_nothing_of_the_lines_beside_them():
+    """The range for which names are placed is that of all traces, not of the named points."""
+    turns, sums = np.arange(50), np.arange(50) * 1_000
+    agent = AgentTotals("a", turns, sums, sums, sums)
+    data = BudgetData((agent,), (), 60_000, None, (HandOff(5, 5_000, "b"), HandOff(9, 9_000, "c")))
+    layout = budget_chart(data).to_plotly()["layout"]
+    assert layout["xaxis"]["range"][0] <= 0 < 49 <= layout["xaxis"]["range"][1]
+    assert layout["yaxis"]["range"][1] >= 60_000
+
+
+def test_a_limit_is_named_on_its_line_or_in_the_legend():
+    log = [m for n in range(30) for m in (user(), assistant(usage=usage(1_000 * n + 10)))]
+    picture = ck.plots.growth(session(*log, model="claude-sonnet-4-5")).drawing.svg()
+    assert picture.count("limit") <= 1
