@@ -245,7 +245,7 @@ def compare(
     it returns the rows that are done, and says so in ``frame.attrs["interrupted"]``.
 
     Of a team, `"views"` or a dictionary of views gives a row for each agent and view, as
-    `teams.view_comparison.compare_views` says.
+    `teams.views.compare_views` says.
 
     Args:
         session: a recorded session, the path of a log, or a list of messages; of a replay the
