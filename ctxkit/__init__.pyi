@@ -15,8 +15,8 @@ from .metrics.context_report import report as report
 from .metrics.frames import frame as frame
 from .metrics.calibration import calibrate as calibrate
 from .metrics.cost.spending import spend as spend
-from .metrics.cache_misses import find_cache_misses as misses
-from .metrics.timing import when_to_compact as when
+from .metrics.cache_misses import misses as misses
+from .metrics.timing import when as when
 from .widgets import (
     break_even as break_even,
     budget as budget,

@@ -40,7 +40,7 @@ sizes, times and events alone: its reads are not known to it, other sessions tau
 well it did). `prediction_low` and `prediction_high` are its 80 % interval in the same measure. `half_error` is that of
 the second half of the calls, the first half having taught it first; `cut_error` that of the reads after compactions,
 each foretold from the session's others. Dollars alone are a weak test, for reads given to
-other calls cost about the same: `compute_split_error` compares call by call. Beside them stand models that know next to
+other calls cost about the same: `split_error` compares call by call. Beside them stand models that know next to
 nothing. `cost_low_usd` and `cost_high_usd` put the interval to each row: a replay carries over what the record missed,
 and may be as far off as a prediction without the record's reads.
 

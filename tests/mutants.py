@@ -271,7 +271,9 @@ def read(base: LogBase, place: Path) -> list[Session]:
         return [
             s
             for f in logs
-            for s in (f.folder(f.path) if f.folder else read_source(Source(f.path), reader))
+            for s in (
+                f.read_folder(f.path) if f.read_folder else read_source(Source(f.path), reader)
+            )
         ]
     except ck.ReadError as e:
         if e.__cause__ is not None:

@@ -40,6 +40,7 @@ __all__ = [
     "CacheMiss",
     "find_cache_misses",
     "measure_explained_share",
+    "misses",
 ]
 __dir__ = public_dir(__all__)
 
@@ -107,6 +108,10 @@ def find_cache_misses(
             session, call, shared_of_edited.get(call.call, call.shared)
         )
     return tuple(misses)
+
+
+misses = find_cache_misses
+"""The name of `find_cache_misses` at the top level: `ck.misses`."""
 
 
 def measure_explained_share(misses: Iterable[CacheMiss | None]) -> float | None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["CompactionTiming", "TriggerCost", "when_to_compact"]
+__all__ = ["CompactionTiming", "TriggerCost", "when", "when_to_compact"]
 __dir__ = public_dir(__all__)
 
 
@@ -290,6 +290,10 @@ def when_to_compact(
         kept_usd=costs.cost_floor(best),
         ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),
     )
+
+
+when = when_to_compact
+"""The name of `when_to_compact` at the top level: `ck.when`."""
 
 
 def _clock_runs_backwards(session: Session) -> bool:

@@ -175,7 +175,7 @@ class Reader(ScriptedModel):
             return Message(role="assistant", parts=(call,), stop="tool")
         return Message(role="assistant", parts=(Text(text),), stop="stop")
 
-    def _bill(self, _request: Request, prompt: int, reply: Message) -> Usage:
+    def _count_usage(self, _request: Request, prompt: int, reply: Message) -> Usage:
         """Return what was read and said; nothing is cached."""
         return Usage(input_tokens=prompt, output_tokens=self._counter.message(reply))
 

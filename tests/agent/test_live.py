@@ -181,12 +181,12 @@ CHILD = """
     def work(folder):
         s = t.live(folder)
         print("begun", os.getpid(), flush=True)
-        keep = s.agent.transcript._keep
+        keep = s.agent.transcript._append
         def acknowledged(*entries):
             session = keep(*entries)
             print(len(session.log), flush=True)
             return session
-        s.agent.transcript._keep = acknowledged
+        s.agent.transcript._append = acknowledged
         for p in script("audit").prompts:
             asyncio.run(s.turn(p))
     for folder in sys.stdin:

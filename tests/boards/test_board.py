@@ -98,7 +98,7 @@ def test_a_part_of_a_board_goes_on_with_what_it_asked_for(folder):
 
 def test_what_another_kit_kept_is_read_again(folder, cache, monkeypatch):
     ck.board(folder, seconds=None)
-    monkeypatch.setattr("ctxkit.widgets.folder_board.version", lambda _: "0.0")
+    monkeypatch.setattr("ctxkit.widgets.folder_board.get_version", lambda: "0.0")
     assert ck.board(folder, seconds=-1.0).waiting_n == 4
 
 

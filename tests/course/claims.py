@@ -550,7 +550,7 @@ CLAIMS = {
         ),
     },
     "a1": {
-        "of their 80 % interval": lambda: prediction._HELD == 80,
+        "of their 80 % interval": lambda: prediction._COVERAGE == 80,
         "The record lies in the 80 % interval where `low` <= 0 <= `high`": lambda: (
             (of := prediction.predict_input_cost(load_sample())).low <= 0 <= of.high
         ),

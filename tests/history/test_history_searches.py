@@ -106,7 +106,7 @@ def test_unknown_words_are_refused():
         h.count("asistant")
     with pytest.raises(BadArguments, match="count from 1"):
         h.nth_last("user", 0)
-    with pytest.raises(BadArguments, match="is not shown"):
+    with pytest.raises(BadArguments, match="is not in the prompt"):
         h.position(10**6)
 
 
