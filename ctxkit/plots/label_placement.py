@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     Point = tuple[float, float]
 
-_LETTER, _LINE, _GAP, _DOT = 6.0, 13.0, 7.0, 3.0
+_LETTER, _LINE, _GAP, _DOT = 6.6, 13.0, 7.0, 3.0
 """Pixels of a letter, of a line, between a point and its name, and of a point to each side."""
 _BESIDE = {
     "middle right": (_GAP, 4, "start"),
@@ -61,7 +61,7 @@ class _Box(NamedTuple):
         )
 
 
-# Point-feature labelling, greedy. A label is a box of 6 x 13 pixels a letter. Occupied are all
+# Point-feature labelling, greedy. A label is a box of 6.6 x 13 pixels a letter. Occupied are all
 # points, what the caller names, the texts placed so far, and the leader lines that join far names
 # to their points. A leader may cross points that touch its own (a heap of them), but no text.
 # Which names find room so depends on their order alone: a figure is always labelled alike.
