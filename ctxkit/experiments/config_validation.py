@@ -1,4 +1,4 @@
-"""`ctxkit.validate`: what is wrong with a config file before anything runs by it."""
+"""Validation of the config files of other systems (`ctxkit.validate`)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,25 @@ FAULT_COLUMNS = (
     FrameColumn("why", TEXT, "", "a sentence"),
 )
 _CHOICES = ("auto", "required", "none")
-_Found = Iterator[tuple[str, str]]
+_Faults = Iterator[tuple[str, str]]
 
 
 def validate(path: str | Path | Mapping[str, str], *, system: str | None = None) -> pd.DataFrame:
-    """Return what is wrong with a config file, a row each; none where nothing is.
+    """Check a config file of another system and list its faults.
 
     Args:
-        path: as `load_rules` takes it.
-        system: whose file it is, where its keys do not say.
+        path: a file, or variables by name, as `load_rules` takes it.
+        system: the name of the system that the file belongs to; None: detected by its keys.
+
+    Returns:
+        One row per fault, errors first, without duplicates; empty for a valid file. Columns:
+        `level` (``"error"``: the system would not start; ``"warning"``: it runs, but not as
+        meant) and `why` (a sentence).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.validate({"COMPACT_TRIGGER": "many"}, system="pulse_coder")["level"].tolist()
+        ['error']
     """
     rows = list(dict.fromkeys(_find_faults(path, system)))
     rows.sort(key=lambda row: row[0] != LEVEL_ERROR)
@@ -41,26 +51,26 @@ def validate(path: str | Path | Mapping[str, str], *, system: str | None = None)
     )
 
 
-def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _Found:
-    with warnings.catch_warnings(record=True) as said:
+def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _Faults:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             load_rules(path, system=system)
         except CtxkitError as error:
             yield LEVEL_ERROR, sanitize_text(str(error), 600)
-    for each in said:
-        yield LEVEL_WARNING, sanitize_text(str(each.message), 600)
+    for warning in caught:
+        yield LEVEL_WARNING, sanitize_text(str(warning.message), 600)
     try:
         content = dict(path) if isinstance(path, Mapping) else config_syntax.load_config(path)[0]
         config = config_format(system) if system else detect_config_format(content, str(path))
     except CtxkitError:
-        return  # which is said already
+        return  # load_rules raised the same error above
     if config.system == "fuseraft":
-        yield from _fuseraft(_lower_case_keys(content.get("Orchestration", content)))
+        yield from _find_fuseraft_faults(_lower_case_keys(content.get("Orchestration", content)))
 
 
-def _fuseraft(body: Any) -> _Found:
-    """Yield what fuseraft refuses, or warns of, and the rules of one agent cannot know."""
+def _find_fuseraft_faults(body: Any) -> _Faults:
+    """Yield faults across sections of fuseraft's file, which the rules of one agent do not show."""
     if not isinstance(body, dict):
         yield LEVEL_ERROR, "Orchestration must be a section of keys and values."
         return
@@ -73,8 +83,8 @@ def _fuseraft(body: Any) -> _Found:
             yield LEVEL_ERROR, why
     turn = body.get("warnturntokens")
     if cutover and isinstance(turn, int) and turn >= cutover:
-        late = f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,})"
-        yield LEVEL_WARNING, f"{late}: it warns too late."
+        problem = f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,})"
+        yield LEVEL_WARNING, f"{problem}: it warns too late."
     tracked = (
         get_section(body, "changetracking.path"),
         get_section(body, "validation.changelogpath"),
@@ -84,19 +94,19 @@ def _fuseraft(body: Any) -> _Found:
     mode = str(get_section(body, "compaction.mode")).casefold()
     if mode == "intent" and "changetracking" not in body:
         yield LEVEL_WARNING, "Compaction.Mode intent falls back to a model without ChangeTracking."
-    yield from _agents(body.get("agents"))
+    yield from _find_agent_faults(body.get("agents"))
     if str(get_section(body, "selection.type")).casefold() == "magentic":
         yield from _find_fresh_agents(body.get("agents"))
 
 
-def _find_fresh_agents(agents: Any) -> _Found:
-    """Yield the agents that a manager speaks to and that hear nobody."""
+def _find_fresh_agents(agents: Any) -> _Faults:
+    """Yield a fault for each agent of a manager that is isolated from the manager's messages."""
     for i, agent in enumerate(agents if isinstance(agents, list) else ()):
         if isinstance(agent, dict) and str(agent.get("isolation")).casefold() == "fresh":
             yield LEVEL_ERROR, f"Agents[{i}].Isolation is Fresh: it would not hear its manager."
 
 
-def _agents(agents: Any) -> _Found:
+def _find_agent_faults(agents: Any) -> _Faults:
     if not isinstance(agents, list) or not agents:
         yield LEVEL_WARNING, "It has no agents: fuseraft does not start without one."
         return
@@ -116,7 +126,7 @@ def _agents(agents: Any) -> _Found:
 
 
 def _lower_case_keys(value: Any, depth: int = 6) -> Any:
-    """Return sections with their keys in lower case, as fuseraft takes them in any."""
+    """Return sections with lower-case keys, since fuseraft ignores the case of keys."""
     if isinstance(value, dict) and depth:
         return {str(k).casefold(): _lower_case_keys(v, depth - 1) for k, v in value.items()}
     if isinstance(value, list) and depth:

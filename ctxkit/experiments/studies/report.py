@@ -81,7 +81,7 @@ low. The world is harsh: half of the questions go far back."""
 
 
 def closed_rules() -> list[Any]:
-    """Return the rules that the closed loop is shown with: masks, summaries, a trim."""
+    """Return the rules of the closed-loop study: masks, summaries and a trim."""
     from ctxkit import presets
 
     window = 16_000
@@ -92,32 +92,38 @@ def closed_rules() -> list[Any]:
 
 
 def render_page() -> str:
-    """Return the section as Markdown, from the committed tables and a closed loop run anew."""
-    head = f"## How far a replay can be trusted\n\n{_text(_HEAD)}"
-    return f"{head}\n{_bill()}\n{_runs()}\n{_factors()}\n{_noise()}\n{_loop()}"
+    """Return the section as Markdown, from the committed tables and a new closed-loop run."""
+    head = f"## How far a replay can be trusted\n\n{_fill_text(_HEAD)}"
+    known_steps = f"{head}\n{_render_bill()}\n{_render_behaviour()}\n{_render_factors()}"
+    return f"{known_steps}\n{_render_noise_floor()}\n{_render_closed_loop()}"
 
 
-def _bill() -> str:
+def _render_bill() -> str:
     runs = table("masks")
     units: tuple[masks.Unit, ...] = ("chars", "o200k")
-    found = [_records(masks.by_window(runs, u).fillna({"window": masks.NO_MASK})) for u in units]
+    error_rows = [
+        _to_records(masks.by_window(runs, u).fillna({"window": masks.NO_MASK})) for u in units
+    ]
     shuffled = runs["sent"].sample(frac=1, random_state=1).to_numpy()
     noise = np.median(
         np.abs(masks.measure_prediction_errors(runs, masks.RECORDED_WINDOW, "o200k", shuffled))
     )
-    rows = [(a["window"] or "none", *_sizes(a), *_sizes(b)) for a, b in zip(*found, strict=True)]
+    rows = [
+        (a["window"] or "none", *_format_errors(a), *_format_errors(b))
+        for a, b in zip(*error_rows, strict=True)
+    ]
     head = ("kept", "characters", "nine of ten", "o200k", "nine of ten")
-    text = _text(_BILL, runs=len(runs), kept=masks.RECORDED_WINDOW)
-    after = _text(_BILL_NOISE, noise=noise)
-    return f"### The bill of known steps\n\n{text}\n{_table(head, rows)}\n{after}"
+    text = _fill_text(_BILL, runs=len(runs), kept=masks.RECORDED_WINDOW)
+    after = _fill_text(_BILL_NOISE, noise=noise)
+    return f"### The bill of known steps\n\n{text}\n{_format_table(head, rows)}\n{after}"
 
 
-def _sizes(row: dict[str, Any]) -> tuple[str, str]:
+def _format_errors(row: dict[str, Any]) -> tuple[str, str]:
     ends = f"{row['median']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
     return ends, f"{row['nine_tenths']:.1%}"
 
 
-def _runs() -> str:
+def _render_behaviour() -> str:
     ratios = table("ratios")
     raw = ratios[ratios["before"] == "raw"].sort_values(["after", "scaffold", "model", "tasks"])
     rows = [
@@ -125,47 +131,49 @@ def _runs() -> str:
             f"{'OH ' * (r['scaffold'] == 'openhands')}{r['model']}",
             f"{r['after']} {r['setting']}",
             r["tasks"],
-            _ends(r, "turns"),
+            _format_interval(r, "turns"),
             f"{r['each']:.0%}",
-            *(_ends(r, c) for c in ("usd", "bill")),
+            *(_format_interval(r, c) for c in ("usd", "bill")),
             f"{r['prompt']:.2f}",
         )
-        for r in _records(raw)
+        for r in _to_records(raw)
     ]
     head = ("model", "policy", "tasks", "turns", "each", "dollars", "size", "prompt")
-    text, after = _text(_BEHAVIOUR), _text(_GROWTH)
-    return f"### The behaviour under another policy\n\n{text}\n{_table(head, rows)}\n{after}"
+    text, after = _fill_text(_BEHAVIOUR), _fill_text(_GROWTH)
+    return f"### The behaviour under another policy\n\n{text}\n{_format_table(head, rows)}\n{after}"
 
 
-def _factors() -> str:
-    left = behaviour.leave_one_out()
+def _render_factors() -> str:
+    left_out = behaviour.leave_one_out()
     rows = [
-        (before, after, *(f"{f.factor:.2f} ({f.low:.2f} to {f.high:.2f})" for f in found))
+        (before, after, *(f"{f.factor:.2f} ({f.low:.2f} to {f.high:.2f})" for f in elongations))
         for before in _BEFORE
         for after in (*_BEFORE, "hybrid", "other")
-        for found in [[estimate_elongation(after, before, f) for f in ("gemini", "qwen", "other")]]
-        if found[0].studies
+        for elongations in [
+            [estimate_elongation(after, before, f) for f in ("gemini", "qwen", "other")]
+        ]
+        if elongations[0].studies
     ]
-    held = {"held": left["held"].sum(), "models": len(left)}
-    text = _text(_FACTORS, level=INTERVAL_LEVEL, **held)
+    counts = {"held": left_out["held"].sum(), "models": len(left_out)}
+    text = _fill_text(_FACTORS, level=INTERVAL_LEVEL, **counts)
     head = ("record", "replay", "Gemini", "Qwen", "any model")
-    return f"### The factor in every comparison\n\n{text}\n{_table(head, rows)}"
+    return f"### The factor in every comparison\n\n{text}\n{_format_table(head, rows)}"
 
 
-def _noise() -> str:
+def _render_noise_floor() -> str:
     seen, floors = table("repeats"), table("floors")
     pairs = ", ".join(
         f"{r['policy']} {r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f})"
-        for r in _records(seen[seen["figure"] == "usd"])
+        for r in _to_records(seen[seen["figure"] == "usd"])
     )
-    found = floors.pivot_table(index="tasks", columns="figure", values="floor").reset_index()
-    rows = [(r["tasks"], f"{r['turns']:.0%}", f"{r['usd']:.0%}") for r in _records(found)]
-    text, after = _text(_NOISE, pairs=pairs), _text(_FLOOR, floor=NOISE_FLOOR)
-    shown = _table(("tasks", "turns", "dollars"), rows)
-    return f"### The noise floor\n\n{text}\n{shown}\n{after}"
+    by_tasks = floors.pivot_table(index="tasks", columns="figure", values="floor").reset_index()
+    rows = [(r["tasks"], f"{r['turns']:.0%}", f"{r['usd']:.0%}") for r in _to_records(by_tasks)]
+    text, after = _fill_text(_NOISE, pairs=pairs), _fill_text(_FLOOR, floor=NOISE_FLOOR)
+    floor_table = _format_table(("tasks", "turns", "dollars"), rows)
+    return f"### The noise floor\n\n{text}\n{floor_table}\n{after}"
 
 
-def _loop() -> str:
+def _render_closed_loop() -> str:
     rules = ["none", *closed_rules()]
     blind, seeing = closed_loop.loop(rules, blind=True), closed_loop.loop(rules)
     counts = ("calls_foretold", "calls_real", "out_of_sight", "again")
@@ -176,7 +184,7 @@ def _loop() -> str:
             *(f"${r[f'usd_{x}']:.2f}" for x in ("foretold", "real")),
             f"{r['missed_usd']:+.0%}",
         )
-        for r in _records(seeing.reset_index())
+        for r in _to_records(seeing.reset_index())
     ]
     head = (
         *("policy", "calls foretold", "real", "out of sight", "read again"),
@@ -184,26 +192,26 @@ def _loop() -> str:
     )
     order = seeing["usd_foretold"].rank().corr(seeing["usd_real"].rank())
     hint = seeing["out_of_sight"].corr(seeing["again"])
-    text = _text(_LOOP, blind=blind["missed_usd"].abs().max())
-    after = _text(_MISSED, order=order, hint=hint, n=len(seeing))
-    return f"### The closed loop\n\n{text}\n{_table(head, rows)}\n{after}"
+    text = _fill_text(_LOOP, blind=blind["missed_usd"].abs().max())
+    after = _fill_text(_MISSED, order=order, hint=hint, n=len(seeing))
+    return f"### The closed loop\n\n{text}\n{_format_table(head, rows)}\n{after}"
 
 
-def _text(text: str, **figures: Any) -> str:
-    """Return a paragraph with its figures, wrapped."""
-    said = " ".join(text.format(**figures).split())
-    return fill(said, _WIDTH, break_on_hyphens=False) + "\n"
+def _fill_text(text: str, **figures: Any) -> str:
+    """Return a text with its figures filled in, wrapped to one paragraph."""
+    paragraph = " ".join(text.format(**figures).split())
+    return fill(paragraph, _WIDTH, break_on_hyphens=False) + "\n"
 
 
-def _ends(row: dict[str, Any], name: str) -> str:
+def _format_interval(row: dict[str, Any], name: str) -> str:
     return f"{row[name]:.2f} ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})"
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _to_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _format_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
@@ -219,8 +227,8 @@ _MODELS = {
     "qwen3-32b": "32b",
     "qwen3-32b, thinking": "32b+",
 }
-_WIDE = 50
-"""Tasks above which a run is one of the main experiments."""
+_MIN_TASKS = 50
+"""Tasks above which an experiment is a main study."""
 
 
 def chart_mask_errors(runs: pd.DataFrame) -> Chart:
@@ -229,15 +237,15 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
     Args:
         runs: the table `masks`.
     """
-    found = {unit: masks.by_window(runs, unit).dropna() for unit in _UNITS}
+    errors = {unit: masks.by_window(runs, unit).dropna() for unit in _UNITS}
     traces = [
-        _line(f"{what}, {told}", rows, column, look)
-        for look, (unit, told, column, what) in enumerate(
+        _make_trace(f"{what}, {unit_text}", rows, column, look)
+        for look, (unit, unit_text, column, what) in enumerate(
             (u, t, c, w)
             for u, t in _UNITS.items()
             for c, w in (("median", "median"), ("nine_tenths", "nine of ten"))
         )
-        for rows in [found[unit]]
+        for rows in [errors[unit]]
     ]
     return Chart(
         title="The bill of a mask, by the window that is replayed",
@@ -249,18 +257,18 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
         ),
         head=("window", *(f"{t}: median" for t in _UNITS.values()), "80 %", "nine of ten"),
         rows=tuple(
-            _row(*each)
-            for each in zip(*(f.to_dict("records") for f in found.values()), strict=True)
+            _make_error_row(*each)
+            for each in zip(*(f.to_dict("records") for f in errors.values()), strict=True)
         ),
     )
 
 
-def _line(name: str, rows: pd.DataFrame, column: str, look: int) -> Trace:
+def _make_trace(name: str, rows: pd.DataFrame, column: str, look: int) -> Trace:
     x, y = rows["window"].tolist(), rows[column].tolist()
     return Trace(name=name, x=x, y=y, look=look, hover=lambda i: f"{name}\nlast {x[i]}: {y[i]:.1%}")
 
 
-def _row(chars: dict[str, Any], o200k: dict[str, Any]) -> tuple[str, ...]:
+def _make_error_row(chars: dict[str, Any], o200k: dict[str, Any]) -> tuple[str, ...]:
     share = f"{o200k['low']:.1%}–{o200k['high']:.1%}"
     ends = (share, f"{o200k['nine_tenths']:.1%}")
     return (str(chars["window"]), f"{chars['median']:.1%}", f"{o200k['median']:.1%}", *ends)
@@ -273,19 +281,21 @@ def chart_behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
         ratios: the table `ratios`.
         figure: `turns` or `usd`.
     """
-    kept = ratios[(ratios["before"] == "raw") & (ratios["tasks"] > _WIDE)]
-    kept = kept.sort_values(["after", "scaffold", "model", "setting"]).reset_index(drop=True)
+    main_runs = ratios[(ratios["before"] == "raw") & (ratios["tasks"] > _MIN_TASKS)]
+    main_runs = main_runs.sort_values(["after", "scaffold", "model", "setting"]).reset_index(
+        drop=True
+    )
     rows: list[dict[str, Any]] = [
-        {str(k): v for k, v in r.items()} for r in kept.to_dict("records")
+        {str(k): v for k, v in r.items()} for r in main_runs.to_dict("records")
     ]
-    names = tuple(map(_place, rows))
+    names = tuple(map(_name_run, rows))
     ends = [0, len(rows) - 1]
     even = Trace(
         name="as without", x=ends, y=[1.0, 1.0], look=7, colour=TEXT_COLOUR, dash="longdash"
     )
     traces = [even]
-    for look, (after, group) in enumerate(kept.groupby("after", sort=True)):
-        traces += _intervals(str(after), group, figure, look, names)
+    for look, (after, group) in enumerate(main_runs.groupby("after", sort=True)):
+        traces += _make_interval_traces(str(after), group, figure, look, names)
     word = {"turns": "Turns", "usd": "Dollars"}[figure]
     band = f" A second run of the same policy over 50 tasks lies within {NOISE_FLOOR:.0%}." * (
         figure == "usd"
@@ -301,23 +311,23 @@ def chart_behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
             y_small=True,
         ),
         head=("policy", "model", "tasks", word.lower(), "80 %"),
-        rows=tuple(_told(r, n, figure) for r, n in zip(rows, names, strict=True)),
+        rows=tuple(_make_ratio_row(r, n, figure) for r, n in zip(rows, names, strict=True)),
         shown=20,
     )
 
 
-def _place(row: dict[str, Any]) -> str:
+def _name_run(row: dict[str, Any]) -> str:
     if row["scaffold"] == "openhands":
         return f"OH {row['setting'].split(' ')[0].replace('=', '')}"
     return _MODELS[row["model"]]
 
 
-def _told(row: dict[str, Any], name: str, figure: str) -> tuple[str, ...]:
+def _make_ratio_row(row: dict[str, Any], name: str, figure: str) -> tuple[str, ...]:
     ends = f"{row[f'{figure}_low']:.2f}–{row[f'{figure}_high']:.2f}"
     return (row["after"], name, str(row["tasks"]), f"{row[figure]:.2f}", ends)
 
 
-def _intervals(
+def _make_interval_traces(
     after: str, rows: pd.DataFrame, figure: str, look: int, names: tuple[str, ...]
 ) -> list[Trace]:
     x, y = rows.index.tolist(), rows[figure].tolist()
@@ -335,26 +345,26 @@ def _intervals(
     return [Trace(name=after, x=x, y=y, kind="points", look=look, hover=hover), *spans]
 
 
-def chart_closed_loop(found: pd.DataFrame, figure: str = "usd") -> Chart:
-    """Chart what was foretold of each policy beside what came true.
+def chart_closed_loop(runs: pd.DataFrame, figure: str = "usd") -> Chart:
+    """Chart the predicted and the real figure of each policy.
 
     Args:
-        found: what `loops.loop` returned.
+        runs: result of `closed_loop.loop`.
         figure: `usd`, `calls` or `tokens`.
     """
-    names = tuple(map(str, found.index))
-    told, real = (found[f"{figure}_{x}"].astype(float).tolist() for x in ("foretold", "real"))
+    names = tuple(map(str, runs.index))
+    predicted, real = (runs[f"{figure}_{x}"].astype(float).tolist() for x in ("foretold", "real"))
     sign = "$" * (figure == "usd")
     digits = ".2f" if figure == "usd" else ",.0f"
 
-    def shown(values: list[float]) -> Any:
+    def make_hover(values: list[float]) -> Any:
         return lambda i: f"{names[i]}\n{sign}{values[i]:{digits}}"
 
     x = list(range(len(names)))
     word = {"usd": "dollars", "calls": "calls", "tokens": "prompt tokens"}[figure]
     gaps = [
         Trace(name="missed", x=[i, i], y=[a, b], look=1, dash="dot", follows=True)
-        for i, a, b in zip(x, told, real, strict=True)
+        for i, a, b in zip(x, predicted, real, strict=True)
     ]
     return Chart(
         title=f"Foretold and real {word} of an agent that looks again for what is gone",
@@ -368,12 +378,12 @@ def chart_closed_loop(found: pd.DataFrame, figure: str = "usd") -> Chart:
                 Trace(
                     name="foretold by the replay",
                     x=x,
-                    y=told,
+                    y=predicted,
                     kind="points",
                     look=0,
-                    hover=shown(told),
+                    hover=make_hover(predicted),
                 ),
-                Trace(name="real", x=x, y=real, kind="points", look=1, hover=shown(real)),
+                Trace(name="real", x=x, y=real, kind="points", look=1, hover=make_hover(real)),
             ),
             ticks=names,
             y_small=figure == "usd",
@@ -381,7 +391,7 @@ def chart_closed_loop(found: pd.DataFrame, figure: str = "usd") -> Chart:
         head=("policy", f"{word} foretold", "real", "missed"),
         rows=tuple(
             (n, f"{sign}{a:{digits}}", f"{sign}{b:{digits}}", f"{round(b / a - 1, 9) + 0.0:+.0%}")
-            for n, a, b in zip(names, told, real, strict=True)
+            for n, a, b in zip(names, predicted, real, strict=True)
         ),
         shown=24,
     )
