@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _BRIEF = Repr()
 _BRIEF.maxlevel = 2  # YAML's aliases can make a small file endless to print
 MAX_HINTS = 500
-"""Keys of a section beyond which slips are no longer looked for."""
+"""Keys of a section beyond which unknown keys get no suggestion."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,18 @@ class ConfigKey:
 
 @dataclass
 class ParsedConfig:
-    """What a config file says, gathered while it is read."""
+    """Settings, unknown keys and notes of a config file, collected while it is read."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     """Parameters of the preset."""
     unknown: list[str] = field(default_factory=list)
-    """Keys that the system does not document, each with the nearest known one."""
+    """Keys that the system does not document, each with the nearest documented one."""
     elsewhere: list[str] = field(default_factory=list)
-    """Keys that the system has and these rules have not."""
+    """Keys of the system that the rules do not represent."""
     notes: list[str] = field(default_factory=list)
-    """Sentences that the reader should see besides."""
+    """Further sentences for the warning."""
     absent: tuple[str, ...] = ()
-    """Sections that the file leaves out with an effect of its own."""
+    """Missing sections whose absence changes the rules."""
     subject: str = ""
     """The agent or the model whose settings they are, where the file has several."""
 
@@ -64,23 +64,23 @@ class KeyTable:
 
     keys: tuple[ConfigKey, ...]
     elsewhere: frozenset[str] = frozenset()
-    """Known keys and sections that are no part of the rules."""
+    """Known keys and sections that the rules do not represent."""
     silent: frozenset[str] = frozenset()
     """Known keys and sections that have nothing to do with context."""
     any_case: bool = False
     """Whether the system takes its keys in any case."""
     open: frozenset[str] = frozenset({""})
-    """Sections with many other keys: an unknown one is named only where it looks like a slip."""
+    """Sections with many other keys; an unknown key is reported only where it looks misspelt."""
 
     def found(self, config: Mapping[str, Any], _agent: str | None = None) -> ParsedConfig:
-        """Return what a file says.
+        """Parse a config file.
 
         Raises:
-            BadArguments: as `read`.
+            BadArguments: a value is of the wrong kind (see `read`).
         """
-        out = ParsedConfig()
-        self.read(config, out)
-        return out
+        parsed = ParsedConfig()
+        self.read(config, parsed)
+        return parsed
 
     @property
     def paths(self) -> dict[str, str]:
@@ -88,15 +88,15 @@ class KeyTable:
         return {key.parameter: key.path for key in self.keys}
 
     def read(
-        self, section: Mapping[Any, Any], found: ParsedConfig, prefix: str = "", at: str = ""
+        self, section: Mapping[Any, Any], parsed: ParsedConfig, prefix: str = "", at: str = ""
     ) -> None:
-        """Gather what a section says.
+        """Read a section into `parsed`, with its subsections.
 
         Args:
             section: the file, or a section of it.
-            found: where it is gathered.
-            prefix: what stands before its keys where a sentence names them.
-            at: the section's path, with a dot behind it; empty: the file.
+            parsed: collects settings and notes.
+            prefix: text in front of the keys in messages.
+            at: path of the section with a trailing dot; empty for the file.
 
         Raises:
             BadArguments: a value is of the wrong kind; the sentence names the key.
@@ -104,25 +104,31 @@ class KeyTable:
         fold = str.casefold if self.any_case else str
         keys = {key.path: key for key in self.keys}
         below = [p for p in (*keys, *self.elsewhere, *self.silent) if p.startswith(at)]
-        near = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
-        known = {fold(name): at + name for name in near}
+        names = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
+        path_by_name = {fold(name): at + name for name in names}
         is_open = at.removesuffix(".") in self.open
         for name, value in section.items():
-            path, shown = known.get(fold(str(name))), sanitize_text(f"{prefix}{at}{name}", 80)
+            path, display_path = (
+                path_by_name.get(fold(str(name))),
+                sanitize_text(f"{prefix}{at}{name}", 80),
+            )
             if path is None:
-                hints = near if len(section) <= MAX_HINTS else []
-                found.unknown += _unknown_key_note(str(name), shown, hints, is_open=is_open)
+                hints = names if len(section) <= MAX_HINTS else []
+                parsed.unknown += _describe_unknown_key(
+                    str(name), display_path, hints, is_open=is_open
+                )
             elif path in self.elsewhere:
-                found.elsewhere.append(shown)
+                parsed.elsewhere.append(display_path)
             elif value is None or path in self.silent:
                 continue
             elif path in keys:
-                found.settings[keys[path].parameter] = read_value(keys[path], value, shown)
+                parsed.settings[keys[path].parameter] = read_value(keys[path], value, display_path)
             elif isinstance(value, dict):
-                self.read(value, found, prefix, f"{path}.")
+                self.read(value, parsed, prefix, f"{path}.")
             else:
                 raise BadArguments(
-                    f"{shown} must be a section of keys and values, not {_brief(value)}."
+                    f"{display_path} must be a section of keys and values, not "
+                    f"{_shorten_value(value)}."
                 )
 
     def tree(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,11 +155,11 @@ class ConfigFormat:
     file: str
     """What the file is usually called."""
     weigh: Callable[[Mapping[str, Any]], int]
-    """How many signs of this system a file shows."""
+    """Counts the keys of a file that point to this system."""
     read: Callable[[Mapping[str, Any], str | None], ParsedConfig]
-    """The file, and the agent asked for, to what it says."""
+    """Parses a file, for one agent where the file has several."""
     tree: Callable[[Mapping[str, Any]], dict[str, Any]]
-    """Parameters to the file's own keys."""
+    """Converts parameters to the file's keys and sections."""
     keys: Mapping[str, str]
     """The key of each parameter that the file can hold."""
     one_agent: bool = True
@@ -165,8 +171,8 @@ class ConfigFormat:
         return self.file.rpartition(".")[2]
 
 
-def read_value(key: ConfigKey, value: Any, shown: str) -> Any:
-    """Return a value as the preset takes it.
+def read_value(key: ConfigKey, value: Any, display_path: str) -> Any:
+    """Convert a value of the file to the preset's value.
 
     Raises:
         BadArguments: it is of another kind.
@@ -174,50 +180,54 @@ def read_value(key: ConfigKey, value: Any, shown: str) -> Any:
     try:
         return key.kind.read(value)
     except ValueError:
-        raise BadArguments(f"{shown} must be {key.kind.words}, not {_brief(value)}.") from None
+        raise BadArguments(
+            f"{display_path} must be {key.kind.words}, not {_shorten_value(value)}."
+        ) from None
 
 
 def keys_from_words(words: str, below: str = "") -> frozenset[str]:
-    """Return the keys that a text lists, a blank between two; all of them below a section."""
+    """Return the keys in a blank-separated list, each below a section if one is named."""
     return frozenset(f"{below}.{word}" if below else word for word in words.split())
 
 
 def get_section(config: Mapping[str, Any], path: str | Iterable[str]) -> Any:
-    """Return what stands at a path, or None; the names on it, or these joined by dots."""
+    """Return the value at a path, given as names or joined by dots; None where it is missing."""
     place: Any = config
     for name in path.split(".") if isinstance(path, str) else path:
         place = place.get(name) if isinstance(place, dict) else None
     return place
 
 
-def _brief(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     return sanitize_text(_BRIEF.repr(value), 60)
 
 
 def zero_if_single(signs: int) -> int:
-    """Return the number of signs, 0 for a single one: one common word alone says nothing."""
+    """Return the number of matching keys, 0 for a single one, which may be a coincidence."""
     return signs if signs > 1 else 0
 
 
-def _unknown_key_note(name: str, shown: str, near: Sequence[str], *, is_open: bool) -> list[str]:
-    """Return what is said of a key that nobody knows; in an open section only of a slip."""
+def _describe_unknown_key(
+    name: str, display_path: str, known_names: Sequence[str], *, is_open: bool
+) -> list[str]:
+    """Return the note on an unknown key; in an open section only for a likely misspelling."""
     from difflib import get_close_matches
 
-    folded = [n.casefold() for n in near]
+    folded = [n.casefold() for n in known_names]
     if is_open and not get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
         return []
-    hint = did_you_mean(name, near)
-    return [shown + (f" ({hint.strip()[:-1]}?)" if hint else "")]
+    hint = did_you_mean(name, known_names)
+    return [display_path + (f" ({hint.strip()[:-1]}?)" if hint else "")]
 
 
 MAX_NUMBER = 10**12
-"""No setting is larger; also what keeps out NaN, infinity and numbers of a thousand digits."""
+"""Upper limit of settings; the comparison also rejects NaN and infinity."""
 DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 @dataclass(frozen=True)
 class ValueKind:
-    """One kind of value."""
+    """Kind of value of a config key: how it is read, written and described."""
 
     words: str
     """What a value must be, as it ends the sentence "... must be"."""
@@ -227,16 +237,16 @@ class ValueKind:
     """The preset's value to the file's; None: it is left out."""
 
 
-def _whole(least: int) -> Callable[[Any], int]:
+def _make_whole_reader(minimum: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
-        if _number(value) != int(value) or value < least:
+        if _read_number(value) != int(value) or value < minimum:
             raise ValueError(value)
         return int(value)
 
     return read
 
 
-def _number(value: Any) -> float:
+def _read_number(value: Any) -> float:
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -246,34 +256,34 @@ def _number(value: Any) -> float:
     return value
 
 
-def _flag(value: Any) -> bool:
+def _read_flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(value)  # noqa: TRY004  one error for all kinds
     return value
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(value)  # noqa: TRY004  one error for all kinds
     return value
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _read_names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise ValueError(value)
     return tuple(value)
 
 
-def _counts(value: Any) -> dict[str, int]:
+def _read_counts(value: Any) -> dict[str, int]:
     if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
         raise ValueError(value)
-    return {k: _whole(0)(v) for k, v in value.items()}
+    return {k: _make_whole_reader(0)(v) for k, v in value.items()}
 
 
-def _seconds(value: Any) -> float:
+def _read_seconds(value: Any) -> float:
     """Return the seconds of a duration such as ``1h30m``; a bare number is minutes."""
     if not isinstance(value, str):
-        return 60.0 * _number(value)
+        return 60.0 * _read_number(value)
     text = value.strip().lower()
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return 60.0 * float(text)
@@ -285,28 +295,30 @@ def _seconds(value: Any) -> float:
     )
 
 
-def _plain(value: float) -> float:
+def _to_int_if_whole(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-WHOLE = ValueKind("a whole number of 0 or more", _whole(0), int)
-POSITIVE = ValueKind("a whole number above 0", _whole(1), int)
-NUMBER = ValueKind("a number of 0 or more", _number, _plain)
-FLAG = ValueKind("true or false", _flag, bool)
-TEXT = ValueKind("a text", _text, str)
-PROMPT = ValueKind("a text", _text, lambda s: s or None)
-NAMES = ValueKind("a list of texts", _names, list)
-COUNTS = ValueKind("a section of names and whole numbers", _counts, dict)
+WHOLE = ValueKind("a whole number of 0 or more", _make_whole_reader(0), int)
+POSITIVE = ValueKind("a whole number above 0", _make_whole_reader(1), int)
+NUMBER = ValueKind("a number of 0 or more", _read_number, _to_int_if_whole)
+FLAG = ValueKind("true or false", _read_flag, bool)
+TEXT = ValueKind("a text", _read_text, str)
+PROMPT = ValueKind("a text", _read_text, lambda s: s or None)
+NAMES = ValueKind("a list of texts", _read_names, list)
+COUNTS = ValueKind("a section of names and whole numbers", _read_counts, dict)
 DURATION = ValueKind(
-    "a duration such as '5m' or '1h'", _seconds, lambda s: f"{Decimal(repr(_plain(s))):f}s"
+    "a duration such as '5m' or '1h'",
+    _read_seconds,
+    lambda s: f"{Decimal(repr(_to_int_if_whole(s))):f}s",
 )
 
 
 def choice(*words: str) -> ValueKind:
-    """Return the kind that takes one of these words, in any case."""
+    """Return the kind of value that is one of these words, in any case."""
 
     def read(value: Any) -> str:
-        low = _text(value).strip().lower()
+        low = _read_text(value).strip().lower()
         if low not in words:
             raise ValueError(value)
         return low
@@ -337,43 +349,43 @@ class ConfigWriter:
         """
         config: ConfigFormat = import_module(f"ctxkit.presets.systems.{self.system}").CONFIG
         parameters = dict(rules.parameters)
-        self._check(rules, parameters)
-        self._lost(config, parameters)
+        self._check_unchanged(rules, parameters)
+        self._warn_of_missing_keys(config, parameters)
         tree = config.tree({**parameters, "subject": self.subject})
         if config.system == "fuseraft" and not rules.auto:
             del tree["Orchestration"]["Compaction"]
         return config_syntax.dump_config(tree, self.syntax or config.syntax)
 
-    def _check(self, rules: Rules, parameters: dict[str, Any]) -> None:
+    def _check_unchanged(self, rules: Rules, parameters: dict[str, Any]) -> None:
         from ctxkit.presets.registry import preset
 
-        made = preset(self.system, **{**parameters, "summariser": rules.summariser})
-        same = replace(
-            made,
+        expected = preset(self.system, **{**parameters, "summariser": rules.summariser})
+        adjusted = replace(
+            expected,
             name=rules.name,
             parameters=rules.parameters,
             counter=rules.counter,
             cache_life=rules.cache_life,
             on_compacted=rules.on_compacted,
-            auto=rules.auto if self.system == "fuseraft" else made.auto,
+            auto=rules.auto if self.system == "fuseraft" else expected.auto,
         )
-        if same != rules:
+        if adjusted != rules:
             raise BadArguments(
                 f"These rules are no longer what presets.{self.system} makes of their parameters: "
                 "make the change as a setting of the preset, then write them."
             )
 
-    def _lost(self, config: ConfigFormat, parameters: dict[str, Any]) -> None:
+    def _warn_of_missing_keys(self, config: ConfigFormat, parameters: dict[str, Any]) -> None:
         defaults = preset_defaults(self.system)
-        known = {*config.keys, "version"}
-        lost = [
+        writable = {*config.keys, "version"}
+        missing = [
             k
             for k, v in parameters.items()
-            if v != defaults.get(k) and (v is None) == (k in known)  # no file can say None
+            if v != defaults.get(k) and (v is None) == (k in writable)  # no file can say None
         ]
-        if lost:
+        if missing:
             warnings.warn(
-                f"{config.file} has no key for {', '.join(lost)}: not written.",
+                f"{config.file} has no key for {', '.join(missing)}: not written.",
                 UserWarning,
                 stacklevel=4,
             )

@@ -1,4 +1,4 @@
-"""JSON, JSON5, YAML, TOML and env files: bounded text to plain values, and back."""
+"""Bounded reading and writing of JSON, JSON5, YAML, TOML and env files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1_000_000
 MAX_SLOW_CHARS = 100_000
-"""Characters that the JSON5 parser is given; it reads about 40,000 a second."""
+"""Characters up to which the JSON5 parser is tried; it reads about 40,000 per second."""
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,200}")
 LINE_BREAKS = frozenset("\x85\u2028\u2029")
 CONFIG_NOTE = (
@@ -26,15 +26,14 @@ CONFIG_NOTE = (
 
 
 def load_config(path: str | Path) -> tuple[dict[str, Any], str]:
-    """Return what a config file says and the syntax it has: `json` (comments allowed), `yaml` or
-    `toml`.
+    """Read a config file; return its content and syntax: `json`, `yaml`, `toml` or `env`.
 
     Raises:
-        ReadError: it is no file, too large, no text, or broken.
-        UnknownFormat: it holds no keys and values.
-        BadArguments: a section names a key twice, of which a reader keeps the last.
+        ReadError: the path is no file, or the file is too large, no text, or malformed.
+        UnknownFormat: the content is not a mapping.
+        BadArguments: a section has a duplicate key, of which a parser would keep the last.
     """
-    text = _text(Path(path).expanduser())
+    text = _read_text(Path(path).expanduser())
     suffix = Path(path).suffix.lower() or Path(path).name.lower()  # `.env` is all name
     parsers = [_SUFFIXES[suffix]] if suffix in _SUFFIXES else ["json", "toml", "yaml"]
     why = ""
@@ -44,7 +43,7 @@ def load_config(path: str | Path) -> tuple[dict[str, Any], str]:
         except RecursionError:
             raise ReadError("The file is nested too deeply for a config file.", path) from None
         except ValueError as error:
-            why = why or _reason(error)
+            why = why or _explain_parse_error(error)
             continue
         if isinstance(value, dict):
             return value, syntax
@@ -57,13 +56,13 @@ def dump_config(tree: Mapping[str, Any], syntax: str) -> str:
     return {"json": _to_json, "yaml": _to_yaml, "toml": _to_toml, "env": _to_env}[syntax](tree)
 
 
-def _reason(error: ValueError) -> str:
-    """Return why a text is no config, in the words of its parser but for Python's on digits."""
-    said = sanitize_text(" ".join(str(error).split()), 300).rstrip(".")
-    return f"it {LONG_NUMBER}" if "integer string conversion" in said else said
+def _explain_parse_error(error: ValueError) -> str:
+    """Return the parser's message, or our own for a number with too many digits."""
+    message = sanitize_text(" ".join(str(error).split()), 300).rstrip(".")
+    return f"it {LONG_NUMBER}" if "integer string conversion" in message else message
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         if not path.is_file():
             raise ReadError(
@@ -81,30 +80,30 @@ def _text(path: Path) -> str:
         raise ReadError("A config file is text in UTF-8; this one is not.", path) from None
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_section)
+        return json.loads(text, object_pairs_hook=_make_section)
     except ValueError:
         if len(text) > MAX_SLOW_CHARS:
             raise
     import json5
 
-    return json5.loads(text, object_pairs_hook=_section)
+    return json5.loads(text, object_pairs_hook=_make_section)
 
 
-def _section(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    named = list(pairs)
-    found = dict(named)
-    if len(found) < len(named):
-        twice = next(k for k, n in Counter(k for k, _ in named).items() if n > 1)
+def _make_section(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    entries = list(pairs)
+    section = dict(entries)
+    if len(section) < len(entries):
+        duplicate = next(k for k, n in Counter(k for k, _ in entries).items() if n > 1)
         raise BadArguments(
-            f"A section names {sanitize_text(twice, 60)!r} a second time: give each a name of "
+            f"A section names {sanitize_text(duplicate, 60)!r} a second time: give each a name of "
             "its own."
         )
-    return found
+    return section
 
 
-def _yaml(text: str) -> Any:
+def _parse_yaml(text: str) -> Any:
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -118,26 +117,26 @@ def _yaml(text: str) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _toml(text: str) -> Any:
+def _parse_toml(text: str) -> Any:
     import tomllib
 
     return tomllib.loads(text)
 
 
-def _env(text: str) -> Any:
-    """Return the variables of a file such as `.env`: a name, `=` and a value on each line."""
-    told: dict[str, str] = {}
-    for number, row in enumerate(text.splitlines(), 1):
-        said = row.strip().removeprefix("export ").lstrip()
-        if not said or said.startswith("#"):
+def _parse_env(text: str) -> Any:
+    """Return the variables of an env file with lines NAME=VALUE."""
+    variables: dict[str, str] = {}
+    for number, raw_line in enumerate(text.splitlines(), 1):
+        line = raw_line.strip().removeprefix("export ").lstrip()
+        if not line or line.startswith("#"):
             continue
-        name, sign, value = said.partition("=")
+        name, sign, value = line.partition("=")
         if not sign or not _VARIABLE.fullmatch(name.strip()):
             raise ValueError(f"line {number} is no NAME=VALUE")
         value = value.strip()
         quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-        told[name.strip()] = value[1:-1] if quoted else value.partition(" #")[0].rstrip()
-    return told
+        variables[name.strip()] = value[1:-1] if quoted else value.partition(" #")[0].rstrip()
+    return variables
 
 
 def _to_env(tree: Mapping[str, Any]) -> str:
@@ -167,17 +166,21 @@ def _to_yaml(tree: Mapping[str, Any]) -> str:
 def _to_toml(tree: Mapping[str, Any]) -> str:
     lines = [
         f"# {CONFIG_NOTE}",
-        *(f"{k} = {_scalar(v)}" for k, v in tree.items() if not isinstance(v, dict)),
+        *(f"{k} = {_format_toml_value(v)}" for k, v in tree.items() if not isinstance(v, dict)),
     ]
     for name, table in tree.items():
         if isinstance(table, dict):
-            lines += ["", f"[{name}]", *(f"{k} = {_scalar(v)}" for k, v in table.items())]
+            lines += [
+                "",
+                f"[{name}]",
+                *(f"{k} = {_format_toml_value(v)}" for k, v in table.items()),
+            ]
     return "\n".join(lines) + "\n"
 
 
-def _scalar(value: Any) -> str:
+def _format_toml_value(value: Any) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(_scalar, value))}]"
+        return f"[{', '.join(map(_format_toml_value, value))}]"
     if isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, (int, float)):
@@ -186,10 +189,10 @@ def _scalar(value: Any) -> str:
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
-    "json": _json,
-    "toml": _toml,
-    "yaml": _yaml,
-    "env": _env,
+    "json": _parse_json,
+    "toml": _parse_toml,
+    "yaml": _parse_yaml,
+    "env": _parse_env,
 }
 _SUFFIXES = {
     ".toml": "toml",

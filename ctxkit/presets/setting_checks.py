@@ -1,6 +1,4 @@
-"""What every preset uses: the `typed` decorator, checks of settings, and differences between
-document and program.
-"""
+"""Decorator and checks for the settings of presets, and their differences from documents."""
 
 from __future__ import annotations
 
@@ -21,11 +19,16 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-def check_window(window: int | None, reserve: int, keep: int = 0) -> None:
-    """Refuse a window in which a compaction frees nothing.
+def check_window(window: int | None, reserve: int, kept_tokens: int = 0) -> None:
+    """Check that a compaction frees tokens in a window.
+
+    Args:
+        window: context window in tokens; None: unknown, not checked.
+        reserve: tokens reserved for the reply.
+        kept_tokens: tokens that a compaction keeps.
 
     Raises:
-        BadArguments: the reserve leaves no room, or what is kept fills what is left.
+        BadArguments: the reserve fills the window, or the kept tokens fill the rest.
     """
     if window is None:
         return
@@ -34,18 +37,18 @@ def check_window(window: int | None, reserve: int, keep: int = 0) -> None:
             f"A window of {window:,} tokens with {reserve:,} held free leaves no room: every call"
             " would be over it. Give a larger context_window or a smaller reserve."
         )
-    if window - reserve <= keep:
+    if window - reserve <= kept_tokens:
         raise BadArguments(
-            f"A compaction at {window - reserve:,} tokens that keeps {keep:,} frees nothing: "
-            "the trigger must lie above what is kept."
+            f"A compaction at {window - reserve:,} tokens that keeps {kept_tokens:,} frees "
+            "nothing: the trigger must lie above what is kept."
         )
 
 
 def check_between(low: float, high: float, **settings: float) -> None:
-    """Refuse settings outside two limits, which they may be themselves.
+    """Check that settings lie between two limits, inclusive.
 
     Raises:
-        BadArguments: one is; the sentence names it.
+        BadArguments: a setting lies outside; the sentence names it.
     """
     for name, value in settings.items():
         if not low <= value <= high:
@@ -53,28 +56,31 @@ def check_between(low: float, high: float, **settings: float) -> None:
 
 
 def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
-    """Return a preset that first refuses settings of another kind than its signature says, and
-    whose rules bear its name and, as `parameters`, all its settings.
+    """Decorate a preset: check settings against its signature and record them in its rules.
+
+    The rules get the preset's name and, as `parameters`, all settings with their defaults.
     """
-    known = signature(make).parameters
-    defaults = {name: parameter.default for name, parameter in known.items()}
+    parameters = signature(make).parameters
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
 
     @wraps(make)
-    def made(*args: P.args, **settings: P.kwargs) -> Rules:
-        for name in [name for name in known if name in settings]:
-            need = f"{name} of preset {make.__name__!r} must be {{words}}"
-            settings[name] = coerce_setting(settings[name], str(known[name].annotation), need)
+    def wrapper(*args: P.args, **settings: P.kwargs) -> Rules:
+        for name in [name for name in parameters if name in settings]:
+            requirement = f"{name} of preset {make.__name__!r} must be {{words}}"
+            settings[name] = coerce_setting(
+                settings[name], str(parameters[name].annotation), requirement
+            )
         rules = copy(make(*args, **settings))
-        given = dict(zip(known, args, strict=False)) | settings
+        passed = dict(zip(parameters, args, strict=False)) | settings
         object.__setattr__(rules, "name", rules.name or make.__name__)
-        object.__setattr__(rules, "parameters", defaults | given)
+        object.__setattr__(rules, "parameters", defaults | passed)
         return rules
 
-    return made
+    return wrapper
 
 
 class Difference(NamedTuple):
-    """One point at which a document and a program differ, or at which a preset cannot follow."""
+    """A point at which document, program and preset of a system differ."""
 
     topic: str
     document: str

@@ -1,6 +1,9 @@
-"""What a YAML file may not hold, found in one pass over its events before it is loaded.
+"""Safety checks of a YAML file, in one pass over its parser events before it is loaded.
 
-Events are flat. Loading recurses in C without a guard, and builds numbers of any length.
+Loading recurses in C without a limit, expands aliases, and parses numbers of any length, so a small
+file could exhaust stack, memory or time. The event stream is flat: a stack of open sections gives
+the depth, and each section sums the sizes of its values. An alias adds the size of its anchor, so
+the size with all aliases expanded is known without expanding them. Cost: linear in the events.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _Section:
-    """A list or section while its events go by, or a value that has an anchor."""
+    """A list or mapping whose events are being read, or a value with an anchor."""
 
     def __init__(self, *, is_mapping: bool = False, is_open: bool = False) -> None:
         self.is_mapping, self.is_open = is_mapping, is_open
@@ -34,16 +37,15 @@ class _Section:
 
 
 def check_events(events: Iterable[Any]) -> None:
-    """Refuse what is too deep, unfolds to more values than anybody wrote, contains itself, has a
-    number that is too long, or names a key twice.
+    """Check parser events for depth, expanded size, self-reference, long numbers, duplicate keys.
 
     Args:
         events: as `yaml.parse` yields them.
 
     Raises:
-        RecursionError: it is nested too deeply.
-        ValueError: it is one of the others; the sentence names the line.
-        BadArguments: a section names a key twice, of which the last alone would count.
+        RecursionError: the file is nested more than `MAX_DEPTH` deep.
+        ValueError: another check fails; the sentence names the line.
+        BadArguments: a mapping has a duplicate key, of which only the last value would count.
     """
     import yaml
 
@@ -63,7 +65,7 @@ def check_events(events: Iterable[Any]) -> None:
                 if len(above) > MAX_DEPTH + 1:
                     raise RecursionError
                 continue
-            size = _size(event, named)
+            size = _count_values(event, named)
         else:
             continue
         above[-1].size += size
@@ -71,8 +73,8 @@ def check_events(events: Iterable[Any]) -> None:
             raise ValueError("its aliases unfold to too many values")
 
 
-def _size(event: Any, named: dict[str, _Section]) -> int:
-    """Return how many values a scalar or an alias stands for."""
+def _count_values(event: Any, named: dict[str, _Section]) -> int:
+    """Return the number of values of a scalar (1) or of the target of an alias."""
     line, value = event.start_mark.line + 1, getattr(event, "value", None)
     if value is None:
         node = named.get(event.anchor)
@@ -80,14 +82,14 @@ def _size(event: Any, named: dict[str, _Section]) -> int:
             name = sanitize_text(event.anchor, 60)
             raise ValueError(f"line {line}: {name} contains itself: write out what it holds")
         return 1 if node is None else node.size
-    if len(value) > MAX_DIGITS and _tag(event) in _NUMBERS:
+    if len(value) > MAX_DIGITS and _resolve_tag(event) in _NUMBERS:
         raise ValueError(f"line {line} {LONG_NUMBER}")
     if event.anchor:
         named[event.anchor] = _Section()
     return 1
 
 
-def _tag(scalar: Any) -> str:
+def _resolve_tag(scalar: Any) -> str:
     """Return the tag of a scalar: its own, or what a plain one looks like."""
     import yaml
 
@@ -98,7 +100,7 @@ def _tag(scalar: Any) -> str:
 
 
 def _take_key(section: _Section, event: Any) -> None:
-    """Note a key; between two keys stands a value."""
+    """Record a key of a mapping; keys and values alternate in its events."""
     if not section.is_mapping:
         return
     is_key, section.at_key = section.at_key, not section.at_key

@@ -54,8 +54,8 @@ down. `size` is what a growth model, told the unmanaged runs alone, foretells of
 over what was recorded; `prompt` is the same of the mean prompt, so what lies between the two is the
 turns. Runs that failed before they began (no tokens) are left out: counted in, 36 masked runs of
 Gemini Flash with one turn each would make masks seem to shorten its runs by an eighth."""
-_GROWTH = """The growth model is the weak part: a run is taken to grow evenly (`studies.growth`). It
-fits SWE-agent's prompts under a mask or summaries within a quarter and OpenHands' masked ones not
+_GROWTH = """The growth model is the weak part: a run is taken to grow evenly (see
+`experiments.studies.behaviour`). It fits SWE-agent's prompts under a mask or summaries within a quarter and OpenHands' masked ones not
 at all; where a total is right all the same, two errors cancel."""
 _FACTORS = """`longer` of a row of scores: calls of real runs over those of the record, with the
 interval in which a further model is expected (`metrics.elongation`), by the policy of the record,
@@ -71,7 +71,8 @@ _FLOOR = """A row is told apart from the record where the whole interval of its 
 {floor:.0%} away from it: the floor over 50 tasks. That is a statement on many runs like this one; a
 single run shows nothing."""
 _LOOP = """An agent without a key: asked for numbers that stand in files, it reads those that its
-prompt does not show, for the first time or again (`studies.seekers`); engine, tools, edits and bill
+prompt does not show, for the first time or again (see
+`experiments.studies.closed_loop`); engine, tools, edits and bill
 are those of any live session. With its eyes closed its steps are the same under any policy:
 foretold and real dollars then differ by {blind:.1%} at most. With its eyes open:"""
 _MISSED = """The order of the dollars foretold agrees with that of the real ones by {order:+.2f}

@@ -93,6 +93,12 @@ def aider(
             1,024 to 8,192.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.aider(max_chat_history_tokens=4_000)
+        >>> rules.parameters["max_chat_history_tokens"]
+        4000
     """
     limit = max_chat_history_tokens
     if limit is None:

@@ -122,6 +122,12 @@ def boise(
         cache_ttl_seconds: seconds that it lives.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.boise(ceiling_ratio=0.4)
+        >>> rules.parameters["ceiling_ratio"]
+        0.4
     """
     ceiling, floor, hard = window_thresholds(
         context_window or 200_000,

@@ -157,8 +157,12 @@ class GuardUnlessDue(BaseGuard):
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
-        held = self.guard.first(past, forecast, start, stop)
-        return held if held <= start else self.trigger.first(forecast, start, held)
+        allowed_call = self.guard.first(past, forecast, start, stop)
+        return (
+            allowed_call
+            if allowed_call <= start
+            else self.trigger.first(forecast, start, allowed_call)
+        )
 
 
 @typed
@@ -245,6 +249,12 @@ def fuseraft(
         adaptive_trim: trim for one call where the prompt is over the window, instead of failing.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program does where it differs from its document.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.fuseraft(token_budget=60_000)
+        >>> rules.parameters["token_budget"]
+        60000
     """
     parameters = dict(locals())
     _check_settings(parameters)
@@ -255,8 +265,8 @@ def fuseraft(
     if max_single_turn_input_tokens:
         others.insert(0, TurnSpent(max_single_turn_input_tokens))
     trigger: Any = Above(token_budget, estimated=True) if mode == "window" else turns
-    never_held = others[0] if max_single_turn_input_tokens else others[-1]
-    guards: list[Any] = [GuardUnlessDue(Grace(calls=1), never_held)]
+    unguarded = others[0] if max_single_turn_input_tokens else others[-1]
+    guards: list[Any] = [GuardUnlessDue(Grace(calls=1), unguarded)]
     if mode != "window" and anti_thrash_window and anti_thrash_min_savings_ratio:
         thrash = AntiThrash(
             anti_thrash_min_savings_ratio,
@@ -302,9 +312,9 @@ def _make_policy(p: dict[str, Any]) -> Any:
     if p["mode"] == "window":
         return Window(keep_tokens=p["token_budget"], estimated=True)
     reasoning = p["include_reasoning"]
-    told: dict[str, Any] = {}
+    template_settings: dict[str, Any] = {}
     if p["summary_template"]:
-        told = {"instructions": p["summary_template"], "sections": ()}
+        template_settings = {"instructions": p["summary_template"], "sections": ()}
     return Narrative(
         mode=p["mode"],
         keep_replies=p["keep_recent_turns"],
@@ -318,7 +328,7 @@ def _make_policy(p: dict[str, Any]) -> Any:
         ),  # a model that just refused a prompt is not sent a larger one
         must_shrink=not p["quirks"],
         quirks=p["quirks"],
-        **told,
+        **template_settings,
     )
 
 
@@ -330,12 +340,12 @@ def _make_pruning(p: dict[str, Any]) -> Any:
     replies = p["max_replay_chars"]
     if replies == 0 and not quirks:
         replies = REPLAY_CHARS
-    handed = history_filters(
+    filters = history_filters(
         **{name: p[name] for name in _HANDED}, max_replay_chars=replies or 0, from_reply=quirks
     )
     parts = [
         Offload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
-        *handed,
+        *filters,
         Tombstones(max_tokens=p["max_tool_result_tokens"], keep_last=p["in_turn_tool_window"])
         if p["max_tool_result_tokens"]
         else None,
@@ -346,8 +356,8 @@ def _make_pruning(p: dict[str, Any]) -> Any:
         Budget(max_chars=4 * tokens) if tokens else None,
         AdaptiveTrim() if p["adaptive_trim"] else None,
     ]
-    found = [part for part in parts if part is not None]
-    return Chain.of(*found) if found else None
+    prunings = [part for part in parts if part is not None]
+    return Chain.of(*prunings) if prunings else None
 
 
 AGENT_CONFIG_KEYS = (
@@ -423,25 +433,32 @@ ANY_STATE = "Any"
 
 def weigh_config(config: Mapping[str, Any]) -> int:
     """Count the signs of fuseraft."""
-    body = _body(config)
+    body = _get_body(config)
     if body is not config:
         return 10
     fold = {str(k).casefold() for k in body}
-    mine = {"contextbudget", "contextwindow", "maxinturntoolpairs", "maxinturncontexttokens"} & fold
+    body_keys = {
+        "contextbudget",
+        "contextwindow",
+        "maxinturntoolpairs",
+        "maxinturncontexttokens",
+    } & fold
     compaction = _get_any_case(body, "Compaction")
-    known = {
+    compaction_keys = {
         k.path.split(".")[1].casefold() for k in CONFIG_KEYS if k.path.startswith("Compaction.")
     }
     words = (
-        {str(k).casefold() for k in compaction} & known if isinstance(compaction, dict) else set()
+        {str(k).casefold() for k in compaction} & compaction_keys
+        if isinstance(compaction, dict)
+        else set()
     )
     agents = _get_any_case(body, "Agents")
-    own = {"contextwindow", "maxinturntoolpairs", "instructions", "agentfile"}
+    agent_keys = {"contextwindow", "maxinturntoolpairs", "instructions", "agentfile"}
     members = [a for a in agents if isinstance(a, dict)] if isinstance(agents, list) else []
     return (
-        4 * len(mine)
+        4 * len(body_keys)
         + 3 * len(words)
-        + 3 * any(own & {str(k).casefold() for k in a} for a in members)
+        + 3 * any(agent_keys & {str(k).casefold() for k in a} for a in members)
     )
 
 
@@ -452,23 +469,23 @@ def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
     Raises:
         BadArguments: there is no such agent, or a value is of the wrong kind.
     """
-    body, found = _body(config), ParsedConfig()
+    body, parsed = _get_body(config), ParsedConfig()
     check_counts(body)
-    CONFIG_TABLE.read(body, found)
+    CONFIG_TABLE.read(body, parsed)
     if body is not config:
         beside = [str(k) for k in config if str(k).casefold() != "orchestration"]
-        found.unknown += [f"{sanitize_text(k, 60)} (beside Orchestration)" for k in beside]
-    agents = _agents(body)
+        parsed.unknown += [f"{sanitize_text(k, 60)} (beside Orchestration)" for k in beside]
+    agents = _read_agents(body)
     if agent is not None:
-        _take_agent(agents, agent, found)
+        _apply_agent(agents, agent, parsed)
     elif agents:
-        _take_shared(agents, found)
-    found.settings |= _pinned(body)
-    if _routes(_get_any_case(body, "Selection")):
-        found.elsewhere.append("Selection (but for its signals)")
+        _apply_shared_settings(agents, parsed)
+    parsed.settings |= _read_pinned_signals(body)
+    if _has_other_routes(_get_any_case(body, "Selection")):
+        parsed.elsewhere.append("Selection (but for its signals)")
     if (body is not config or agents) and _get_any_case(body, "Compaction") is None:
-        _note_no_compaction(found)
-    return found
+        _note_no_compaction(parsed)
+    return parsed
 
 
 def settings_of_agents(config: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -477,19 +494,19 @@ def settings_of_agents(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     Raises:
         BadArguments: a value is of the wrong kind.
     """
-    body, shared = _body(config), ParsedConfig()
+    body, shared = _get_body(config), ParsedConfig()
     check_counts(body)
     CONFIG_TABLE.read(body, shared)
-    agents, pinned = _agents(body), _pinned(body)
-    return [{**shared.settings, **own.settings, **pinned} for _, own in agents]
+    agents, pinned = _read_agents(body), _read_pinned_signals(body)
+    return [{**shared.settings, **agent.settings, **pinned} for _, agent in agents]
 
 
-def _pinned(body: Mapping[str, Any]) -> dict[str, Any]:
+def _read_pinned_signals(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the setting that keeps the last handoff keyword, where the file has such keywords."""
     pin = _get_any_case(_get_any_case(body, "Compaction"), "PinLastRoutingSignal")
     if pin is not None and not read_value(PIN_SIGNAL_KEY, pin, PIN_SIGNAL_KEY.path):
         return {}
-    signals = tuple(dict.fromkeys(_signals(_get_any_case(body, "Selection"))))
+    signals = tuple(dict.fromkeys(_iter_signals(_get_any_case(body, "Selection"))))
     return {"routing_signals": signals} if signals else {}
 
 
@@ -502,18 +519,18 @@ def check_counts(config: Mapping[str, Any]) -> None:
     Raises:
         BadArguments: a list is too long; the sentence names it.
     """
-    body = _body(config)
+    body = _get_body(config)
     selection = _get_any_case(body, "Selection")
-    check_count("Agents", len(_members(_get_any_case(body, "Agents"))), MAX_AGENTS)
-    check_count("Contracts", len(_members(_get_any_case(body, "Contracts"))), MAX_WAYS)
+    check_count("Agents", len(_list_members(_get_any_case(body, "Agents"))), MAX_AGENTS)
+    check_count("Contracts", len(_list_members(_get_any_case(body, "Contracts"))), MAX_WAYS)
     for path in (*_STATES, *_WAYS):
-        found = selection
+        section = selection
         for name in path.split("."):
-            found = _get_any_case(found, name)
-        most = MAX_STATES if path in _STATES else MAX_WAYS
-        check_count(f"Selection.{path}", len(_members(found)), most)
-    states = _members(_get_any_case(_get_any_case(selection, "StateMachine"), "States"))
-    steps = sum(len(_members(_get_any_case(state, "Transitions"))) for state in states)
+            section = _get_any_case(section, name)
+        maximum = MAX_STATES if path in _STATES else MAX_WAYS
+        check_count(f"Selection.{path}", len(_list_members(section)), maximum)
+    states = _list_members(_get_any_case(_get_any_case(selection, "StateMachine"), "States"))
+    steps = sum(len(_list_members(_get_any_case(state, "Transitions"))) for state in states)
     check_count("Transitions", steps, MAX_WAYS)
 
 
@@ -532,15 +549,15 @@ def check_count(what: str, count: int, most: int) -> None:
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys, the agent's under an agent."""
-    own: dict[str, Any] = {
+    agent: dict[str, Any] = {
         "Name": parameters.get("subject") or "Agent",
         **AGENT_TABLE.tree(parameters),
     }
     if parameters.get("context_window") is not None:
-        own["Model"] = {"MaxContextTokens": parameters["context_window"]}
+        agent["Model"] = {"MaxContextTokens": parameters["context_window"]}
     body = KeyTable(CONFIG_KEYS).tree(parameters)
     signals = parameters.get("routing_signals") or ()
-    body["Agents"] = [own]
+    body["Agents"] = [agent]
     if signals:
         body["Compaction"]["PinLastRoutingSignal"] = True
         step = {"Transitions": [{"Signal": s} for s in signals]}
@@ -548,7 +565,7 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"Orchestration": body}
 
 
-def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_body(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what is under `Orchestration`, or the file itself, as in the document's snippets."""
     body = _get_any_case(config, "Orchestration")
     return body if isinstance(body, dict) else config
@@ -560,7 +577,7 @@ def _get_any_case(section: Any, name: str) -> Any:
     return next((v for k, v in section.items() if str(k).casefold() == name.casefold()), None)
 
 
-def _agents(body: Mapping[str, Any]) -> list[tuple[str, ParsedConfig]]:
+def _read_agents(body: Mapping[str, Any]) -> list[tuple[str, ParsedConfig]]:
     """Return each agent's name and what the file says of it; aliases of models are looked up."""
     listed = _get_any_case(body, "Agents")
     if listed is None:
@@ -569,104 +586,109 @@ def _agents(body: Mapping[str, Any]) -> list[tuple[str, ParsedConfig]]:
         raise BadArguments("Agents must be a list of agents with keys and values.")
     agents = []
     for position, entry in enumerate(listed):
-        name, found = str(_get_any_case(entry, "Name") or position), ParsedConfig()
+        name, parsed = str(_get_any_case(entry, "Name") or position), ParsedConfig()
         at = f"Agents.{sanitize_text(name, 40)}."
         shared = (
             str(_get_any_case(entry, "Isolation")).casefold() == "shared"
         )  # what these rules take for granted
         AGENT_TABLE.read(
             {k: v for k, v in entry.items() if not (shared and str(k).casefold() == "isolation")},
-            found,
+            parsed,
             at,
         )
-        window = _window(_get_any_case(entry, "Model"), _get_any_case(body, "Models"))
+        window = _find_window(_get_any_case(entry, "Model"), _get_any_case(body, "Models"))
         if window is not None:
-            found.settings["context_window"] = read_value(WINDOW_KEY, window, at + WINDOW_KEY.path)
-        agents.append((name, found))
+            parsed.settings["context_window"] = read_value(WINDOW_KEY, window, at + WINDOW_KEY.path)
+        agents.append((name, parsed))
     return agents
 
 
-def _window(model: Any, models: Any) -> Any:
-    own = _get_any_case(model, "MaxContextTokens")
+def _find_window(model: Any, models: Any) -> Any:
+    max_tokens = _get_any_case(model, "MaxContextTokens")
     alias = model if isinstance(model, str) else _get_any_case(model, "ModelId")
-    if own is not None or not isinstance(alias, str):
-        return own
+    if max_tokens is not None or not isinstance(alias, str):
+        return max_tokens
     return _get_any_case(_get_any_case(models, alias), "MaxContextTokens")
 
 
-def _take_agent(agents: list[tuple[str, ParsedConfig]], wanted: str, found: ParsedConfig) -> None:
-    for name, own in agents:
-        if name.casefold() == wanted.casefold():
-            found.settings |= own.settings
-            found.subject = name
-            found.unknown += own.unknown
-            found.elsewhere += own.elsewhere
+def _apply_agent(
+    agents: list[tuple[str, ParsedConfig]], agent_name: str, parsed: ParsedConfig
+) -> None:
+    for name, agent in agents:
+        if name.casefold() == agent_name.casefold():
+            parsed.settings |= agent.settings
+            parsed.subject = name
+            parsed.unknown += agent.unknown
+            parsed.elsewhere += agent.elsewhere
             return
     names = [name for name, _ in agents]
     raise BadArguments(
-        f"There is no agent {wanted!r}; there are"
-        f" {', '.join(sanitize_text(n, 40) for n in names) or 'none'}.{did_you_mean(wanted, names)}"
+        f"There is no agent {agent_name!r}; there are"
+        f" {', '.join(sanitize_text(n, 40) for n in names) or 'none'}."
+        f"{did_you_mean(agent_name, names)}"
     )
 
 
-def _take_shared(agents: list[tuple[str, ParsedConfig]], found: ParsedConfig) -> None:
-    for _, own in agents:
-        found.unknown += own.unknown
-        found.elsewhere += own.elsewhere
-    found.subject = agents[0][0] if len(agents) == 1 and not agents[0][0].isdigit() else ""
+def _apply_shared_settings(agents: list[tuple[str, ParsedConfig]], parsed: ParsedConfig) -> None:
+    for _, agent in agents:
+        parsed.unknown += agent.unknown
+        parsed.elsewhere += agent.elsewhere
+    parsed.subject = agents[0][0] if len(agents) == 1 and not agents[0][0].isdigit() else ""
     differ = []
     for key in (*AGENT_CONFIG_KEYS, WINDOW_KEY):
-        values = [own.settings.get(key.parameter) for _, own in agents]
-        given = [v for v in values if v is not None]
+        values = [agent.settings.get(key.parameter) for _, agent in agents]
+        set_values = [v for v in values if v is not None]
         if all((v or None) == (values[0] or None) for v in values):  # left out, or 0: the same
-            found.settings |= {key.parameter: given[0]} if given else {}
+            parsed.settings |= {key.parameter: set_values[0]} if set_values else {}
         else:
             differ.append(key.path)
     if differ:
         names = ", ".join(sanitize_text(name, 40) for name, _ in agents)
-        found.notes.append(
+        parsed.notes.append(
             f"The agents differ in {', '.join(differ)}, which stay at their defaults: "
             f"name one with agent= (of {names})."
         )
 
 
-def _signals(selection: Any) -> Iterator[str]:
+def _iter_signals(selection: Any) -> Iterator[str]:
     """Yield the handoff keywords of state machine and keyword routes, in the file's order."""
     states = _get_any_case(_get_any_case(selection, "StateMachine"), "States")
     steps = [
-        step for state in _members(states) for step in _members(_get_any_case(state, "Transitions"))
+        step
+        for state in _list_members(states)
+        for step in _list_members(_get_any_case(state, "Transitions"))
     ]
     for signal in (
         *(_get_any_case(s, "Signal") for s in steps),
-        *(_get_any_case(r, "Keyword") for r in _members(_get_any_case(selection, "Routes"))),
+        *(_get_any_case(r, "Keyword") for r in _list_members(_get_any_case(selection, "Routes"))),
     ):
         if isinstance(signal, str) and signal:
             yield signal
 
 
-def _routes(selection: Any) -> bool:
+def _has_other_routes(selection: Any) -> bool:
     """Say whether a selection says more than the signals that `tree` writes."""
     states = _get_any_case(_get_any_case(selection, "StateMachine"), "States")
     return selection is not None and not (isinstance(states, dict) and set(states) == {ANY_STATE})
 
 
-def _members(section: Any) -> list[Any]:
+def _list_members(section: Any) -> list[Any]:
     if isinstance(section, dict):
         return list(section.values())
     return section if isinstance(section, list) else []
 
 
-def _note_no_compaction(found: ParsedConfig) -> None:
+def _note_no_compaction(parsed: ParsedConfig) -> None:
     """Say what a file without `Compaction` means: nothing is compacted, and no cutover taken."""
-    needs = [k.path for k in CONFIG_KEYS[1:3] if found.settings.get(k.parameter)]
+    needs = [k.path for k in CONFIG_KEYS[1:3] if parsed.settings.get(k.parameter)]
     if needs:
-        found.notes.append(
+        parsed.notes.append(
             f"fuseraft refuses {' and '.join(needs)} without a Compaction section; here they"
             " compact with its defaults."
         )
         return
-    found.absent = ("Compaction",)
-    found.notes.append(
+    parsed.absent = ("Compaction",)
+    parsed.notes.append(
         "Without a Compaction section nothing is compacted but by hand, as in fuseraft."
     )
 

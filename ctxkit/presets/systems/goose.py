@@ -93,6 +93,12 @@ def goose(
             (`GOOSE_AUTO_COMPACT_THRESHOLD`); 0 or 1: only after an overflow.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.goose(auto_compact_threshold=0.7)
+        >>> rules.parameters["auto_compact_threshold"]
+        0.7
     """
     full: Any = Overflow(recorded=True)
     if 0 < auto_compact_threshold < 1:

@@ -93,6 +93,12 @@ def langchain_summary(
             all.
         summary_prompt: what the summariser is told, in place of the default.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.langchain_summary(trigger=("messages", 50))
+        >>> rules.parameters["trigger"]
+        ('messages', 50)
     """
     due = common.langchain_trigger(trigger)
     policy = LangChainSummary(

@@ -85,8 +85,8 @@ def reduction_cut(history: History, target: int, threshold: int) -> int:
         return 0
     first = n - target
     first = tool_run_start(history, first, offset)
-    asked = next((p for p in range(first, least - 1, -1) if history[p].role == "user"), first)
-    return history.safe_before(asked)
+    request = next((p for p in range(first, least - 1, -1) if history[p].role == "user"), first)
+    return history.safe_before(request)
 
 
 def tool_run_start(history: History, position: int, start: int) -> int:
@@ -142,6 +142,12 @@ def semantic_kernel(
             looked for.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.semantic_kernel(context_window=128_000)
+        >>> rules.parameters["context_window"]
+        128000
     """
     policy: Any = Truncated(target=target_count, threshold=threshold_count)
     if method == "summary":
