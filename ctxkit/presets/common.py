@@ -154,7 +154,7 @@ def opens_turn(history: History, _room: ContextBudget) -> bool:
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
-def inspect_trigger(threshold: float) -> Any:
+def make_inspect_trigger(threshold: float) -> Any:
     """Return the trigger of a threshold: up to 1 a share of the window, above it tokens.
 
     Raises:
@@ -186,7 +186,7 @@ class ClauseSummary(Summary):
 
     def cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept."""
-        return langchain_cut(history, room, self.keep)
+        return find_langchain_cut(history, room, self.keep)
 
 
 def check_clause(size: Any, what: str) -> tuple[str, float]:
@@ -213,7 +213,7 @@ def check_clause(size: Any, what: str) -> tuple[str, float]:
     )
 
 
-def langchain_trigger(clauses: Any) -> Any:
+def make_langchain_trigger(clauses: Any) -> Any:
     """Return the trigger of LangChain's clauses.
 
     Args:
@@ -233,7 +233,7 @@ def langchain_trigger(clauses: Any) -> Any:
     if isinstance(clauses, list):
         if not clauses:
             return None
-        either = tuple(langchain_trigger(c) for c in clauses)
+        either = tuple(make_langchain_trigger(c) for c in clauses)
         return either[0] if len(either) == 1 else Either(either)
     return _clause_trigger(check_clause(clauses, "trigger"))
 
@@ -245,7 +245,7 @@ def _clause_trigger(size: tuple[str, float]) -> Any:
     return Above(value, or_equal=True) if kind == "tokens" else Share(value, or_equal=True)
 
 
-def langchain_cut(history: History, room: ContextBudget, keep: tuple[str, float]) -> int:
+def find_langchain_cut(history: History, room: ContextBudget, keep: tuple[str, float]) -> int:
     """Return LangChain's cut: the start of the kept messages, with the calls they answer."""
     kind, value = keep
     n = len(history)

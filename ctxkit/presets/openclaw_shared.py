@@ -30,7 +30,7 @@ RESERVE_FLOOR = 20_000
 """Least tokens held free."""
 
 
-def effective_reserve(
+def get_effective_reserve(
     reserve_tokens: int | None = None, reserve_tokens_floor: int = RESERVE_FLOOR
 ) -> int:
     """Return the reserved tokens: as configured (default 16,384), at least the floor."""
@@ -42,7 +42,7 @@ def cap_reserve(reserve: int, window: int | None) -> int:
     return min(reserve, (window or 200_000) // 4)
 
 
-def summary_settings(
+def make_summary_settings(
     p: Mapping[str, Any], reserve: int, *, focus: str, seconds: float
 ) -> dict[str, Any]:
     """Return the settings of a summary in either mode; limits are 0.8 and 0.5 of the reserve."""
@@ -55,7 +55,7 @@ def summary_settings(
     }
 
 
-def cache_ttl_pruning(p: Mapping[str, Any], **more: Any) -> CacheTtl:
+def make_cache_ttl_pruning(p: Mapping[str, Any], **more: Any) -> CacheTtl:
     """Return the pruning of old results after a pause, from the preset's settings."""
     return CacheTtl(
         **{f.name: p[f.name] for f in fields(CacheTtl) if f.name in p},

@@ -55,8 +55,8 @@ over what was recorded; `prompt` is the same of the mean prompt, so what lies be
 turns. Runs that failed before they began (no tokens) are left out: counted in, 36 masked runs of
 Gemini Flash with one turn each would make masks seem to shorten its runs by an eighth."""
 _GROWTH = """The growth model is the weak part: a run is taken to grow evenly (see
-`experiments.studies.behaviour`). It fits SWE-agent's prompts under a mask or summaries within a quarter and OpenHands' masked ones not
-at all; where a total is right all the same, two errors cancel."""
+`experiments.studies.behaviour`). It fits SWE-agent's prompts under a mask or summaries within a
+quarter and OpenHands' masked ones not at all; where a total is right all the same, two errors cancel."""
 _FACTORS = """`longer` of a row of scores: calls of real runs over those of the record, with the
 interval in which a further model is expected (`metrics.elongation`), by the policy of the record,
 that of the replay, and the family of the model; a family has its own where three studies are of it.

@@ -70,7 +70,7 @@ class DeepSummary(common.ClauseSummary):
         """Return the history with long arguments of old calls cut."""
         if self.args_keep is None:
             return history
-        old = common.langchain_cut(history, room, self.args_keep)
+        old = common.find_langchain_cut(history, room, self.args_keep)
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
             if p >= old:
@@ -125,8 +125,8 @@ def deepagents(
         >>> rules.parameters["trigger"]
         ('fraction', 0.8)
     """
-    due = common.langchain_trigger(trigger)
-    args = common.langchain_trigger(truncate_args_trigger)
+    due = common.make_langchain_trigger(trigger)
+    args = common.make_langchain_trigger(truncate_args_trigger)
     if due is None:
         raise BadArguments("deepagents needs a trigger, such as ('fraction', 0.85).")
     policy = DeepSummary(

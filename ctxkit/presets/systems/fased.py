@@ -187,9 +187,9 @@ def fased(
     """
     parameters = dict(locals())
     check_between(0.1, 0.9, max_history_share=max_history_share)
-    reserve = openclaw_shared.effective_reserve(reserve_tokens, reserve_tokens_floor)
+    reserve = openclaw_shared.get_effective_reserve(reserve_tokens, reserve_tokens_floor)
     check_window(context_window, reserve, keep_recent_tokens)
-    common = openclaw_shared.summary_settings(
+    common = openclaw_shared.make_summary_settings(
         parameters, reserve, focus=focus, seconds=300.0 if quirks else timeout_seconds
     )
     common |= {"must_shrink": not quirks, "quirks": quirks}
@@ -210,7 +210,7 @@ def fased(
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
-        pruning=openclaw_shared.cache_ttl_pruning(parameters)
+        pruning=openclaw_shared.make_cache_ttl_pruning(parameters)
         if context_pruning == "cache-ttl"
         else None,
         warnings=(Above(flush, or_equal=True),) if memory_flush and flush > 0 else (),

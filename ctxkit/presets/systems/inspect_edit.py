@@ -142,6 +142,6 @@ def inspect_edit(
     )
     return Rules(
         policy=policy,
-        trigger=common.inspect_trigger(threshold),
+        trigger=common.make_inspect_trigger(threshold),
         window=context_window,
     )

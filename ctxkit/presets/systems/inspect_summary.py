@@ -87,7 +87,7 @@ def inspect_summary(
     )
     return Rules(
         policy=policy,
-        trigger=common.inspect_trigger(threshold),
+        trigger=common.make_inspect_trigger(threshold),
         window=context_window,
         summariser=summariser,
     )

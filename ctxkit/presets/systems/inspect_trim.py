@@ -45,7 +45,7 @@ class Trim(ConfiguredPolicy):
 
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with the task and its end."""
-        limit = common.inspect_trigger(self.threshold).tokens(room)
+        limit = common.make_inspect_trigger(self.threshold).tokens(room)
         while history.tokens > limit:
             new = self.trim_once(history)
             if new is history:
@@ -87,6 +87,6 @@ def inspect_trim(
     """
     return Rules(
         policy=Trim(threshold=threshold, preserve=preserve),
-        trigger=common.inspect_trigger(threshold),
+        trigger=common.make_inspect_trigger(threshold),
         window=context_window,
     )

@@ -100,7 +100,7 @@ def langchain_summary(
         >>> rules.parameters["trigger"]
         ('messages', 50)
     """
-    due = common.langchain_trigger(trigger)
+    due = common.make_langchain_trigger(trigger)
     policy = LangChainSummary(
         keep_messages=1,
         keep=common.check_clause(keep, "keep"),

@@ -257,11 +257,11 @@ def openclaw(
     check_between(0, 12, recent_turns_preserve=recent_turns_preserve)
     check_between(0, 3, quality_guard_max_retries=quality_guard_max_retries)
     newest = version == "2026.9.6"
-    reserve = openclaw_shared.effective_reserve(reserve_tokens, reserve_tokens_floor)
+    reserve = openclaw_shared.get_effective_reserve(reserve_tokens, reserve_tokens_floor)
     if newest:
         reserve = openclaw_shared.cap_reserve(reserve, context_window)
     check_window(context_window, reserve, keep_recent_tokens)
-    common = openclaw_shared.summary_settings(
+    common = openclaw_shared.make_summary_settings(
         parameters, reserve, focus=custom_instructions, seconds=timeout_seconds
     )
     policy: PiSummary = PiSummary(**common)
@@ -283,7 +283,7 @@ def openclaw(
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
-        pruning=openclaw_shared.cache_ttl_pruning(parameters, **images)
+        pruning=openclaw_shared.make_cache_ttl_pruning(parameters, **images)
         if pruning == "cache-ttl"
         else None,
         window=context_window,
