@@ -93,6 +93,7 @@ def advise(
         bounds[id(session)] = _estimate_session_bound(bench.base)  # from what its runs share
         return bench
 
+    # One sweep scores all settings on all sessions; the bounds reuse the caches of its runners.
     options = RunOptions(loss=True)
     runs_frame = run_sweep(
         usable, settings, options, executor, progress=progress, make_runner=bounded
@@ -103,6 +104,7 @@ def advise(
     if sessions_n < FEW_SESSIONS:
         raise BadArguments(_explain_too_few(sessions_n, len(recorded)))
     best = front[front["front"]].reset_index(drop=True)
+    # A session that a worker process ran has no runner here, so its bound is computed anew.
     session_bounds = [
         bounds[id(s)] if id(s) in bounds else _estimate_session_bound(SessionScoreCache(s))
         for s in usable
@@ -119,6 +121,7 @@ def advise(
 
 def _indistinguishable_from(row: dict[Any, Any], best: pd.DataFrame) -> str:
     """Return the cheaper settings whose cost lies within the uncertainty of this one's."""
+    # the front is ordered by cost, so only cheaper settings can be alternatives
     near = row["cost_usd"] - best["cost_usd"] < row["known_within_usd"]
     return ", ".join(best["rules"][near & (best["cost_usd"] < row["cost_usd"])])
 
@@ -145,6 +148,10 @@ def _estimate_session_bound(base: SessionScoreCache) -> _SessionBound | None:
     return _SessionBound(session.id, window, floor.total, loss_at_window)
 
 
+# Advice is a rule-based decision on top of three estimates: a paired 90 % interval of the dollars
+# saved (session by session against no management), the uncertainty of the cost model, and the mean
+# needed-later loss. The loss limit is what compacting at the full window would risk on these
+# sessions, plus `EXTRA_LOSS`. A setting is advised where no objection of `_find_objection` holds.
 def _advice_columns(
     row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_SessionBound]
 ) -> dict[str, Any]:
@@ -197,6 +204,8 @@ def _find_objection(
     row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_SessionBound]
 ) -> str:
     """Return the first reason against a setting as a clause; empty where it is advised."""
+    # The order is that of severity: no saving, saving within the error of the model, a saving
+    # of one session only, then prompts too small to work, then too much loss.
     if (low := row["saved_usd_low"]) is None or low <= 0:
         return "it is not told apart from no management in dollars"
     if row["saved_usd"] <= row["known_within_usd"]:

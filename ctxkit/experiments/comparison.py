@@ -416,12 +416,19 @@ class SettingVerdict(NamedTuple):
     all: tuple[str, ...] = ()
 
 
+# Verdicts and the summary table. A setting is judged by five facts of its row: it failed; a prompt
+# exceeds the window; it thrashes; it is on the Pareto front of dollars and needed-later loss (both
+# minimised, only rows that fit); its cost differs from the record by more than real runs vary. Rows
+# with equal figures are one setting in effect (a trigger that never fires, for instance) and share
+# a row of the table, which keeps the verdict with most words. Cost: quadratic in the settings for
+# the front, linear otherwise.
 def judge_settings(frame: pd.DataFrame) -> list[SettingVerdict]:
     """Return the verdict on each row of a frame of scores of one session."""
     on_front, rows = find_pareto_rows(frame), frame.to_dict("records")
     cheapest = min(
         (i for i, on in enumerate(on_front) if on), key=lambda i: rows[i]["cost_usd"], default=-1
     )
+    # the cheapest of all rows on the front gets a verdict of its own
     numbered = enumerate(zip(rows, on_front, strict=True))
     return [_judge_setting(row, front=on, cheapest=i == cheapest) for i, (row, on) in numbered]
 
@@ -431,6 +438,7 @@ def find_pareto_rows(frame: pd.DataFrame) -> list[bool]:
 
     Rows that failed or do not fit the window are never on the front.
     """
+    # NaN in either objective takes a row out of the comparison
     fits = frame["over_call"].isna() & frame["error"].isna()
     columns = (frame[c].astype("Float64").where(fits) for c in ("cost_usd", "needed_later_loss"))
     on_front: list[bool] = find_pareto_front(
@@ -442,6 +450,7 @@ def find_pareto_rows(frame: pd.DataFrame) -> list[bool]:
 def _judge_setting(row: dict[Any, Any], *, front: bool, cheapest: bool) -> SettingVerdict:
     if has_value(row["error"]):
         return SettingVerdict("failed", "bad", (sanitize_line(str(row["error"]), 300),))
+    # Words in order of importance; the first becomes the verdict, all of them its tooltip.
     verdicts: list[tuple[str, str]] = []
     if has_value(row["over_call"]):
         verdicts.append((f"over the window from call {format_count(row['over_call'])}", "grey"))
@@ -470,6 +479,7 @@ def group_equal_rows(frame: pd.DataFrame) -> list[list[int]]:
     groups: dict[Any, list[int]] = {}
     for i, row in enumerate(frame.to_dict("records")):
         figures = tuple(None if pd.isna(row[c]) else float(row[c]) for c in _EQUAL_COLUMNS)
+        # a row number as key keeps the row alone; the figures as key join equal rows
         alone = row["rules"] == RECORDED_LABEL or has_value(row["error"]) or figures[0] is None
         groups.setdefault((i,) if alone else figures, []).append(i)
     return list(groups.values())
@@ -498,8 +508,10 @@ def _merge_verdicts(verdicts: Iterable[SettingVerdict]) -> SettingVerdict:
 def _make_summary_row(
     names: list[str], row: dict[Any, Any], verdict: SettingVerdict, recorded_usd: Any
 ) -> tuple[Cell, ...]:
+    # rows that do not fit the window, and failed rows, are greyed
     tone = "grey" if verdict.tone == "grey" or has_value(row["error"]) else ""
     cost, peak, window = (row[c] for c in ("cost_usd", "peak_tokens", "window_tokens"))
+    # a group is named by `none` where it is in it, else by its shortest name
     first, *others = sorted(names, key=lambda n: (n != "none", len(n)))
     name = ", ".join([first, *others])
     if others and len(name) > _MAX_NAMES:

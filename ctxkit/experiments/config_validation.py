@@ -52,6 +52,7 @@ def validate(path: str | Path | Mapping[str, str], *, system: str | None = None)
 
 
 def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _Faults:
+    # Loading the rules checks each key; its warnings and its error become rows.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -65,6 +66,7 @@ def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _F
         config = config_format(system) if system else detect_config_format(content, str(path))
     except CtxkitError:
         return  # load_rules raised the same error above
+    # only fuseraft refuses files for rules across sections
     if config.system == "fuseraft":
         yield from _find_fuseraft_faults(_lower_case_keys(content.get("Orchestration", content)))
 

@@ -146,6 +146,7 @@ def label_rules(rules: Sequence[Rules | RejectedSetting]) -> list[str]:
         for key, value in r.parameters.items():
             by_setting.setdefault(key, []).append(value)
     counts = Counter(r.label for r in rules)
+    # a setting distinguishes namesakes if its values differ or some rules lack it
     differ = {
         label: {
             k for k, v in by_setting.items() if len(v) < counts[label] or any(x != v[0] for x in v)
@@ -160,6 +161,7 @@ def label_rules(rules: Sequence[Rules | RejectedSetting]) -> list[str]:
             if v is not None and k in differ[r.label]
         )
         labels.append(f"{r.label}({settings})" if settings else r.label)
+    # labels that are still equal get a running number
     seen: dict[str, int] = {}
     for i, label in enumerate(labels):
         seen[label] = seen.get(label, 0) + 1
@@ -198,6 +200,7 @@ def _value_list(name: str, value: Any) -> list[Any]:
         raise BadArguments(
             f"The list of {name} is empty: give at least one value, or leave it out."
         )
+    # NumPy scalars become Python numbers
     return [v.item() if hasattr(v, "item") else v for v in values]
 
 

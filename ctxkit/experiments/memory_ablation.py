@@ -97,9 +97,11 @@ def index_or_paste(
     billing, pasted = PromptBilling(session, rules), _paste_session(session, first, text)
     index_at = next(i for i, m in enumerate(session.messages) if m is first)
     index = _count_index_tokens(first, billing.sizes.tokens[index_at])
+    # The counter's estimate of the added text is scaled by its measured error on this session.
     scale = 1.0 if billing.sizes.error is None else 1 / (1 + billing.sizes.error)
     count = default_counter().message
     added_tokens = round((count(_with_text(first, text)) - count(first)) * scale)
+    # Sizes of the pasted session are those of the same messages in the record, plus the text.
     tokens = [billing.sizes.tokens[i] for i in pasted.message_places]
     tokens[pasted.message_places.index(index_at)] += added_tokens
     fixed = [billing.fixed[i] for i in pasted.call_places]
@@ -161,6 +163,8 @@ def _paste_session(session: Session, first: Message, text: str) -> _PastedSessio
     store, dropped = ContextStore(), set[str]()
     log: list[Message | Edit] = []
     messages, calls, n, call = list[int](), list[int](), 0, 0
+    # One pass over the log: `n` and `call` count recorded messages and calls, so that the places
+    # of the remaining ones are known.
     for entry in session.path:
         if isinstance(entry, Edit):
             log.append(entry)
@@ -171,6 +175,7 @@ def _paste_session(session: Session, first: Message, text: str) -> _PastedSessio
         dropped.update(read_ids)
         if entry.role == "assistant":
             only_reads = read_ids and len(read_ids) == len(entry.tool_calls)
+            # a reply with other calls stays, without its reads of the store
             replaced = None if only_reads else _without_calls(entry, read_ids)
         elif entry.role == "tool" and entry.call_id in dropped:
             replaced = None
@@ -179,6 +184,7 @@ def _paste_session(session: Session, first: Message, text: str) -> _PastedSessio
             messages.append(n)
             calls += [call] if entry.role == "assistant" else []
         n, call = n + 1, call + (entry.role == "assistant")
+    # compactions must not name messages that are gone
     remaining = set(messages)
     gone = {m.id for i, m in enumerate(session.messages) if i not in remaining}
     repaired = [_without_targets(e, gone) if isinstance(e, Edit) else e for e in log]
@@ -295,6 +301,8 @@ def with_memory(
     )
 
 
+# Both variants are scored on the same runner, so that sizes, cost model and item index are shared and
+# the difference of two rows comes from the digest alone.
 def _memory_row(session: Session, way: str, run: Run, scored: dict[str, Any]) -> dict[str, Any]:
     recalls = way == WITH_MEMORY
     lessons = promote_lessons(run.coming()) if recalls and run.cuts else []
@@ -316,6 +324,7 @@ def _memory_row(session: Session, way: str, run: Run, scored: dict[str, Any]) ->
 def _count_recalled_tokens(run: Run) -> int:
     """Return the tokens of the digests, summed over the calls whose prompts hold them."""
     total, size, cuts = 0, 0, {cut.call: cut.new for cut in run.cuts}
+    # the digest of the last compaction is in each prompt until the next compaction
     for call in range(run.log.calls):
         if call in cuts:
             view = cuts[call]

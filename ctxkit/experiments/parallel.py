@@ -90,9 +90,11 @@ class WorkPlan:
 
     def learn(self, share: WorkShare, done: BatchResult) -> None:
         """Update the estimates; runs after the first give the duration without the reading."""
+        # The first run of a batch may include the reading of the session; the others do not.
         n = len(done.rows)
         run_seconds = done.rest / (n - 1) if n > 1 else done.first
         run_seconds /= share.calls
+        # exponential moving average with weight 1/2
         self.run = run_seconds if self.run is None else (self.run + run_seconds) / 2
         if not done.knew and n > 1:
             self.read = max(done.first / share.calls - run_seconds, 0.0)
@@ -102,6 +104,7 @@ class WorkPlan:
 
         None where no work is left, or where stealing would take longer than it saves.
         """
+        # First choice: the session that the worker has read. Second: one that nobody has read.
         unfinished = [s for s in self.shares if s.left]
         owned = [s for s in unfinished if s.owner == worker]
         free = [s for s in unfinished if s.owner is None]
@@ -111,6 +114,7 @@ class WorkPlan:
             return share, share.take(self.size(share))
         if not unfinished:
             return None
+        # Third: steal half of the session with the most remaining work.
         share = max(unfinished, key=lambda s: s.calls * len(s.left))
         if self.small(share, len(share.left)):
             return None
@@ -124,6 +128,7 @@ class WorkPlan:
         unfinished = [s for s in self.shares if s.left]
         if self.run is None or not unfinished or any(s.owner is not None for s in unfinished):
             return None
+        # shares are ordered by work, so the first is the largest
         seconds = self.run * unfinished[0].calls * len(unfinished[0].left)
         if seconds > LONGEST_SECONDS or seconds * 2 * self.workers > self.seconds:
             return None
@@ -149,6 +154,7 @@ class WorkPlan:
 
         Workers that get a batch, or for which no work is left, are removed from `idle`.
         """
+        # up to one queued session per worker, so that none waits for a round trip
         while len(running) < 2 * self.workers and (spare := self.spare()) is not None:
             yield object(), *spare
         while idle and len(running) < self.workers:
@@ -202,6 +208,7 @@ def run_in_executor(
                     idle.append(worker)
                 else:
                     running[future] = (worker, share, settings)
+            # nothing runs and work is left: the owners of the sessions are gone
             if not running:
                 idle += plan.orphans()
             for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
@@ -213,6 +220,7 @@ def run_in_executor(
                     continue
                 result: BatchResult = future.result()
                 plan.learn(share, result)
+                # the executor chose the worker; its identity is known from the result only
                 if share.owner is worker:
                     share.owner = result.worker
                 idle += [] if result.worker in idle else [result.worker]

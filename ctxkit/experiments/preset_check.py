@@ -94,6 +94,7 @@ def compare_with_preset(session: Session, rules: str | None = None) -> tuple[Pre
         call = next((c for c in session.calls if c.position > cut.position), None)
         if call is not None and not any(e.trigger == "manual" for e in cut.edits):
             comparisons.append(_compare_one(session, preset_rules, cut.number, call, start))
+        # the next comparison starts behind this compaction
         start = cut.position + len(cut.edits)
     return tuple(comparisons)
 
@@ -107,6 +108,11 @@ def _guess_settings(session: Session) -> dict[str, int]:
     return {"summary_max_output_tokens": 32_000} if older else {}
 
 
+# One comparison: replay the preset on a session that starts with the view right after the previous
+# recorded compaction, and find its first compaction. Usage of the messages in that view is removed,
+# because it belongs to prompts that this session does not send. Call indices of the replay are
+# shifted by `offset` to those of the record. Replies in the view count as calls but are not live,
+# so compactions before `kept_calls` are skipped.
 def _compare_one(
     session: Session, rules: Rules, number: int, call: ModelCall, start: int
 ) -> PresetComparison:
@@ -161,6 +167,7 @@ def _is_by_hand(session: Session, call: ModelCall, size: int | None) -> bool:
         next((c.index for c in session.calls if c.position > g.position), None)
         for g in group_edits(session)
     ]
+    # prompts just before a compaction are large by necessity and prove nothing
     near = {c - n for c in compacted_calls if c is not None for n in range(NEAR_CALLS + 1)}
     model = session.calls[call.index - 1].message.model
     larger = sum(
@@ -179,6 +186,7 @@ def _explain_distance(session: Session, comparison: PresetComparison, start: int
     billed = sum(bool(c.message.usage and c.message.usage.prompt_tokens) for c in session.calls)
     if billed < _MIN_BILLED_CALLS and (comparison.before or 0) < _SMALL_PROMPT_TOKENS:
         return f"a log of {billed} billed calls with small prompts: shapes, not a conversation"
+    # late: the preset would have compacted later than the record, or never
     is_late = comparison.before is not None and (
         comparison.due is None or comparison.due > comparison.call
     )

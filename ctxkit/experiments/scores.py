@@ -120,6 +120,7 @@ def score_loss(
 ) -> dict[str, Any]:
     """Return the columns of loss, rereads and reorientation of a session or of a run."""
     is_hidden_unknown = False
+    # A replay of this process still has its run; one read from a file has its log only.
     if run is None and session is not None:
         run = run_of_replay(session)
         is_hidden_unknown = run is None and bool(session.details.get("replay", {}).get("pruning"))
@@ -136,6 +137,7 @@ def score_loss(
         columns["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
     else:
         columns = base.loss(visibility)
+    # the first and last call have no calls before or after them
     rereads = [
         base.acts.rereads.after(visibility, call)
         for call in dict.fromkeys(calls)
@@ -200,6 +202,11 @@ def _run_outcome(
     }
 
 
+# A replay's row. The bill is a function of prompt sizes and of the tokens that consecutive prompts
+# share (their longest common prefix, by messages): the calibrated cost model turns these into cache
+# reads, writes and fresh input, call by call. Replies keep their recorded sizes. Summaries are billed
+# as calls of their own. The interval of the cost widens the prompts' part only, by the spread of the
+# prediction over other sessions. Elongation is applied last and never changes `cost_usd`.
 def _score_prompts(
     base: SessionScoreCache,
     prompts: SentPrompts,
@@ -210,6 +217,8 @@ def _score_prompts(
     pruned: bool,
     reuse: bool,
 ) -> dict[str, Any]:
+    # The bill needs prompt sizes and shared prefixes only, so a run and a replay read from a file
+    # are billed alike.
     cost_model = base.sheet
     summary_costs = [cost_model.summaries_usd(s.written, reuse=reuse) for s in compactions]
     bill = bill_replay(cost_model, prompts, sum_if_complete(summary_costs))
@@ -272,6 +281,7 @@ def get_cost_interval(
     """Return the interval of a replay's dollars: its prompt cost times the prediction interval."""
     if total is None or prompts is None or prediction.spread is None:
         return {}
+    # the spread is relative and concerns the prompts; replies and summaries are exact
     low, high = prediction.spread
     return {"cost_low_usd": total + prompts * low, "cost_high_usd": total + prompts * high}
 
@@ -455,6 +465,7 @@ class ElongationForecast:
         recorded_usd = self.ledger(reuse=reuse).total_usd
         if cost is None or recorded_usd is None:
             return out
+        # elongation multiplies the calls; summaries stay as many as in the replay
         calls_usd = cost - summaries
         interval = calls_usd * elongation.low + summaries, calls_usd * elongation.high + summaries
         out["real_low_usd"], out["real_high_usd"] = interval

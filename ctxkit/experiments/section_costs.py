@@ -88,6 +88,12 @@ def sections(session: Session, rules: RulesLike | None = None) -> pd.DataFrame:
     )
 
 
+# Ablation study: the cost of a section is the bill of the recorded prompts less the bill of the same
+# prompts without it. Both bills come from one cost model and from the recorded message sizes, so
+# the counter's error cancels in the difference. Invariants: calls and compactions are the same in
+# both runs; tokens of a message are shared among its sections in proportion to their counted size.
+# Costs of sections do not add up to the whole, because removing one also shifts where the cached
+# prefix ends. Cost: one replay and one bill per section.
 class _SectionCosts:
     """Sections of a session with their tokens, and the bill of the prompts that hold them all."""
 
@@ -140,6 +146,7 @@ class _SectionCosts:
         """Return the row of a time stated anew at each turn; no row where no time is stated."""
         if "time" not in self.names or not self.session.calls:
             return []
+        # At the first call of each turn only the text before the time can be read from the cache.
         firsts, before = dict[int, int](), self.session.calls[0].turn
         for call in self.session.calls:
             if call.turn != before:
@@ -261,6 +268,7 @@ class PromptBilling:
         self.rules: Rules = recorded_rules() if rules is None else resolve_rules(rules)
         self.base = SessionScoreCache(session)
         self.sizes = self.base.anchored
+        # recorded compactions keep the recorded overhead of each call; rules start from the first
         as_recorded = isinstance(self.rules.policy, RecordedCompactions)
         pairs = zip(self.sizes.fixed_at, self.sizes.unsent_at, strict=True)
         self.fixed = [n - gone for n, gone in pairs] if as_recorded else list(self.sizes.begun)
@@ -290,6 +298,7 @@ class PromptBilling:
             shared: upper limit of the tokens that a call shares with the previous prompt, by call.
             base: the session whose cache and prices are used; None: the recorded one.
         """
+        # tokens that a prompt shares with the previous one: longest common prefix, by messages
         shared_tokens = shared_prompt_tokens(run).tolist()
         for call, limit in (shared or {}).items():
             shared_tokens[call] = min(shared_tokens[call], limit)

@@ -49,6 +49,7 @@ class NamedRules(NamedTuple):
     @classmethod
     def of(cls, label: str, rules: Rules | RejectedSetting) -> NamedRules:
         """Return the setting with its key, which is equal for equal rules in any process."""
+        # Parameters, representation and bytecode; memory addresses differ between processes.
         identity = repr((rules.label, sorted((k, repr(v)) for k, v in rules.parameters.items())))
         if not isinstance(rules, RejectedSetting):
             parts = (rules.policy, rules.trigger, rules.pruning, rules.summariser)

@@ -135,6 +135,11 @@ def run_sweep(
     return frame
 
 
+# The sweep as a state machine: every pair of session and setting is finished (in the journal or run
+# now) or pending. Results arrive in any order and are stored under (session index, rules key), so
+# the output order depends on the input alone. A journal line is written before the progress moves,
+# hence an interrupt or crash loses at most the runs in flight. Keys are content hashes: a changed
+# session or changed rules are new pairs, and old lines for them are ignored.
 def run_settings(
     sessions: Sequence[Session],
     settings: Sequence[NamedRules],
@@ -156,6 +161,7 @@ def run_settings(
         RunJournal(out, f"loss={options.loss} reuse={options.reuse}") as journal,
         _make_progress_bar(task_name, sessions, settings, progress) as bar,
     ):
+        # Runs that the journal holds are taken from it; the others become tasks.
         tasks: list[SweepTask] = []
         for i, session in enumerate(sessions):
             name = make_session_key(session)
@@ -211,6 +217,7 @@ def resolve_settings(rules: RulesArgument) -> list[NamedRules]:
     keys: dict[str, list[Any]] = {}
     for each, label in zip(all_rules, label_rules(all_rules), strict=True):
         setting = NamedRules.of(label, each)
+        # equal rules share a key, different rules with an equal key get a suffix
         same = keys.setdefault(setting.key, [])
         n = same.index(each) if each in same else len(same)
         same += [each] if n == len(same) else []
@@ -260,6 +267,7 @@ def _iter_rows(
         for finished_n, row in enumerate(make_runner(session).rows(settings, options), 1):
             yield i, [row]
             estimate.took(_count_calls(session))
+            # the pool is tried once; where it is not available the loop goes on here
             if tried_pool or not estimate.is_slow:
                 continue
             tried_pool, remaining = (

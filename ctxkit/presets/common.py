@@ -81,6 +81,7 @@ def removable_mask(history: History, start: int, stop: int) -> NDArray[Any]:
 def end_of_removable(history: History) -> int:
     """Return the end of the removable part: before a last reply whose results are missing."""
     answered_ids: set[str | None] = set()
+    # backwards to the last request: a reply with an unanswered call must stay
     for p in range(len(history) - 1, -1, -1):
         message = history[p]
         if message.role == "user":
@@ -117,6 +118,8 @@ class DropHalf(ConfiguredPolicy):
 
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history without the older messages."""
+        # Count and cut in API messages, then move the ends to positions that separate no call from
+        # its result.
         starts = api_message_starts(history)
         count = self.count_removed(len(starts), history.tokens / 2 > room.budget)
         first = self.keep_first
@@ -360,6 +363,7 @@ class _ClearedUses:
     ) -> set[int]:
         """Update both windows; return positions whose cleared state may have changed."""
         changed = set[int]()
+        # results that left the prompt, or that a later part fixed, can no longer be cleared
         for p in (*removed, *settled):
             if p in self._clearable:
                 self._forget_freed_from(p)
@@ -384,6 +388,7 @@ class _ClearedUses:
         counted, able = self._counted.found, self._clearable.found
         n = len(counted) - self.rule.keep
         clearable = 0 if n <= 0 else bisect_left(able, counted[n]) if self.rule.keep else len(able)
+        # extend the prefix sums only as far as needed, then find the first sum that reaches the aim
         if self.aim:
             while self._freed[-1] < self.aim and len(self._freed) <= clearable:
                 self._freed.append(
@@ -413,6 +418,7 @@ class _ClearedUses:
         freed = tokens - view.after(p, self.rule.placeholder, call).tokens
         reply = self.find_reply(view, p, call) if self.rule.clear_inputs else -1
         if reply >= 0:
+            # clearing the arguments too: the difference of the reply without one call more
             before, after = (self.list_cleared_ids(view, reply, call, stop) for stop in (p, p + 1))
             freed += view.after(reply, partial(_emptied, ids=before), call).tokens
             freed -= view.after(reply, partial(_emptied, ids=after), call).tokens

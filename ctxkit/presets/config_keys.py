@@ -58,6 +58,11 @@ class ParsedConfig:
     """The agent or the model whose settings they are, where the file has several."""
 
 
+# A table maps dotted paths of a config file to settings of a preset. Reading is a recursive descent:
+# each key of a section is a setting (its value is checked and converted), a known key without
+# meaning here (reported or ignored), a section (descended into), or unknown (reported with the
+# nearest known name). Writing is the inverse for all settings; None is left out. Both directions use
+# the same `ValueKind`, so that what is written is read back equal.
 @dataclass(frozen=True)
 class KeyTable:
     """The keys of one config file, or of one section of it."""
@@ -103,6 +108,7 @@ class KeyTable:
         """
         fold = str.casefold if self.any_case else str
         keys = {key.path: key for key in self.keys}
+        # Names on the next level of the tables, for lookup (ignoring case) and for suggestions.
         below = [p for p in (*keys, *self.elsewhere, *self.silent) if p.startswith(at)]
         names = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
         path_by_name = {fold(name): at + name for name in names}
@@ -289,6 +295,7 @@ def _read_seconds(value: Any) -> float:
         return 60.0 * float(text)
     if not re.fullmatch(r"(\d+(\.\d+)?(ms|s|m|h|d))+", text):
         raise ValueError(value)
+    # a sequence of numbers with units, such as 1h30m
     return sum(
         float(n) * DURATION_UNITS[unit]
         for n, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
@@ -360,6 +367,7 @@ class ConfigWriter:
         from ctxkit.presets.registry import preset
 
         expected = preset(self.system, **{**parameters, "summariser": rules.summariser})
+        # Fields that may be set after the preset was made are taken over before the comparison.
         adjusted = replace(
             expected,
             name=rules.name,

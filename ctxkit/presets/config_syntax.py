@@ -35,6 +35,7 @@ def load_config(path: str | Path) -> tuple[dict[str, Any], str]:
     """
     text = _read_text(Path(path).expanduser())
     suffix = Path(path).suffix.lower() or Path(path).name.lower()  # `.env` is all name
+    # without a known suffix the strictest syntax is tried first: YAML accepts almost any text
     parsers = [_SUFFIXES[suffix]] if suffix in _SUFFIXES else ["json", "toml", "yaml"]
     why = ""
     for syntax in parsers:
@@ -86,6 +87,7 @@ def _parse_json(text: str) -> Any:
     except ValueError:
         if len(text) > MAX_SLOW_CHARS:
             raise
+    # JSON5 (comments, trailing commas) is much slower, so it is tried last and on small files only
     import json5
 
     return json5.loads(text, object_pairs_hook=_make_section)

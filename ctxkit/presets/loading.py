@@ -76,6 +76,7 @@ def load_rules(
         )
     try:
         parsed = config.read(content, agent)
+        # keys of the file that the preset has no setting for are reported, not passed on
         defaults = preset_defaults(config.system)
         rules = preset(config.system, **{k: v for k, v in parsed.settings.items() if k in defaults})
     except UnknownPreset:
@@ -139,6 +140,8 @@ def config_format(system: str) -> ConfigFormat:
     return CONFIG_FORMATS[name]
 
 
+# Classification by evidence: each format counts the keys that it recognises (`weigh`), rare keys
+# weigh more, and the largest count wins; ties go to the format registered first.
 def detect_config_format(content: Mapping[str, Any], path: str | Path) -> ConfigFormat:
     """Detect the system of a config file by its keys; the most matching keys win.
 

@@ -152,6 +152,7 @@ def _rules_by_name(words: str) -> Rules:
 
     name, _, settings = words.partition(":")
     word = name.strip().lower().replace("-", "_")
+    # a preset wins over a policy of the same name; a chain is always one of policies
     if word in names() and "|" not in words:
         parameters = signature(getattr(presets, word)).parameters.items()
         settings_by_name = {key: (str(p.annotation), p.default) for key, p in parameters}

@@ -52,6 +52,7 @@ def check_events(events: Iterable[Any]) -> None:
     named: dict[str, _Section] = {}
     above = [_Section(is_open=True)]
     for event in events:
+        # a closed section counts as one value of its parent, with everything in it
         if isinstance(event, yaml.CollectionEndEvent):
             node = above.pop()
             node.is_open, size = False, node.size
@@ -68,6 +69,7 @@ def check_events(events: Iterable[Any]) -> None:
             size = _count_values(event, named)
         else:
             continue
+        # `size` is the number of values of the scalar, alias or section that just ended
         above[-1].size += size
         if above[-1].size > MAX_VALUES:
             raise ValueError("its aliases unfold to too many values")

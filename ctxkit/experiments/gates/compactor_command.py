@@ -83,6 +83,8 @@ def _run_program(
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise BadArguments(f"The compactor {name!r} cannot be started: {why}.") from None
+    # Files instead of pipes: a program that does not read its input cannot block, and the size of
+    # its output is known while it runs.
     deadline = time.monotonic() + seconds
     try:
         while True:

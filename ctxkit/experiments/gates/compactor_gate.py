@@ -308,6 +308,7 @@ def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int
             compacted = validate_messages(compact([dict(m) for m in messages]))
         except BadArguments as error:
             raise BadArguments(f"Round {number}: {error}") from None
+        # A fact survives where its word is anywhere in the output, in whatever form.
         text = to_compact_json(compacted)
         standing = tuple(f.key in text for f in facts if f.round <= number)
         value_states = [
@@ -326,6 +327,7 @@ def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int
 def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[ReplacedValue, ...]]:
     """Return three facts per round, and one replaced value per round but the last."""
     chance = random.Random(seed)  # noqa: S311  no secret
+    # distinct words without meaning, so that none occurs in a session by chance
     words = iter(f"KX-{n:07d}" for n in chance.sample(range(10**7), 5 * rounds))
     facts: list[Canary] = []
     values: list[ReplacedValue] = []
@@ -359,6 +361,7 @@ def split_session(session: Session, n: int) -> Iterator[ChatMessages]:
 
 def _find_insert_positions(messages: ChatMessages) -> list[int]:
     """Return the positions at which a message may be inserted: no earlier call lacks its result."""
+    # `waiting` holds the ids of calls whose results have not come yet
     waiting: set[str] = set()
     out = []
     for i, m in enumerate(messages):

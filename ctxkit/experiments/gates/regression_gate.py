@@ -238,6 +238,7 @@ def compare_with_baseline(
         if old is None:
             faults.append(f"The baseline has no figures of {label}: add them with --update.")
             continue
+        # the key of an entry changes with its session, so only unchanged sessions are compared
         both = [(old[i], e) for i, e in entries.items() if i in old and old[i].key == e.key]
         faults += _list_failures(label, entries, old)
         notes += _list_not_compared(label, entries, old)
@@ -249,6 +250,10 @@ def compare_with_baseline(
     return GateReport(tuple(changes), tuple(faults), tuple(notes))
 
 
+# Change detection per figure: means over paired sessions, and a floor below which a change is noise.
+# The floor is the mean over sessions of the larger of both measured noises, or the tolerance times
+# the old mean where that is larger. Changes within the floor never fail the gate, in either
+# direction. A figure that some sessions no longer have is `gone`, which fails the gate.
 def _compare_figure(
     label: str,
     figure: GateFigure,
@@ -256,6 +261,7 @@ def _compare_figure(
     tolerance: float,
 ) -> FigureChange | None:
     name = figure.name
+    # a figure that some sessions lost is gone, unless it is one that may be missing
     pairs = [
         (b.figures[name], n.figures.get(name)) for b, n in both if name in b.figures and not n.error
     ]
@@ -269,6 +275,7 @@ def _compare_figure(
     before, now = sum(b.value for b, _ in measured) / n, sum(m.value for _, m in measured) / n
     noise = sum(max(b.noise, m.noise) for b, m in measured) / n
     floor = max(noise, tolerance * abs(before))
+    # positive: worse, whatever the direction of the figure
     worsening = (now - before) if figure.worse == "up" else (before - now)
     return FigureChange(label, name, n, before, now, floor, _classify_change(worsening, floor))
 
@@ -399,6 +406,7 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
     row = runner.row(setting, options)
     if row.get("error"):
         return SessionFigures(key=runner.name, error=str(row["error"]))
+    # the same setting in slightly other windows shows how far figures move without a cause
     shifted_rows = [runner.row(s, options) for s in _shifted_windows(setting, runner.limit)]
     figures = {}
     for figure in _SCORE_FIGURES:
@@ -486,6 +494,7 @@ def load_baseline(path: str | os.PathLike[str]) -> FiguresByRules | None:
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise BadArguments(f"The baseline {str(file)!r} cannot be read: {why}.") from None
+    # versions are read first, since a file of another version need not have this structure
     advice = "--update (update=True) makes it anew."
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])

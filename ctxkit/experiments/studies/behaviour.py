@@ -245,6 +245,7 @@ def _both_figures(pairs: pd.DataFrame, figure: str) -> Any:
 def _estimate_floor(settings: list[Any], tasks: int, random: np.random.Generator) -> float:
     logs = []
     for both in settings:
+        # resample tasks with replacement, then swap the two runs of a task with probability 1/2
         drawn = both[random.integers(0, len(both), (DRAWS, tasks))]
         turned = random.random((DRAWS, tasks, 1)) < 0.5
         totals = np.where(turned, drawn[..., ::-1], drawn).sum(axis=1)
@@ -291,6 +292,7 @@ def model_summarised_prompts(
     `chunk` turns are summarised each time that `chunk` + `last_turns` stand whole.
     """
     before: NDArray[Any] = np.arange(turns)
+    # number of summaries made so far; each replaces the one before
     times: NDArray[Any] = np.maximum(before - last_turns, 0) // chunk
     out: NDArray[Any] = first + SUMMARY_TOKENS * (times > 0) + step * (before - chunk * times)
     return out
@@ -309,6 +311,7 @@ def predict_tokens(raw: pd.DataFrame, policy: str, setting: str, first: float) -
     last_turns, chunk = numbers["M"], numbers.get("N", 0)
 
     def total(turns: int, tokens: int, reply: float) -> float:
+        # Linear growth with the run's own mean prompt: mean = start + step * (turns - 1) / 2.
         start = min(first, tokens / turns)
         step = 2 * (tokens / turns - start) / max(turns - 1, 1)
         reply_tokens = min(reply, step)
@@ -336,6 +339,9 @@ class Ratio(NamedTuple):
     error: float
 
 
+# Ratio estimator over paired tasks with a percentile bootstrap: tasks are resampled with replacement,
+# both runs of a task together, and the 80 % interval is taken from the quantiles of the log ratio.
+# The seed is fixed, so that tables are reproducible. Cost: draws times tasks.
 def bootstrap_ratio(now: NDArray[Any], before: NDArray[Any], draws: int = DRAWS) -> Ratio:
     """Return sum(now) / sum(before) with a percentile bootstrap interval over tasks.
 
@@ -346,6 +352,7 @@ def bootstrap_ratio(now: NDArray[Any], before: NDArray[Any], draws: int = DRAWS)
     """
     random = np.random.default_rng(_RATIO_SEED)
     drawn = random.integers(0, len(now), (draws, len(now)))
+    # the ratio of sums is skewed, its logarithm nearly normal
     logs = np.log(now[drawn].sum(axis=1) / before[drawn].sum(axis=1))
     low, high = np.exp(np.quantile(logs, [(1 - INTERVAL_LEVEL) / 2, (1 + INTERVAL_LEVEL) / 2]))
     return Ratio(float(now.sum() / before.sum()), float(low), float(high), float(logs.std()))

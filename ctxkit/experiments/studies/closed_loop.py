@@ -187,6 +187,7 @@ def count_out_of_sight(replayed: Session, at: World) -> int:
     """
     read_before, missing = set[str](), 0
     first = {call.turn: call.index for call in reversed(replayed.calls)}
+    # a number counts as missing where it was read in an earlier turn and is not in this prompt
     for turn in sorted(first):
         needed = set(at.asked[turn])
         visible = find_visible_services(item.message for item in replayed.sent(first[turn]))

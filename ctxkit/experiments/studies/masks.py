@@ -100,6 +100,7 @@ def measure_prediction_errors(
     sized = runs[f"{unit}_{window}"].to_numpy(dtype=float)
     real = runs["sent"].to_numpy(dtype=float) if sent is None else sent.astype(float)
     rates = real / sized
+    # leave-one-out: each task is predicted by the median rate of the others
     others = np.array([np.median(np.delete(rates, i)) for i in range(len(rates))])
     return np.asarray(others * sized / real - 1)
 

@@ -70,11 +70,10 @@ pairs of totals lie within:"""
 _FLOOR = """A row is told apart from the record where the whole interval of its cost lies more than
 {floor:.0%} away from it: the floor over 50 tasks. That is a statement on many runs like this one; a
 single run shows nothing."""
-_LOOP = """An agent without a key: asked for numbers that stand in files, it reads those that its
-prompt does not show, for the first time or again (see
-`experiments.studies.closed_loop`); engine, tools, edits and bill
-are those of any live session. With its eyes closed its steps are the same under any policy:
-foretold and real dollars then differ by {blind:.1%} at most. With its eyes open:"""
+_LOOP = """An agent without a key: asked for numbers that stand in files, it reads those that its prompt does
+not show, for the first time or again (see `experiments.studies.closed_loop`); engine, tools,
+edits and bill are those of any live session. With its eyes closed its steps are the same under
+any policy: foretold and real dollars then differ by {blind:.1%} at most. With its eyes open:"""
 _MISSED = """The order of the dollars foretold agrees with that of the real ones by {order:+.2f}
 (rank correlation over {n} policies); what the replay showed to be out of sight when it was needed
 agrees with what was read again by {hint:+.2f}. So a replay's loss says where its dollars are too

@@ -79,6 +79,7 @@ class TwoPhases(ConfiguredPolicy):
     def collapse_tool_uses(self, history: History) -> History:
         """Return the history with a line in the place of each old tool use."""
         asks = history.column("asks") & history.role("assistant")
+        # replies with calls, and the results of each call group by position
         replies = np.flatnonzero(asks).tolist()
         old = replies[: max(len(replies) - self.keep_groups, 0)]
         if not old:
@@ -96,6 +97,7 @@ class TwoPhases(ConfiguredPolicy):
             names = {c.id: c.name for c in reply.tool_calls}
             answers = {m.call_id: (r, m) for r, m in results_here if m.call_id in names}
             all_answered = len(answers) == len(reply.tool_calls)
+            # a use with a missing result, or with a protected message, stays as it is
             if not all_answered or stays[p] or any(stays[r] for r, _ in answers.values()):
                 continue
             lines = [f"{name}: {plain_text(answers[i][1])}".strip() for i, name in names.items()]

@@ -65,6 +65,7 @@ class AiderSummary(CustomCutSummary):
         n = len(history) - 1  # the request that waits
         if n <= MIN_SPLIT:
             return history.safe_before(max(n, 0))
+        # half of the limit from the end, then back to a reply
         whole, p = history.before(n, estimated=True), n
         while p and whole - history.before(p - 1, estimated=True) < self.limit_tokens // 2:
             p -= 1

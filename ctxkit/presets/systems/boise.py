@@ -60,6 +60,7 @@ class FloorSummary(Summary):
             return 0
         latest = users[-self.protected_turns]
         whole = history.before(len(history))
+        # the oldest request from which the rest fits the floor
         for p in users:
             if p >= latest:
                 break

@@ -106,6 +106,7 @@ def last_files(history: History, n: int) -> dict[str, str]:
     """Return the files that were read or written last, newest first, with what was read of them."""
     path_by_call: dict[str, str] = {}
     text_by_path: dict[str, str] = {}
+    # Insertion order is the order of last use: a path is moved to the end whenever it is touched.
     for message in history.messages:
         for call in message.tool_calls:
             path, name = content.call_path(call), call.name

@@ -118,6 +118,7 @@ class CodexSummary(Summary):
         """Return which user messages are kept, and the one that is cut, by its id."""
         mask, tokens_left = np.zeros(len(history), bool), self.user_tokens
         shortened: dict[str, Message] = {}
+        # newest first, until the budget is used; the last one that does not fit is shortened
         for p in np.flatnonzero(requests)[::-1].tolist():
             if tokens_left <= 0:
                 break

@@ -70,6 +70,7 @@ class DeepSummary(common.ClauseSummary):
         """Return the history with long arguments of old calls cut."""
         if self.args_keep is None:
             return history
+        # positions in front of the cut are old; the mask is in order, so the loop may stop there
         old = common.find_langchain_cut(history, room, self.args_keep)
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():

@@ -462,6 +462,10 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     )
 
 
+# The file has settings of the orchestration and of each agent. With a named agent, its settings
+# override the shared ones. Without a name, a setting counts where all agents agree (missing and 0 are
+# equal), and the others are named in a note. Routing signals come from the selection section, and a
+# missing Compaction section means that nothing is compacted automatically.
 def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
     """Gather what the file says about one agent; without a name, that in which all its agents
     agree.
@@ -498,6 +502,7 @@ def settings_of_agents(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     check_counts(body)
     CONFIG_TABLE.read(body, shared)
     agents, pinned = _read_agents(body), _read_pinned_signals(body)
+    # settings of an agent override shared ones
     return [{**shared.settings, **agent.settings, **pinned} for _, agent in agents]
 
 

@@ -115,6 +115,7 @@ class GeminiSummary(Summary):
         total, sizes = 0, history.estimates
         head, tail = self.result_chars // 5, self.result_chars * 4 // 5
         changes: dict[int, Message | str] = {}
+        # newest first: outputs within the budget stay whole, older long ones are shortened
         for p in np.flatnonzero(tools)[::-1].tolist():
             size = int(sizes[p])
             if total + size > self.result_tokens and long[p]:

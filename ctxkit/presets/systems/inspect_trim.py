@@ -46,6 +46,7 @@ class Trim(ConfiguredPolicy):
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with the task and its end."""
         limit = common.make_inspect_trigger(self.threshold).tokens(room)
+        # one pass drops a share of the conversation; repeat until the prompt fits
         while history.tokens > limit:
             new = self.trim_once(history)
             if new is history:

@@ -77,6 +77,7 @@ class KeepTheText(ConfiguredPolicy):
         results = (history.column("roles") == TOOL) & ~history.stays
         if self.scorer is None:  # none is left out, so only long ones are looked at
             results &= history.chars > self.head_chars + SLACK_CHARS
+        # low score of the result: shorten it; low score of the call too: drop both
         for p in np.flatnonzero(results[:edge]).tolist():
             message = history[p]
             call, result = (1.0, 0.0) if self.scorer is None else self.scorer(message)

@@ -54,6 +54,7 @@ class LangChainSummary(common.ClauseSummary):
         """Return what the summariser is sent."""
         start, most, total = 0, self.trim_tokens, history.before(first, estimated=True)
         if most is not None and total > most:
+            # the newest tokens that fit, then forward to a request or summary
             start = first
             while start > 0 and total - history.before(start - 1, estimated=True) <= most:
                 start -= 1

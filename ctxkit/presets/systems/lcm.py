@@ -72,6 +72,7 @@ class Leaves(CustomCutSummary):
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with leaves in the place of its oldest chunks."""
         new = history
+        # oldest chunks become summaries until the prompt fits, then summaries are condensed
         while new.tokens > self.share * room.limit:
             shorter = self.summarise_oldest_chunk(new)
             if shorter is new or (self.must_shrink and shorter.tokens >= new.tokens):

@@ -65,6 +65,7 @@ class LettaSummary(AnchoredSummary):
         if history.steps:
             return 0
         share, most = self.share, self.goal * room.limit * (1 - self.share)
+        # widen the summarised share by tenths until the rest fits
         while share < 1:
             first = history.safe(int(n * share))
             if first and history.tokens - history.before(first) <= most:

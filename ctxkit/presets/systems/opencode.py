@@ -122,6 +122,7 @@ class OpenCodeSummary(Summary):
             history.role("tool") & (np.arange(len(history)) < stop) & ~history.tool(PROTECTED_TOOL)
         )
         rows = np.flatnonzero(mask & (history.chars > len(CLEARED_PLACEHOLDER)))[::-1]
+        # newest first: outputs behind the protected tokens are old
         sizes = history.estimates[rows]
         old = rows[np.cumsum(sizes) > self.prune_protect]
         if int(history.estimates[old].sum()) <= self.prune_minimum:
@@ -140,6 +141,7 @@ class OpenCodeSummary(Summary):
             return self.from_request(history, budget)
         first, whole = n, history.before(n, estimated=True)
         most = n if self.tail_turns is None else self.tail_turns
+        # from the last turn back, as long as whole turns fit the budget
         for turn in range(1, most + 1):
             start = history.nth_last("user", turn)
             if start < 0:

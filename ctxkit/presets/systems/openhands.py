@@ -67,6 +67,7 @@ class OpenHandsSummary(AnchoredSummary):
         n = len(history)
         if self.whole:
             return history.safe_before(n)
+        # Tail length by each limit that is exceeded (events, tokens); the shorter tail wins.
         tails = []
         if n > self.max_size:
             tails.append(self.max_size // 2 - self.keep_first - 1)

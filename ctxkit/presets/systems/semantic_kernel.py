@@ -79,6 +79,7 @@ def reduction_cut(history: History, target: int, threshold: int) -> int:
         target -= 1
         if not target:
             return n
+    # a summary at the front is not part of the messages to reduce
     offset = int(history[0].role == "summary")
     least = n - threshold - target
     if least <= offset:

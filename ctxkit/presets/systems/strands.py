@@ -83,6 +83,7 @@ class Sliding(ConfiguredPolicy):
 
     def slide_window(self, history: History) -> History:
         """Return the last messages, from a user message on, else from a call with its result."""
+        # prefer a request as the first message, else any position that separates no pair
         n = len(history)
         start = n - self.window_size
         request = history.next(start, "user") if self.window_size else n

@@ -144,6 +144,8 @@ class CheckpointMaker:
         )
         lack: tuple[str, ...] = ()
         why = ""
+        # Each attempt is audited: fields must be valid, identifiers must be neither lost nor
+        # invented. The next attempt is told what the last one lacked.
         for _ in range(self.attempts):
             again = (
                 instructions
