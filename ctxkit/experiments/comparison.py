@@ -420,8 +420,7 @@ class SettingVerdict(NamedTuple):
 # exceeds the window; it thrashes; it is on the Pareto front of dollars and needed-later loss (both
 # minimised, only rows that fit); its cost differs from the record by more than real runs vary. Rows
 # with equal figures are one setting in effect (a trigger that never fires, for instance) and share
-# a row of the table, which keeps the verdict with most words. Cost: quadratic in the settings for
-# the front, linear otherwise.
+# a row of the table, which keeps the verdict with most words.
 def judge_settings(frame: pd.DataFrame) -> list[SettingVerdict]:
     """Return the verdict on each row of a frame of scores of one session."""
     on_front, rows = find_pareto_rows(frame), frame.to_dict("records")

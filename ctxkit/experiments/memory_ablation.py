@@ -301,8 +301,8 @@ def with_memory(
     )
 
 
-# Both variants are scored on the same runner, so that sizes, cost model and item index are shared and
-# the difference of two rows comes from the digest alone.
+# Both variants are scored on the same runner, so that sizes, cost model and item index are shared
+# and the difference of two rows comes from the digest alone.
 def _memory_row(session: Session, way: str, run: Run, scored: dict[str, Any]) -> dict[str, Any]:
     recalls = way == WITH_MEMORY
     lessons = promote_lessons(run.coming()) if recalls and run.cuts else []

@@ -204,9 +204,10 @@ def _run_outcome(
 
 # A replay's row. The bill is a function of prompt sizes and of the tokens that consecutive prompts
 # share (their longest common prefix, by messages): the calibrated cost model turns these into cache
-# reads, writes and fresh input, call by call. Replies keep their recorded sizes. Summaries are billed
-# as calls of their own. The interval of the cost widens the prompts' part only, by the spread of the
-# prediction over other sessions. Elongation is applied last and never changes `cost_usd`.
+# reads, writes and fresh input, call by call. Replies keep their recorded sizes. Summaries are
+# billed as calls of their own. The interval of the cost widens the prompts' part only, by the
+# spread of the prediction over other sessions. Elongation is applied last and never changes
+# `cost_usd`.
 def _score_prompts(
     base: SessionScoreCache,
     prompts: SentPrompts,

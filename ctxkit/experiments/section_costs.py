@@ -88,12 +88,12 @@ def sections(session: Session, rules: RulesLike | None = None) -> pd.DataFrame:
     )
 
 
-# Ablation study: the cost of a section is the bill of the recorded prompts less the bill of the same
-# prompts without it. Both bills come from one cost model and from the recorded message sizes, so
-# the counter's error cancels in the difference. Invariants: calls and compactions are the same in
-# both runs; tokens of a message are shared among its sections in proportion to their counted size.
-# Costs of sections do not add up to the whole, because removing one also shifts where the cached
-# prefix ends. Cost: one replay and one bill per section.
+# Ablation study: the cost of a section is the bill of the recorded prompts less the bill of the
+# same prompts without it. Both bills come from one cost model and from the recorded message sizes,
+# so the counter's error cancels in the difference. Invariant: the calls are the same in both runs.
+# Tokens of a message are shared among its sections (`share_message_tokens`). Costs of sections do
+# not add up to the whole, because removing one also shifts where the cached prefix ends. Cost: one
+# replay and one bill per section.
 class _SectionCosts:
     """Sections of a session with their tokens, and the bill of the prompts that hold them all."""
 

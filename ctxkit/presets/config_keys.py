@@ -58,11 +58,11 @@ class ParsedConfig:
     """The agent or the model whose settings they are, where the file has several."""
 
 
-# A table maps dotted paths of a config file to settings of a preset. Reading is a recursive descent:
-# each key of a section is a setting (its value is checked and converted), a known key without
-# meaning here (reported or ignored), a section (descended into), or unknown (reported with the
-# nearest known name). Writing is the inverse for all settings; None is left out. Both directions use
-# the same `ValueKind`, so that what is written is read back equal.
+# A table maps dotted paths of a config file to settings of a preset. Reading is a recursive
+# descent: each key of a section is a setting (its value is checked and converted), a known key
+# without meaning here (reported or ignored), a section (descended into), or unknown (reported with
+# the nearest known name). Writing is the inverse for all settings; None is left out. Both
+# directions use the same `ValueKind`, so that what is written is read back equal.
 @dataclass(frozen=True)
 class KeyTable:
     """The keys of one config file, or of one section of it."""

@@ -140,8 +140,8 @@ def config_format(system: str) -> ConfigFormat:
     return CONFIG_FORMATS[name]
 
 
-# Classification by evidence: each format counts the keys that it recognises (`weigh`), rare keys
-# weigh more, and the largest count wins; ties go to the format registered first.
+# Classification by evidence: each format counts the keys that it recognises (`weigh`; telling keys
+# count more), and the largest count wins; ties go to the format registered first.
 def detect_config_format(content: Mapping[str, Any], path: str | Path) -> ConfigFormat:
     """Detect the system of a config file by its keys; the most matching keys win.
 

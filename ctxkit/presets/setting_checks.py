@@ -55,9 +55,9 @@ def check_between(low: float, high: float, **settings: float) -> None:
             raise BadArguments(f"{name} lies between {low:,} and {high:,}, not at {value:,}.")
 
 
-# The wrapper runs at each call of a preset: it coerces every keyword setting by the annotation in the
-# signature, so that wrong types fail with a sentence in the preset's words, and it records the full
-# set of parameters, defaults included, which labels, sweeps and config files read.
+# The wrapper runs at each call of a preset: it coerces every keyword setting by the annotation in
+# the signature, so that wrong types fail with a sentence in the preset's words, and it records the
+# full set of parameters, defaults included, which labels, sweeps and config files read.
 def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
     """Decorate a preset: check settings against its signature and record them in its rules.
 

@@ -250,9 +250,9 @@ def compare_with_baseline(
     return GateReport(tuple(changes), tuple(faults), tuple(notes))
 
 
-# Change detection per figure: means over paired sessions, and a floor below which a change is noise.
-# The floor is the mean over sessions of the larger of both measured noises, or the tolerance times
-# the old mean where that is larger. Changes within the floor never fail the gate, in either
+# Change detection per figure: means over paired sessions, and a floor below which a change is
+# noise. The floor is the mean over sessions of the larger of both measured noises, or the tolerance
+# times the old mean where that is larger. Changes within the floor never fail the gate, in either
 # direction. A figure that some sessions no longer have is `gone`, which fails the gate.
 def _compare_figure(
     label: str,

@@ -339,9 +339,9 @@ class Ratio(NamedTuple):
     error: float
 
 
-# Ratio estimator over paired tasks with a percentile bootstrap: tasks are resampled with replacement,
-# both runs of a task together, and the 80 % interval is taken from the quantiles of the log ratio.
-# The seed is fixed, so that tables are reproducible. Cost: draws times tasks.
+# Ratio estimator over paired tasks with a percentile bootstrap: tasks are resampled with
+# replacement, both runs of a task together, and the 80 % interval is taken from the quantiles of
+# the log ratio. The seed is fixed, so that tables are reproducible. Cost: draws times tasks.
 def bootstrap_ratio(now: NDArray[Any], before: NDArray[Any], draws: int = DRAWS) -> Ratio:
     """Return sum(now) / sum(before) with a percentile bootstrap interval over tasks.
 

@@ -56,24 +56,26 @@ turns. Runs that failed before they began (no tokens) are left out: counted in, 
 Gemini Flash with one turn each would make masks seem to shorten its runs by an eighth."""
 _GROWTH = """The growth model is the weak part: a run is taken to grow evenly (see
 `experiments.studies.behaviour`). It fits SWE-agent's prompts under a mask or summaries within a
-quarter and OpenHands' masked ones not at all; where a total is right all the same, two errors cancel."""
+quarter and OpenHands' masked ones not at all; where a total is right all the same, two errors
+cancel."""
 _FACTORS = """`longer` of a row of scores: calls of real runs over those of the record, with the
 interval in which a further model is expected (`metrics.elongation`), by the policy of the record,
-that of the replay, and the family of the model; a family has its own where three studies are of it.
-Two settings of one family of policies are taken to lie no further apart than models under one
-setting. Each model left out in turn, the {level:.0%} interval of the others, of any family,
-held {held} of {models}. A family's own interval is narrower and rests on three or four studies, too
-few to try it so."""
+that of the replay, and the family of the model; a family has its own where three studies are of
+it. Two settings of one family of policies are taken to lie no further apart than models under one
+setting. Each model left out in turn, the {level:.0%} interval of the others, of any family, held
+{held} of {models}. A family's own interval is narrower and rests on three or four studies, too few
+to try it so."""
 _NOISE = """Dollars of a second run of the same policy over the first, OpenHands, 50 tasks: {pairs}.
 From these pairs, tasks drawn again and of each task either run taken for the second, 80 of 100
 pairs of totals lie within:"""
 _FLOOR = """A row is told apart from the record where the whole interval of its cost lies more than
 {floor:.0%} away from it: the floor over 50 tasks. That is a statement on many runs like this one; a
 single run shows nothing."""
-_LOOP = """An agent without a key: asked for numbers that stand in files, it reads those that its prompt does
-not show, for the first time or again (see `experiments.studies.closed_loop`); engine, tools,
-edits and bill are those of any live session. With its eyes closed its steps are the same under
-any policy: foretold and real dollars then differ by {blind:.1%} at most. With its eyes open:"""
+_LOOP = """An agent without a key: asked for numbers that stand in files, it reads those that its
+prompt does not show, for the first time or again (see `experiments.studies.closed_loop`); engine,
+tools, edits and bill are those of any live session. With its eyes closed its steps are the same
+under any policy: foretold and real dollars then differ by {blind:.1%} at most. With its eyes
+open:"""
 _MISSED = """The order of the dollars foretold agrees with that of the real ones by {order:+.2f}
 (rank correlation over {n} policies); what the replay showed to be out of sight when it was needed
 agrees with what was read again by {hint:+.2f}. So a replay's loss says where its dollars are too

@@ -463,9 +463,9 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 
 # The file has settings of the orchestration and of each agent. With a named agent, its settings
-# override the shared ones. Without a name, a setting counts where all agents agree (missing and 0 are
-# equal), and the others are named in a note. Routing signals come from the selection section, and a
-# missing Compaction section means that nothing is compacted automatically.
+# override the shared ones. Without a name, a setting counts where all agents agree (missing and 0
+# are equal), and the others are named in a note. Routing signals come from the selection section,
+# and a missing Compaction section means that nothing is compacted automatically.
 def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
     """Gather what the file says about one agent; without a name, that in which all its agents
     agree.
