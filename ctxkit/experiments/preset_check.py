@@ -112,16 +112,16 @@ def _guess_settings(session: Session) -> dict[str, int]:
 # recorded compaction, and find its first compaction. Usage of the messages in that view is removed,
 # because it belongs to prompts that this session does not send. Call indices of the replay are
 # shifted by `offset` to those of the record. Replies in the view count as calls but are not live,
-# so compactions before `kept_calls` are skipped.
+# so compactions before `view_calls` are skipped.
 def _compare_one(
     session: Session, rules: Rules, number: int, call: ModelCall, start: int
 ) -> PresetComparison:
-    shortened, kept_calls = _start_session_at(session, start)
+    shortened, view_calls = _start_session_at(session, start)
     run = run_replay(shortened, rules)
     offset = (
-        sum(c.position < start for c in session.calls) - kept_calls
+        sum(c.position < start for c in session.calls) - view_calls
     )  # calls before `start` that the new session leaves out
-    first = next((c for c in run.cuts if c.call >= kept_calls), None)
+    first = next((c for c in run.cuts if c.call >= view_calls), None)
     comparison = PresetComparison(
         session.id,
         number,

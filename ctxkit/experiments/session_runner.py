@@ -79,11 +79,11 @@ class SessionRunner:
         cached = self._logs.get(key)
         if cached is None:
             anchored = self.base.anchored if rules.counter is None else None
-            made = log_from_session(self.session, rules, as_recorded=as_recorded, anchored=anchored)
-            self._logs[key] = cached = (
-                made,
-                rules,
-            )  # the rules keep the counter of an id() key alive
+            message_log = log_from_session(
+                self.session, rules, as_recorded=as_recorded, anchored=anchored
+            )
+            # the rules keep the counter of an id() key alive
+            self._logs[key] = cached = message_log, rules
         return cached[0]
 
     def run(self, rules: Rules | RejectedSetting) -> Run:

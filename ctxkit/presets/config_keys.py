@@ -214,15 +214,15 @@ def zero_if_single(signs: int) -> int:
 
 
 def _describe_unknown_key(
-    name: str, display_path: str, known_names: Sequence[str], *, is_open: bool
+    name: str, display_path: str, documented: Sequence[str], *, is_open: bool
 ) -> list[str]:
     """Return the note on an unknown key; in an open section only for a likely misspelling."""
     from difflib import get_close_matches
 
-    folded = [n.casefold() for n in known_names]
+    folded = [n.casefold() for n in documented]
     if is_open and not get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
         return []
-    hint = did_you_mean(name, known_names)
+    hint = did_you_mean(name, documented)
     return [display_path + (f" ({hint.strip()[:-1]}?)" if hint else "")]
 
 

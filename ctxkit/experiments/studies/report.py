@@ -96,8 +96,8 @@ def closed_rules() -> list[Any]:
 def render_page() -> str:
     """Return the section as Markdown, from the committed tables and a new closed-loop run."""
     head = f"## How far a replay can be trusted\n\n{_fill_text(_HEAD)}"
-    known_steps = f"{head}\n{_render_bill()}\n{_render_behaviour()}\n{_render_factors()}"
-    return f"{known_steps}\n{_render_noise_floor()}\n{_render_closed_loop()}"
+    first_sections = f"{head}\n{_render_bill()}\n{_render_behaviour()}\n{_render_factors()}"
+    return f"{first_sections}\n{_render_noise_floor()}\n{_render_closed_loop()}"
 
 
 def _render_bill() -> str:

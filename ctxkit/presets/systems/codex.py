@@ -94,9 +94,9 @@ class CodexSummary(Summary):
         summary = as_summary_message(self.asked(self.maker, passage), self.prefix)
         rest = history.keep(chosen | history.stays | (at < start) | (at >= n)).messages
         tail = len(history) - n
-        requests_shown = [shortened.get(m.id, m) for m in rest[: len(rest) - tail]]
+        visible_requests = [shortened.get(m.id, m) for m in rest[: len(rest) - tail]]
         new = history.become(
-            [*requests_shown, summary, *rest[len(rest) - tail :]],
+            [*visible_requests, summary, *rest[len(rest) - tail :]],
             "only the user's messages are kept",
             method="codex",
         )

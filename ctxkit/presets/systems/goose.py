@@ -64,10 +64,10 @@ class WithRequest(CustomCutSummary):
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary, the line that the work goes on, and the last request if it went."""
-        made = super().written(history, first)
-        if isinstance(made, int):
-            return made
-        summary = as_summary_message(made)
+        summary_text = super().written(history, first)
+        if isinstance(summary_text, int):
+            return summary_text
+        summary = as_summary_message(summary_text)
         request = history.nth_last("user", 1)
         again = plain_text(history[request]) if self.front(history) <= request < first else ""
         parts = (*summary.parts, Text(CONTINUE_NOTE), *((Text(again),) if again else ()))

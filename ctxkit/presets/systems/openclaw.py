@@ -138,23 +138,23 @@ class OpenClawSummary(Safeguard):
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return the old turns that do not follow word for word, and the head of a split one."""
-        found = super().passages(history, first)
+        all_passages = super().passages(history, first)
         if not self.once or not self.recent_turns:
-            return found
-        old = found[0]
+            return all_passages
+        old = all_passages[0]
         users = [p for p in old.positions if history[p].role == "user"]
         start = users[-self.recent_turns :][0] if users else old.before
         if has_content(history, start) and start > old.start:
-            found[0] = replace(old, before=start)
-        return found
+            all_passages[0] = replace(old, before=start)
+        return all_passages
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the turns behind it."""
-        made = super().written(history, first)
-        if not isinstance(made, str) or not self.recent_turns:
-            return made
+        summary = super().written(history, first)
+        if not isinstance(summary, str) or not self.recent_turns:
+            return summary
         removed = [history[p] for p in range(first)]
-        return made + recent_turns_section(removed, self.recent_turns)
+        return summary + recent_turns_section(removed, self.recent_turns)
 
 
 def recent_turns_section(messages: list[Message], turns: int) -> str:
