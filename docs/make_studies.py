@@ -24,8 +24,8 @@ TRAP = """Derived from the runs of The Complexity Trap (arXiv 2508.21433, MIT):
 github.com/Recursive-Safeguarding/the-complexity-trap, commit 1b07dec, auxiliary-data."""
 AGENT = """Derived from SWE-agent's runs of June 2024 (MIT) on SWE-bench Verified:
 github.com/UKGovernmentBEIS/inspect_ai, commit 2b9870e, 20240620_sweagent_claude3.5sonnet."""
-_SMALL = 50
-"""Tasks of a side experiment, which is no study of its own, unless there is no other."""
+_MIN_TASKS = 50
+"""Tasks above which an experiment is a main study; hybrids have smaller ones only."""
 
 
 def make(
@@ -36,28 +36,28 @@ def make(
     Args:
         root: the folder of published runs; None: `CTXKIT_STUDIES`, or beside `CTXKIT_SESSIONS`.
         out: the folder to write to.
-        turns: the file of how much longer runs were; None: the kit's own.
+        turns: the file of elongation factors; None: the package's own.
     """
     trap = published_runs.read_runs(find_source(COMPLEXITY_TRAP, root))
-    found, again = behaviour.compare_policies(trap), behaviour.pair_repeats(trap)
-    made = {
+    ratios, repeats = behaviour.compare_policies(trap), behaviour.pair_repeats(trap)
+    tables = {
         "masks": (masks.measure_masks(find_source(MASKED_TRAJECTORIES, root)), AGENT),
-        "ratios": (found, TRAP),
-        "floors": (behaviour.estimate_noise_floors([pair for _, pair in again]), TRAP),
-        "repeats": (behaviour.measure_repeat_ratios(again), TRAP),
+        "ratios": (ratios, TRAP),
+        "floors": (behaviour.estimate_noise_floors([pair for _, pair in repeats]), TRAP),
+        "repeats": (behaviour.measure_repeat_ratios(repeats), TRAP),
     }
-    for name, (frame, said) in made.items():
-        write_table(out / f"{name}.csv", frame, said)
+    for name, (frame, source) in tables.items():
+        write_table(out / f"{name}.csv", frame, source)
     path = turns or Path(elongation.__file__ or "").with_name("elongation.csv")
-    write_table(path, longer(found), f"{TRAP}\nTurns after / turns before: `make studies`.")
-    return [*(out / f"{name}.csv" for name in made), path]
+    write_table(path, longer(ratios), f"{TRAP}\nTurns after / turns before: `make studies`.")
+    return [*(out / f"{name}.csv" for name in tables), path]
 
 
-def longer(found: pd.DataFrame) -> pd.DataFrame:
-    """Return what `metrics.elongation` goes by: the main experiments, and all that were hybrid."""
-    kept = found[(found["tasks"] > _SMALL) | (found["after"] == "hybrid")]
+def longer(ratios: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of `metrics.elongation`: turns ratios of main studies and of hybrids."""
+    main_studies = ratios[(ratios["tasks"] > _MIN_TASKS) | (ratios["after"] == "hybrid")]
     columns = ["before", "after", "family", "scaffold", "model", "tasks", "turns", "turns_error"]
-    return kept[columns].rename(columns={"turns": "ratio", "turns_error": "error"})
+    return main_studies[columns].rename(columns={"turns": "ratio", "turns_error": "error"})
 
 
 if __name__ == "__main__":

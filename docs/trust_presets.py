@@ -1,4 +1,4 @@
-"""Each automatic compaction of a log beside the one that its system's preset would have made."""
+"""Comparison of the recorded automatic compactions of a log with those of its system's preset."""
 
 from __future__ import annotations
 
@@ -17,118 +17,139 @@ if TYPE_CHECKING:
 
 PRESET_BY_FORMAT = {"pi": "pi", "claude-code": "claude_code", "codex": "codex"}
 """The preset of the program that wrote a log of this format."""
-_OLDER_CLAUDE = (2, 1, 20)
+_SMALLER_RESERVE_VERSION = (2, 1, 20)
 """Versions of Claude Code before this one (seen: 2.0.76, 2.1.19) fired at 155,000 of 200,000: they
 kept 32,000 for the answer, where later ones keep 20,000 (seen: 2.1.29 on)."""
-_LARGER = 5
-"""So many larger prompts of the same model, none of them compacted, tell that a trigger did not
-hold."""
-_BYTES = 2
+_MIN_LARGER_PROMPTS = 5
+"""Number of larger, uncompacted prompts of the same model that rules out a size trigger."""
+_MAX_REASONING_RATIO = 2
 """Codex sizes old reasoning by the bytes of its encrypted text: up to twice the tokens that it was
 (seen: 0.8 to 2.0 times, in nine compactions).
 """
 NEAR_CALLS = 2
-"""So many calls sooner or later is the same place."""
-_BY_HAND = (
+"""Distance in calls up to which two compactions count as being at the same place."""
+_BY_HAND_CAUSE = (
     "by hand, which this format does not mark: the session sends larger prompts, and they are not "
     "compacted"
 )
-_TRIMMED, _SMALL = 20, 50_000
-"""A log with fewer billed calls, compacted below so many tokens, shows shapes and no talk."""
+_MIN_BILLED_CALLS, _SMALL_PROMPT_TOKENS = 20, 50_000
+"""A log with fewer billed calls and smaller prompts than these is a test file, not a session."""
 
 
 class PresetComparison(msgspec.Struct, frozen=True):
-    """One recorded compaction beside that of a preset which starts from the same history."""
+    """One recorded compaction and that of a preset that starts from the same history."""
 
     session: str
     compaction: int
     rules: str
     call: int
-    """The first call that was shown the recorded one's outcome."""
+    """Index of the first call after the recorded compaction."""
     before: int | None
-    """Tokens of the last prompt before it."""
+    """Tokens of the last prompt before the recorded compaction."""
     due: int | None
-    """The call before which the preset makes its first one; None: it makes none."""
+    """Index of the call before which the preset compacts first; None: never."""
     at: int | None
-    """Tokens of the prompt of which it takes that one to be due."""
+    """Tokens of the prompt at which the preset compacts."""
     cause: str
-    """Why both are further apart than `NEAR` calls; empty where they are not."""
+    """Likely reason why both are more than `NEAR_CALLS` apart; empty where they are not."""
     by_hand: bool = False
     """True where the log, which does not mark it, shows that no trigger made it: the session sent
     larger prompts to the same model, and they were not compacted."""
 
     @property
     def near(self) -> bool:
-        """True where both come within two calls."""
+        """True where both are within `NEAR_CALLS` calls."""
         return self.due is not None and abs(self.due - self.call) <= NEAR_CALLS
 
 
 @accepts_session
 def compare_with_preset(session: Session, rules: str | None = None) -> tuple[PresetComparison, ...]:
-    """Return each automatic compaction of a log beside its preset's.
+    """Compare each automatic compaction of a log with that of its preset.
 
-    Each is taken alone: the preset begins with what the log's own compactions before it had left,
-    and goes by recorded sizes, so that an early difference does not carry over to later ones. What
-    a person asked for is left out.
+    Each compaction is compared alone: the preset starts from the history that the previous recorded
+    compaction left, with recorded sizes, so that a difference does not carry over to later ones.
+    Compactions marked as manual are left out.
 
     Args:
         session: a recorded session, or the path of a log.
-        rules: the name of a preset; None: that of the program of the log, as its version was.
+        rules: the name of a preset; None: the preset of the program and version that wrote the log.
+
+    Returns:
+        One comparison per automatic compaction; empty where the program has no preset.
 
     Raises:
         BadArguments: there is no such preset.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> len(compare_with_preset(ck.read(ck.samples.path()), "pi"))
+        2
     """
     name = rules or PRESET_BY_FORMAT.get(session.format)
     if name is None:
         return ()
-    made = preset(name, **_settings(session)) if rules is None else preset(name)
-    found, start = [], 0
+    preset_rules = preset(name, **_guess_settings(session)) if rules is None else preset(name)
+    comparisons, start = [], 0
     for cut in group_edits(session):
         call = next((c for c in session.calls if c.position > cut.position), None)
         if call is not None and not any(e.trigger == "manual" for e in cut.edits):
-            found.append(_compare_one(session, made, cut.number, call, start))
+            comparisons.append(_compare_one(session, preset_rules, cut.number, call, start))
+        # the next comparison starts behind this compaction
         start = cut.position + len(cut.edits)
-    return tuple(found)
+    return tuple(comparisons)
 
 
-def _settings(session: Session) -> dict[str, int]:
-    """Return what the program of a log had set otherwise than the preset has."""
-    told = (session.version or "").split(".")
-    if session.format != "claude-code" or not all(n.isdecimal() for n in told):
+def _guess_settings(session: Session) -> dict[str, int]:
+    """Return the settings in which the program version of a log differs from the preset."""
+    version = (session.version or "").split(".")
+    if session.format != "claude-code" or not all(n.isdecimal() for n in version):
         return {}
-    older = tuple(map(int, told)) < _OLDER_CLAUDE
+    older = tuple(map(int, version)) < _SMALLER_RESERVE_VERSION
     return {"summary_max_output_tokens": 32_000} if older else {}
 
 
+# One comparison: replay the preset on a session that starts with the view right after the previous
+# recorded compaction, and find its first compaction. Usage of the messages in that view is removed,
+# because it belongs to prompts that this session does not send. Call indices of the replay are
+# shifted by `offset` to those of the record. Replies in the view count as calls but are not live,
+# so compactions before `view_calls` are skipped.
 def _compare_one(
     session: Session, rules: Rules, number: int, call: ModelCall, start: int
 ) -> PresetComparison:
-    begun, kept = _session_from(session, start)
-    done = run_replay(begun, rules)
-    moved = sum(c.position < start for c in session.calls) - kept  # calls that only the record has
-    first = next((c for c in done.cuts if c.call >= kept), None)
-    made = PresetComparison(
+    shortened, view_calls = _start_session_at(session, start)
+    run = run_replay(shortened, rules)
+    offset = (
+        sum(c.position < start for c in session.calls) - view_calls
+    )  # calls before `start` that the new session leaves out
+    first = next((c for c in run.cuts if c.call >= view_calls), None)
+    comparison = PresetComparison(
         session.id,
         number,
         rules.label,
         call.index,
         _last_prompt(session, call),
-        None if first is None else first.call + moved,
+        None if first is None else first.call + offset,
         None if first is None else first.before,
         "",
     )
-    hand = _by_hand(session, call, made.before)
-    cause = "" if made.near else _BY_HAND if hand else _cause(session, made, start)
-    return msgspec.structs.replace(made, cause=cause, by_hand=hand)
+    by_hand = _is_by_hand(session, call, comparison.before)
+    cause = (
+        ""
+        if comparison.near
+        else _BY_HAND_CAUSE
+        if by_hand
+        else _explain_distance(session, comparison, start)
+    )
+    return msgspec.structs.replace(comparison, cause=cause, by_hand=by_hand)
 
 
-def _session_from(session: Session, start: int) -> tuple[Session, int]:
-    """Return a session that begins with what stands at a place, and how many calls that is."""
+def _start_session_at(session: Session, start: int) -> tuple[Session, int]:
+    """Return a session that starts with the view at a log position, and the view's replies."""
     head = msgspec.structs.replace(session, log=session.path[:start], parents=(), leaf=-1)
-    shown = [msgspec.structs.replace(m, usage=None) for m in head.view()] if start else []
-    log = (*shown, *session.path[start:])
-    begun = msgspec.structs.replace(session, log=log, parents=(), leaf=-1)
-    return begun, sum(m.role == "assistant" for m in shown)
+    visible = [msgspec.structs.replace(m, usage=None) for m in head.view()] if start else []
+    log = (*visible, *session.path[start:])
+    shortened = msgspec.structs.replace(session, log=log, parents=(), leaf=-1)
+    return shortened, sum(m.role == "assistant" for m in visible)
 
 
 def _last_prompt(session: Session, call: ModelCall) -> int | None:
@@ -138,15 +159,16 @@ def _last_prompt(session: Session, call: ModelCall) -> int | None:
     return next((u.prompt_tokens for u in usages if u is not None and u.prompt_tokens), None)
 
 
-def _by_hand(session: Session, call: ModelCall, size: int | None) -> bool:
-    """Say whether a compaction was made at a size that no trigger minded in this session."""
+def _is_by_hand(session: Session, call: ModelCall, size: int | None) -> bool:
+    """Return whether a compaction happened at a size that other prompts passed uncompacted."""
     if size is None:
         return False
-    cut = [
+    compacted_calls = [
         next((c.index for c in session.calls if c.position > g.position), None)
         for g in group_edits(session)
     ]
-    near = {c - n for c in cut if c is not None for n in range(NEAR_CALLS + 1)}
+    # prompts just before a compaction are large by necessity and prove nothing
+    near = {c - n for c in compacted_calls if c is not None for n in range(NEAR_CALLS + 1)}
     model = session.calls[call.index - 1].message.model
     larger = sum(
         c.message.usage is not None
@@ -156,45 +178,53 @@ def _by_hand(session: Session, call: ModelCall, size: int | None) -> bool:
         for c in session.calls
         if c.index not in near
     )
-    return larger >= _LARGER
+    return larger >= _MIN_LARGER_PROMPTS
 
 
-def _cause(session: Session, made: PresetComparison, start: int) -> str:
-    """Return why both are apart, as far as the log shows it."""
+def _explain_distance(session: Session, comparison: PresetComparison, start: int) -> str:
+    """Return the likely reason why both compactions are apart, as far as the log shows it."""
     billed = sum(bool(c.message.usage and c.message.usage.prompt_tokens) for c in session.calls)
-    if billed < _TRIMMED and (made.before or 0) < _SMALL:
+    if billed < _MIN_BILLED_CALLS and (comparison.before or 0) < _SMALL_PROMPT_TOKENS:
         return f"a log of {billed} billed calls with small prompts: shapes, not a conversation"
-    late = made.before is not None and (made.due is None or made.due > made.call)
-    inside = session.format == "codex" and _is_inside_turn(session, made.call)
-    old = _reasoning(session, start, made.call)
-    if late and inside and made.at and made.at - (made.before or 0) <= _BYTES * old:
+    # late: the preset would have compacted later than the record, or never
+    is_late = comparison.before is not None and (
+        comparison.due is None or comparison.due > comparison.call
+    )
+    is_inside = session.format == "codex" and _is_inside_turn(session, comparison.call)
+    old_reasoning = _count_reasoning_tokens(session, start, comparison.call)
+    if (
+        is_late
+        and is_inside
+        and comparison.at
+        and comparison.at - (comparison.before or 0) <= _MAX_REASONING_RATIO * old_reasoning
+    ):
         return (
             "made inside a turn, so by the program itself: Codex adds what it takes old reasoning "
-            f"to be, which the prompt does not hold ({old:,} tokens by the log)"
+            f"to be, which the prompt does not hold ({old_reasoning:,} tokens by the log)"
         )
-    if late and not inside:
-        fired = "never" if made.at is None else f"at {made.at:,}"
+    if is_late and not is_inside:
+        fired = "never" if comparison.at is None else f"at {comparison.at:,}"
         return (
-            f"made at {made.before or 0:,} tokens, where the preset's trigger holds {fired}: by "
-            "hand, which this format does not mark, or under other settings"
+            f"made at {comparison.before or 0:,} tokens, where the preset's trigger holds {fired}: "
+            "by hand, which this format does not mark, or under other settings"
         )
-    if inside or made.due is None:
+    if is_inside or comparison.due is None:
         return "the log does not show it"
-    if _turn(session, made.due) == _turn(session, made.call - 1):
+    if _get_turn(session, comparison.due) == _get_turn(session, comparison.call - 1):
         return "the program waits for the end of the turn in which the preset fires"
     return "the log does not show it"
 
 
 def _is_inside_turn(session: Session, call: int) -> bool:
-    """Say whether nobody asked for anything between a call and the one before."""
-    return call > 0 and _turn(session, call) == _turn(session, call - 1)
+    """Return whether a call belongs to the same turn as the call before it."""
+    return call > 0 and _get_turn(session, call) == _get_turn(session, call - 1)
 
 
-def _reasoning(session: Session, start: int, call: int) -> int:
-    """Return the reasoning tokens of the replies from a place to a call."""
+def _count_reasoning_tokens(session: Session, start: int, call: int) -> int:
+    """Return the reasoning tokens of the replies from a log position to a call."""
     usages = (c.message.usage for c in session.calls[:call] if c.position >= start)
     return sum((u.reasoning_tokens or 0) for u in usages if u is not None)
 
 
-def _turn(session: Session, call: int) -> int:
+def _get_turn(session: Session, call: int) -> int:
     return session.calls[min(call, len(session.calls) - 1)].turn

@@ -46,11 +46,11 @@ quarter and OpenHands' masked ones not at all; where a total is right all the sa
 cancel."""
 _FACTORS = """`longer` of a row of scores: calls of real runs over those of the record, with the
 interval in which a further model is expected (`metrics.elongation`), by the policy of the record,
-that of the replay, and the family of the model; a family has its own where three studies are of it.
-Two settings of one family of policies are taken to lie no further apart than models under one
-setting. Each model left out in turn, the {level:.0%} interval of the others, of any family,
-held {held} of {models}. A family's own interval is narrower and rests on three or four studies, too
-few to try it so."""
+that of the replay, and the family of the model; a family has its own where three studies are of
+it. Two settings of one family of policies are taken to lie no further apart than models under one
+setting. Each model left out in turn, the {level:.0%} interval of the others, of any family, held
+{held} of {models}. A family's own interval is narrower and rests on three or four studies, too few
+to try it so."""
 _NOISE = """Dollars of a second run of the same policy over the first, OpenHands, 50 tasks: {pairs}.
 From these pairs, tasks drawn again and of each task either run taken for the second, 80 of 100
 pairs of totals lie within:"""
@@ -78,32 +78,38 @@ def closed_rules() -> list[Any]:
 
 
 def render_page() -> str:
-    """Return the section as Markdown, from the committed tables and a closed loop run anew."""
-    head = f"## How far a replay can be trusted\n\n{_text(_HEAD)}"
-    return f"{head}\n{_bill()}\n{_runs()}\n{_factors()}\n{_noise()}\n{_loop()}"
+    """Return the section as Markdown, from the committed tables and a new closed-loop run."""
+    head = f"## How far a replay can be trusted\n\n{_fill_text(_HEAD)}"
+    first_sections = f"{head}\n{_render_bill()}\n{_render_behaviour()}\n{_render_factors()}"
+    return f"{first_sections}\n{_render_noise_floor()}\n{_render_closed_loop()}"
 
 
-def _bill() -> str:
+def _render_bill() -> str:
     runs = table("masks")
     units: tuple[masks.Unit, ...] = ("chars", "o200k")
-    found = [_records(masks.by_window(runs, u).fillna({"window": masks.NO_MASK})) for u in units]
+    error_rows = [
+        _to_records(masks.by_window(runs, u).fillna({"window": masks.NO_MASK})) for u in units
+    ]
     shuffled = runs["sent"].sample(frac=1, random_state=1).to_numpy()
     noise = np.median(
         np.abs(masks.measure_prediction_errors(runs, masks.RECORDED_WINDOW, "o200k", shuffled))
     )
-    rows = [(a["window"] or "none", *_sizes(a), *_sizes(b)) for a, b in zip(*found, strict=True)]
+    rows = [
+        (a["window"] or "none", *_format_errors(a), *_format_errors(b))
+        for a, b in zip(*error_rows, strict=True)
+    ]
     head = ("kept", "characters", "nine of ten", "o200k", "nine of ten")
-    text = _text(_BILL, runs=len(runs), kept=masks.RECORDED_WINDOW)
-    after = _text(_BILL_NOISE, noise=noise)
-    return f"### The bill of known steps\n\n{text}\n{_table(head, rows)}\n{after}"
+    text = _fill_text(_BILL, runs=len(runs), kept=masks.RECORDED_WINDOW)
+    after = _fill_text(_BILL_NOISE, noise=noise)
+    return f"### The bill of known steps\n\n{text}\n{_format_table(head, rows)}\n{after}"
 
 
-def _sizes(row: dict[str, Any]) -> tuple[str, str]:
+def _format_errors(row: dict[str, Any]) -> tuple[str, str]:
     ends = f"{row['median']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
     return ends, f"{row['nine_tenths']:.1%}"
 
 
-def _runs() -> str:
+def _render_behaviour() -> str:
     ratios = table("ratios")
     raw = ratios[ratios["before"] == "raw"].sort_values(["after", "scaffold", "model", "tasks"])
     rows = [
@@ -111,47 +117,49 @@ def _runs() -> str:
             f"{'OH ' * (r['scaffold'] == 'openhands')}{r['model']}",
             f"{r['after']} {r['setting']}",
             r["tasks"],
-            _ends(r, "turns"),
+            _format_interval(r, "turns"),
             f"{r['each']:.0%}",
-            *(_ends(r, c) for c in ("usd", "bill")),
+            *(_format_interval(r, c) for c in ("usd", "bill")),
             f"{r['prompt']:.2f}",
         )
-        for r in _records(raw)
+        for r in _to_records(raw)
     ]
     head = ("model", "policy", "tasks", "turns", "each", "dollars", "size", "prompt")
-    text, after = _text(_BEHAVIOUR), _text(_GROWTH)
-    return f"### The behaviour under another policy\n\n{text}\n{_table(head, rows)}\n{after}"
+    text, after = _fill_text(_BEHAVIOUR), _fill_text(_GROWTH)
+    return f"### The behaviour under another policy\n\n{text}\n{_format_table(head, rows)}\n{after}"
 
 
-def _factors() -> str:
-    left = behaviour.leave_one_out()
+def _render_factors() -> str:
+    left_out = behaviour.leave_one_out()
     rows = [
-        (before, after, *(f"{f.factor:.2f} ({f.low:.2f} to {f.high:.2f})" for f in found))
+        (before, after, *(f"{f.factor:.2f} ({f.low:.2f} to {f.high:.2f})" for f in elongations))
         for before in _BEFORE
         for after in (*_BEFORE, "hybrid", "other")
-        for found in [[estimate_elongation(after, before, f) for f in ("gemini", "qwen", "other")]]
-        if found[0].studies
+        for elongations in [
+            [estimate_elongation(after, before, f) for f in ("gemini", "qwen", "other")]
+        ]
+        if elongations[0].studies
     ]
-    held = {"held": left["held"].sum(), "models": len(left)}
-    text = _text(_FACTORS, level=INTERVAL_LEVEL, **held)
+    counts = {"held": left_out["held"].sum(), "models": len(left_out)}
+    text = _fill_text(_FACTORS, level=INTERVAL_LEVEL, **counts)
     head = ("record", "replay", "Gemini", "Qwen", "any model")
-    return f"### The factor in every comparison\n\n{text}\n{_table(head, rows)}"
+    return f"### The factor in every comparison\n\n{text}\n{_format_table(head, rows)}"
 
 
-def _noise() -> str:
+def _render_noise_floor() -> str:
     seen, floors = table("repeats"), table("floors")
     pairs = ", ".join(
         f"{r['policy']} {r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f})"
-        for r in _records(seen[seen["figure"] == "usd"])
+        for r in _to_records(seen[seen["figure"] == "usd"])
     )
-    found = floors.pivot_table(index="tasks", columns="figure", values="floor").reset_index()
-    rows = [(r["tasks"], f"{r['turns']:.0%}", f"{r['usd']:.0%}") for r in _records(found)]
-    text, after = _text(_NOISE, pairs=pairs), _text(_FLOOR, floor=NOISE_FLOOR)
-    shown = _table(("tasks", "turns", "dollars"), rows)
-    return f"### The noise floor\n\n{text}\n{shown}\n{after}"
+    by_tasks = floors.pivot_table(index="tasks", columns="figure", values="floor").reset_index()
+    rows = [(r["tasks"], f"{r['turns']:.0%}", f"{r['usd']:.0%}") for r in _to_records(by_tasks)]
+    text, after = _fill_text(_NOISE, pairs=pairs), _fill_text(_FLOOR, floor=NOISE_FLOOR)
+    floor_table = _format_table(("tasks", "turns", "dollars"), rows)
+    return f"### The noise floor\n\n{text}\n{floor_table}\n{after}"
 
 
-def _loop() -> str:
+def _render_closed_loop() -> str:
     rules = ["none", *closed_rules()]
     blind, seeing = closed_loop.loop(rules, blind=True), closed_loop.loop(rules)
     counts = ("calls_foretold", "calls_real", "out_of_sight", "again")
@@ -162,7 +170,7 @@ def _loop() -> str:
             *(f"${r[f'usd_{x}']:.2f}" for x in ("foretold", "real")),
             f"{r['missed_usd']:+.0%}",
         )
-        for r in _records(seeing.reset_index())
+        for r in _to_records(seeing.reset_index())
     ]
     head = (
         *("policy", "calls foretold", "real", "out of sight", "read again"),
@@ -170,25 +178,25 @@ def _loop() -> str:
     )
     order = seeing["usd_foretold"].rank().corr(seeing["usd_real"].rank())
     hint = seeing["out_of_sight"].corr(seeing["again"])
-    text = _text(_LOOP, blind=blind["missed_usd"].abs().max())
-    after = _text(_MISSED, order=order, hint=hint, n=len(seeing))
-    return f"### The closed loop\n\n{text}\n{_table(head, rows)}\n{after}"
+    text = _fill_text(_LOOP, blind=blind["missed_usd"].abs().max())
+    after = _fill_text(_MISSED, order=order, hint=hint, n=len(seeing))
+    return f"### The closed loop\n\n{text}\n{_format_table(head, rows)}\n{after}"
 
 
-def _text(text: str, **figures: Any) -> str:
-    """Return a paragraph with its figures, wrapped."""
-    said = " ".join(text.format(**figures).split())
-    return fill(said, _WIDTH, break_on_hyphens=False) + "\n"
+def _fill_text(text: str, **figures: Any) -> str:
+    """Return a text with its figures filled in, wrapped to one paragraph."""
+    paragraph = " ".join(text.format(**figures).split())
+    return fill(paragraph, _WIDTH, break_on_hyphens=False) + "\n"
 
 
-def _ends(row: dict[str, Any], name: str) -> str:
+def _format_interval(row: dict[str, Any], name: str) -> str:
     return f"{row[name]:.2f} ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})"
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _to_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _format_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)

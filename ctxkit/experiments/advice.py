@@ -1,6 +1,4 @@
-"""`ctxkit.advise`: settings on the Pareto front, each with its saving, loss and a
-recommendation.
-"""
+"""Advice on settings (`ctxkit.advise`): the Pareto front with savings, losses and a verdict."""
 
 from __future__ import annotations
 
@@ -29,11 +27,9 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 NO_MANAGEMENT = "no management"
-"""The baseline, in a window that holds everything; it may be on the front itself."""
+"""Label of the baseline: nothing is ever compacted, in a window that holds every session."""
 MAX_SESSION_SHARE = 0.5
-"""Share of what a setting saves that one session may make; with more it is that
-session's advice.
-"""
+"""Largest share of a saving that may come from one session; above it the setting is not advised."""
 _COLUMNS = ("rules", "session", "cost_usd", "cost_low_usd", "cost_high_usd", "peak_tokens")
 _SAVED = (("saved_usd", "mean"), ("saved_usd_low", "low"), ("saved_usd_high", "high"))
 
@@ -45,134 +41,171 @@ def advise(
     executor: Executor | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Return the settings on the front for these sessions, the cheapest first, each with its price
-    and its risk.
+    """Recommend settings for sessions: the Pareto front, cheapest first, with saving and risk.
 
-    Columns: those of `front`; `saved_usd` with its 90 % interval (against no context management,
-    session by session); `carried_by_n`, the sessions that it saves on, `largest_share`, the share
-    of all that it saves which the most saving session makes, and `saved_usd_without`, the mean
-    without that session; `known_within_usd`, within which the cache model knows the mean cost, and
-    `like`, the cheaper settings whose costs are no further away than that; `most_loss`, the
-    needed-later loss that is allowed: `MORE_LOSS` above what compacting at the window puts at
-    stake; `advised`, whether to take it, with `advice`, a sentence; and `session_notes`, what the
-    logs behind it cannot say or say wrongly.
+    A setting is on the front where no other setting is at least as good in dollars, needed-later
+    loss and unpaid compactions, and better in one of them.
 
     Args:
-        sessions: at least five recorded sessions with text, usage and prices: few tell nothing
-            about the next one.
+        sessions: at least five recorded sessions with text, usage and prices. Fewer sessions say
+            nothing about the next one.
         rules: the settings to choose among: a grid, presets, or ``"all"`` presets.
-        executor: where to run them (see `sweep`).
-        progress: show how far it is, as `sweep` does.
+        executor: where the runs are made (see `sweep`).
+        progress: show a progress bar.
+
+    Returns:
+        One row per setting on the front. Columns: those of `get_pareto_front`, and
+
+        - `saved_usd`, `saved_usd_low`, `saved_usd_high`: mean dollars saved per session against no
+          context management, with a 90 % interval over paired sessions;
+        - `carried_by_n`: number of sessions on which the setting saves; `largest_share`: share of
+          the whole saving that the best session contributes; `saved_usd_without`: mean saving
+          without that session;
+        - `known_within_usd`: uncertainty of the mean cost by the cache model; `like`: cheaper
+          settings whose cost is closer than that;
+        - `most_loss`: largest needed-later loss that is accepted, `EXTRA_LOSS` above what
+          compacting at the window puts at stake;
+        - `advised` and `advice`: whether to take the setting, and a sentence that says why;
+        - `session_notes`: what the logs do not record or record wrongly.
 
     Raises:
         BadArguments: fewer than five sessions can be used; the sentence says what the others lack.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.advise(ck.read_all(ck.samples.path()), ["pi"], progress=False)
+        Traceback (most recent call last):
+        ctxkit.errors.BadArguments: Advice needs at least 5 sessions with text, usage ...
     """
     import pandas as pd
 
     from ctxkit.presets import none
 
-    given = get_recorded_sessions(sessions)
-    usable = [s for s in given if s.has_text and s.has_usage]
+    recorded = get_recorded_sessions(sessions)
+    usable = [s for s in recorded if s.has_text and s.has_usage]
     if len(usable) < FEW_SESSIONS:
-        raise BadArguments(_too_few(len(usable), len(given)))
-    asked = [*resolve_rules(rules), none(context_window=10_000_000).but(name=NO_MANAGEMENT)]
+        raise BadArguments(_explain_too_few(len(usable), len(recorded)))
+    settings = [*resolve_rules(rules), none(context_window=10_000_000).but(name=NO_MANAGEMENT)]
     bounds: dict[int, _SessionBound | None] = {}
 
     def bounded(session: Session) -> SessionRunner:
         bench = SessionRunner(session)
-        bounds[id(session)] = _session_bound(bench.base)  # from what its runs share
+        bounds[id(session)] = _estimate_session_bound(bench.base)  # from what its runs share
         return bench
 
+    # One sweep scores all settings on all sessions; the bounds reuse the caches of its runners.
     options = RunOptions(loss=True)
-    every = run_sweep(usable, asked, options, executor, progress=progress, bench=bounded)
-    runs = pd.DataFrame(every)[[*_COLUMNS]]
-    found = get_pareto_front(every)
-    n = int(found["sessions_n"].max())
-    if n < FEW_SESSIONS:
-        raise BadArguments(_too_few(n, len(given)))
-    best = found[found["front"]].reset_index(drop=True)
-    several = [
-        bounds[id(s)] if id(s) in bounds else _session_bound(SessionScoreCache(s)) for s in usable
+    runs_frame = run_sweep(
+        usable, settings, options, executor, progress=progress, make_runner=bounded
+    )
+    runs = pd.DataFrame(runs_frame)[[*_COLUMNS]]
+    front = get_pareto_front(runs_frame)
+    sessions_n = int(front["sessions_n"].max())
+    if sessions_n < FEW_SESSIONS:
+        raise BadArguments(_explain_too_few(sessions_n, len(recorded)))
+    best = front[front["front"]].reset_index(drop=True)
+    # A session that a worker process ran has no runner here, so its bound is computed anew.
+    session_bounds = [
+        bounds[id(s)] if id(s) in bounds else _estimate_session_bound(SessionScoreCache(s))
+        for s in usable
     ]
-    known = [bound for bound in several if bound is not None]
+    bounds_list = [bound for bound in session_bounds if bound is not None]
     best["known_within_usd"] = best["rules"].map(estimate_cost_uncertainty(runs))
     best["like"] = [_indistinguishable_from(row, best) for row in best.to_dict("records")]
-    told = [_advice_columns(row, runs, known) for row in best.to_dict("records")]
-    for column in told[0] if told else ():
-        best[column] = [row[column] for row in told]
+    advice_rows = [_advice_columns(row, runs, bounds_list) for row in best.to_dict("records")]
+    for column in advice_rows[0] if advice_rows else ():
+        best[column] = [row[column] for row in advice_rows]
     best["session_notes"] = " ".join(f"{s.id}: {note}" for s in usable for note in s.notes) or None
     return best
 
 
 def _indistinguishable_from(row: dict[Any, Any], best: pd.DataFrame) -> str:
-    """Return the cheaper settings from which a setting is not told apart in dollars."""
+    """Return the cheaper settings whose cost lies within the uncertainty of this one's."""
+    # the front is ordered by cost, so only cheaper settings can be alternatives
     near = row["cost_usd"] - best["cost_usd"] < row["known_within_usd"]
     return ", ".join(best["rules"][near & (best["cost_usd"] < row["cost_usd"])])
 
 
 class _SessionBound(NamedTuple):
-    """What bounds advice for one session."""
+    """Limits that advice must respect for one session, in tokens."""
 
     session: str
     window: int
-    stays: int
-    at_window: float | None
-    """The share of what is used again that compacting at the window puts at stake."""
+    min_tokens: int
+    """Smallest prompt that holds what must stay."""
+    loss_at_window: float | None
+    """Share of the items used again that compacting at the full window puts at stake."""
 
 
-def _session_bound(base: SessionScoreCache) -> _SessionBound | None:
+def _estimate_session_bound(base: SessionScoreCache) -> _SessionBound | None:
     session = base.session
     try:
-        must = estimate_floor(session, base.anchored, base.memory)
+        floor = estimate_floor(session, base.anchored, base.memory)
         window = get_context_window(session, session.model).tokens or DEFAULT_WINDOW
-        lost = LossRisk(base.memory, base.anchored, must.total, must.fixed).at(window)
+        loss_at_window = LossRisk(base.memory, base.anchored, floor.total, floor.fixed).at(window)
     except CtxkitError:
         return None
-    return _SessionBound(session.id, window, must.total, lost)
+    return _SessionBound(session.id, window, floor.total, loss_at_window)
 
 
+# Advice is a rule-based decision on top of three estimates: a paired 90 % interval of the dollars
+# saved (session by session against no management), the uncertainty of the cost model, and the mean
+# needed-later loss. The loss limit is what compacting at the full window would risk on these
+# sessions, plus `EXTRA_LOSS`. A setting is advised where no objection of `_find_objection` holds.
 def _advice_columns(
     row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_SessionBound]
 ) -> dict[str, Any]:
-    """Return the columns of advice of a setting on the front."""
+    """Return the columns that advice adds to a row of the front."""
     rules = str(row["rules"])
-    pair = compare_settings(runs, NO_MANAGEMENT, rules, "cost_usd")
-    known = [b.at_window for b in bounds if b.at_window is not None]
-    most = fmean(known) + EXTRA_LOSS if known else None
-    saved = {column: pair[key] for column, key in _SAVED}
-    told = {**saved, **measure_saving_concentration(_savings(runs, rules)), "most_loss": most}
-    against = (
-        _objection_to_none(runs, bounds)
+    difference = compare_settings(runs, NO_MANAGEMENT, rules, "cost_usd")
+    losses = [b.loss_at_window for b in bounds if b.loss_at_window is not None]
+    max_loss = fmean(losses) + EXTRA_LOSS if losses else None
+    saved = {column: difference[key] for column, key in _SAVED}
+    columns = {
+        **saved,
+        **measure_saving_concentration(_list_savings(runs, rules)),
+        "most_loss": max_loss,
+    }
+    objection = (
+        _find_objection_to_none(runs, bounds)
         if rules == NO_MANAGEMENT
-        else _objection(row | told, runs, bounds)
+        else _find_objection(row | columns, runs, bounds)
     )
-    return {**told, "advised": not against, "advice": _sentence(row | told, against)}
+    return {**columns, "advised": not objection, "advice": _write_advice(row | columns, objection)}
 
 
-def _savings(runs: pd.DataFrame, rules: str) -> list[float]:
-    """Return what each session saves against no management, where both are known."""
+def _list_savings(runs: pd.DataFrame, rules: str) -> list[float]:
+    """Return the dollars that each session saves against no management, where both are known."""
     costs = runs[runs["cost_usd"].notna()].groupby(["rules", "session"])["cost_usd"].mean()
-    both = (costs[NO_MANAGEMENT] - costs[rules]).dropna()
-    return [float(v) for v in both]
+    savings = (costs[NO_MANAGEMENT] - costs[rules]).dropna()
+    return [float(v) for v in savings]
 
 
 def measure_saving_concentration(savings: Sequence[float]) -> dict[str, Any]:
-    """Return who carries a mean saving: the sessions that save, and the share of the most saving
-    one.
+    """Measure how far a mean saving depends on a single session.
 
-    Missing where nothing is saved at all.
+    Args:
+        savings: dollars saved by each session; negative where a session became dearer.
+
+    Returns:
+        `carried_by_n`, `largest_share` and `saved_usd_without`, as `advise` defines them; None
+        where they cannot be computed.
     """
     gains = sorted(v for v in savings if v > 0)
-    rest = sorted(savings)[:-1]
+    without_largest = sorted(savings)[:-1]
     return {
         "carried_by_n": len(gains),
         "largest_share": gains[-1] / sum(gains) if gains else None,
-        "saved_usd_without": fmean(rest) if rest else None,
+        "saved_usd_without": fmean(without_largest) if without_largest else None,
     }
 
 
-def _objection(row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_SessionBound]) -> str:
-    """Return what speaks against a setting; nothing where it is advised."""
+def _find_objection(
+    row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_SessionBound]
+) -> str:
+    """Return the first reason against a setting as a clause; empty where it is advised."""
+    # The order is that of severity: no saving, saving within the error of the model, a saving
+    # of one session only, then prompts too small to work, then too much loss.
     if (low := row["saved_usd_low"]) is None or low <= 0:
         return "it is not told apart from no management in dollars"
     if row["saved_usd"] <= row["known_within_usd"]:
@@ -187,7 +220,7 @@ def _objection(row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_Sessio
         )
     mine = runs[runs["rules"] == row["rules"]]
     peak = mine.groupby("session")["peak_tokens"].max().to_dict()
-    below = sum(peak.get(b.session, b.stays) < b.stays for b in bounds)
+    below = sum(peak.get(b.session, b.min_tokens) < b.min_tokens for b in bounds)
     if below:
         return f"in {pluralize(below, 'session')} it keeps less than what must stay"
     if row["most_loss"] is not None and row["needed_later_loss"] > row["most_loss"]:
@@ -198,23 +231,23 @@ def _objection(row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_Sessio
     return ""
 
 
-def _objection_to_none(runs: pd.DataFrame, bounds: Sequence[_SessionBound]) -> str:
+def _find_objection_to_none(runs: pd.DataFrame, bounds: Sequence[_SessionBound]) -> str:
     peak = runs[runs["rules"] == NO_MANAGEMENT].groupby("session")["peak_tokens"].max().to_dict()
     over = sum(peak.get(b.session, 0) > b.window for b in bounds)
     return f"{pluralize(over, 'session')} would not fit the window" if over else ""
 
 
-def _too_few(usable: int, given: int) -> str:
+def _explain_too_few(usable: int, sessions_n: int) -> str:
     return (
         f"Advice needs at least {FEW_SESSIONS} sessions with text, usage and prices; {usable} "
-        f"of the {given}"
+        f"of the {sessions_n}"
         " given have them. Read more with read_all, or look at one with compare."
     )
 
 
-def _sentence(row: dict[Any, Any], against: str) -> str:
-    """Return the advice in plain words, with its interval and who carries it."""
-    start, n = f"Not advised, as {against}: " if against else "", row["sessions_n"]
+def _write_advice(row: dict[Any, Any], objection: str) -> str:
+    """Return the advice as a sentence with cost, saving, interval and loss."""
+    start, n = f"Not advised, as {objection}: " if objection else "", row["sessions_n"]
     if row["rules"] == NO_MANAGEMENT:
         return (
             f"{start}{NO_MANAGEMENT}: ${row['cost_usd']:,.2f} a session and nothing out of sight, "
@@ -230,11 +263,11 @@ def _sentence(row: dict[Any, Any], against: str) -> str:
         f" {row['needed_later_loss']:.0%} of what was used again had been cut away"
         f" ({row['needed_later_loss_low']:.0%} to {row['needed_later_loss_high']:.0%});"
         f" {row['unpaid_cuts_n']:.1f} cuts a session did not pay for themselves."
-        f"{_not_apart(row)}"
+        f"{_list_similar(row)}"
     )
 
 
-def _not_apart(row: dict[Any, Any]) -> str:
+def _list_similar(row: dict[Any, Any]) -> str:
     if not row["like"]:
         return ""
     return f" In dollars, known within ${row['known_within_usd']:,.2f}, it is like {row['like']}."

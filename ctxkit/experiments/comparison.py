@@ -1,4 +1,4 @@
-"""`ctxkit.compare`: one session under several rules, with a summary table and verdicts."""
+"""Comparison of one session under several rules (`ctxkit.compare`): scores, table and verdicts."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ DETAIL_HEADS = {
     "hidden_messages_n": "hidden messages",
     "hidden_results_n": "results",
 }
-"""Columns of the display and their heads; the frame has them all."""
+"""Columns of `Comparison.detail` and their headings; the frame has all score columns."""
 _PRICE_TOLERANCE = 0.01
-"""Own prices of a log and those of the table that differ by less are the same."""
+"""Relative difference up to which the prices of a log and of the price table count as equal."""
 _SHARES = ("token_savings", "message_savings", "needed_later_loss", "summary_recall")
 _VERDICT_ORDER = {"cheaper": -1.0, "not told apart": 0.0, "dearer": 1.0}
 _DETAIL_GROUPS = {
@@ -77,17 +77,17 @@ _DETAIL_GROUPS = {
     "summary_tokens": "saved by compactions",
     "hidden_messages_n": "hidden", "hidden_results_n": "hidden",
 }  # fmt: skip
-"""Heads that stand together, and under what."""
+"""Group heading of each column of `Comparison.detail`."""
 _COLUMN_MEANINGS = {c.name: c.meaning for c in SCORE_COLUMNS}
 
 
 class Comparison(pd.DataFrame):
-    """A frame of scores, one row a setting, the recorded session first, indexed by the names of the
-    rules.
+    """A DataFrame of scores: one row per setting, the recorded session first.
 
-    It takes every verb of a DataFrame (whose results are plain frames). Its display says the chief
-    figures and one word of each setting, in the order asked for until a head is clicked; `detail`
-    has the rest. `replays` holds the session of each row; ``plots.growth(comparison)`` charts them.
+    The index holds the names of the rules; the columns are defined in
+    `experiments.score_columns.SCORE_COLUMNS`. Methods of DataFrame return plain frames. The display
+    shows the chief figures and a verdict for each setting; `detail` has all figures. `replays` maps
+    each name to its session, which ``plots.growth(comparison)`` charts.
     """
 
     _metadata = ["replays"]  # noqa: RUF012  pandas' own way to carry attributes
@@ -96,25 +96,28 @@ class Comparison(pd.DataFrame):
 
     @property
     def caption(self) -> str:
-        """What the figures rest on, in a sentence or two."""
+        """The assumptions behind the figures, in a few sentences."""
         first = self.iloc[0]
         names = ("prediction_error", "prediction_low", "prediction_high", "prediction_note")
-        how = describe_prediction(*(first[n] if has_value(first[n]) else None for n in names))
-        riddles = (
-            f" {_percent(first['unexplained_misses'])} of the calls missed the cache without an "
-            "explanation."
+        prediction = describe_prediction(
+            *(first[n] if has_value(first[n]) else None for n in names)
+        )
+        unexplained = (
+            f" {_format_share(first['unexplained_misses'])} of the calls missed the cache without "
+            "an explanation."
             if has_value(first["unexplained_misses"])
             else ""
         )
         return (
             f"{format_count(first['calls_n'])} calls. Replays keep the recorded trajectory: "
             "they tell the bill and what was out of sight, not what the agent would have done. "
-            f"{how}{riddles} "
-            f"Summaries are billed as fresh input and output.{self._prices()}{self._apart()}"
+            f"{prediction}{unexplained} "
+            f"Summaries are billed as fresh input and output."
+            f"{self._describe_prices()}{self._describe_interval()}"
         )
 
-    def _apart(self) -> str:
-        """Say what the intervals of the costs are of, where there are some."""
+    def _describe_interval(self) -> str:
+        """Return the sentence on the cost intervals; empty where there are none."""
         if not self["real_low_usd"].notna().any():
             return ""
         return (
@@ -124,24 +127,28 @@ class Comparison(pd.DataFrame):
             "record, which is noise."
         )
 
-    def _prices(self) -> str:
-        """Say where the log's own prices are others than the table's."""
-        own, table = self["cost_usd"].iloc[0], self["table_usd"].iloc[0]
-        if not (has_value(own) and has_value(table)) or abs(own - table) <= _PRICE_TOLERANCE * own:
+    def _describe_prices(self) -> str:
+        """Return the sentence on a log whose prices differ from the price table; else empty."""
+        log_usd, table_usd = self["cost_usd"].iloc[0], self["table_usd"].iloc[0]
+        if (
+            not (has_value(log_usd) and has_value(table_usd))
+            or abs(log_usd - table_usd) <= _PRICE_TOLERANCE * log_usd
+        ):
             return ""
         return (
-            f" By the table of prices, as replays are billed, the record would cost ${table:,.4g}."
+            " By the table of prices, as replays are billed, the record would cost "
+            f"${table_usd:,.4g}."
         )
 
     @property
     def notes(self) -> list[str]:
-        """What the session's log cannot say or says wrongly."""
-        told = self.replays.get("recorded") if hasattr(self, "replays") else None
-        return [] if told is None else list(told.notes)
+        """What the session's log does not record or records wrongly."""
+        record = self.replays.get("recorded") if hasattr(self, "replays") else None
+        return [] if record is None else list(record.notes)
 
     @property
     def detail(self) -> Table:
-        """Every figure that says how a setting did, as a table."""
+        """All figures that judge a setting, as a table."""
         heads = [
             Column(h, _COLUMN_MEANINGS[c], group=_DETAIL_GROUPS.get(c, ""))
             for c, h in DETAIL_HEADS.items()
@@ -149,7 +156,7 @@ class Comparison(pd.DataFrame):
         rows = [
             (
                 Cell(sanitize_line(str(name), 80)),
-                *(Cell(_cell_text(c, row), _sort_value(c, row[c])) for c in DETAIL_HEADS),
+                *(Cell(_format_cell(c, row), _sort_value(c, row[c])) for c in DETAIL_HEADS),
             )
             for name, row in self.iterrows()
         ]
@@ -164,28 +171,28 @@ class Comparison(pd.DataFrame):
             for n, e in self["error"].items()
             if has_value(e)
         ]
-        made = make_summary_table(self)
-        under = [
+        table = make_summary_table(self)
+        paragraphs = [
             *errors,
-            made.legend,
+            table.legend,
             self.caption,
             *(f"Note: {sanitize_line(n, 400)}" for n in self.notes),
         ]
         return "\n".join(
             [
-                self._title(),
+                self._make_title(),
                 "",
-                made.to_text(),
+                table.to_text(),
                 "",
-                *(w for told in under for w in wrap(told, WIDE)),
+                *(w for paragraph in paragraphs for w in wrap(paragraph, WIDE)),
             ]
         )
 
-    def _title(self) -> str:
-        told = self.replays.get("recorded") if hasattr(self, "replays") else None
+    def _make_title(self) -> str:
+        record = self.replays.get("recorded") if hasattr(self, "replays") else None
         return (
-            get_title(told, WIDE)
-            if told is not None
+            get_title(record, WIDE)
+            if record is not None
             else sanitize_line(str(self["session"].iloc[0]), WIDE)
         )
 
@@ -195,7 +202,7 @@ class Comparison(pd.DataFrame):
             for n, e in self["error"].items()
             if has_value(e)
         )
-        told = "".join(f"<br>Note: {escape_html(n, 400)}" for n in self.notes)
+        notes = "".join(f"<br>Note: {escape_html(n, 400)}" for n in self.notes)
         basis = (
             "<details><summary>What these figures rest"
             f" on</summary>{escape_html(self.caption, 1300)}</details>"
@@ -204,9 +211,9 @@ class Comparison(pd.DataFrame):
         hover = escape_html(f"id {sanitize_line(str(self['session'].iloc[0]), 120)}", 200)
         return (
             f'<div class="ctxkit-comparison {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">'
-            f'<strong title="{hover}">{escape_html(self._title(), 120)}</strong>'
+            f'<strong title="{hover}">{escape_html(self._make_title(), 120)}</strong>'
             f"{make_summary_table(self).to_html()}{f'<ul>{errors}</ul>' if errors else ''}"
-            f"{basis}{full}{told}</div>"
+            f"{basis}{full}{notes}</div>"
         )
 
     def __repr__(self) -> str:
@@ -239,73 +246,89 @@ def compare(
     reuse: bool = False,
     progress: bool = True,
 ) -> Comparison | ViewComparison:
-    """Return a session's score as recorded and under each of several rules, one row each.
+    """Score a session as recorded and under each of several rules.
 
-    At a prompt, what would take longer than some seconds goes over all cores. Interrupted (Ctrl-C),
-    it returns the rows that are done, and says so in ``frame.attrs["interrupted"]``.
-
-    Of a team, `"views"` or a dictionary of views gives a row for each agent and view, as
-    `teams.views.compare_views` says.
+    In a notebook or console, work that would take more than a few seconds runs on all cores. After
+    an interrupt (Ctrl-C) the rows finished so far are returned and
+    ``frame.attrs["interrupted"]`` is True.
 
     Args:
-        session: a recorded session, the path of a log, or a list of messages; of a replay the
-            recorded one is taken.
-        rules: rules, policies, names of presets or chains in a list, or ``"all"`` for every preset;
-            of a team also views.
-        loss: work out what was lost too.
-        reuse: the call that writes a summary reads the cached prompt; else it sends what it
-            summarises afresh.
-        progress: show a bar where it takes longer than a second.
+        session: a recorded session, the path of a log, or a list of messages. For a replay, its
+            recorded session is used.
+        rules: a list of rules, policies, preset names or policy chains, or ``"all"`` for every
+            preset. For a team also ``"views"`` or a dictionary of views.
+        loss: also compute the columns of information loss.
+        reuse: bill the call that writes a summary as reading the cached prompt; otherwise it sends
+            what it summarises as fresh input.
+        progress: show a progress bar where the work takes longer than a second.
+
+    Returns:
+        A `Comparison`: one row per setting, columns as in `score`. For views of a team, the frame
+        that `teams.view_comparison.compare_views` returns.
 
     Raises:
-        BadArguments: it is no session, or there are no rules.
-        UnknownPreset: a name means nothing; the sentence names the nearest.
+        BadArguments: the session or the rules cannot be understood, or there are no rules.
+        UnknownPreset: a name is unknown; the sentence names the nearest one.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path())
+        >>> frame = ck.compare(session, ["none"], loss=False, progress=False)
+        >>> frame["cuts_n"].tolist()
+        [2, 0]
     """
     session = as_session(session)
     if isinstance(rules, Mapping) or (isinstance(rules, str) and rules == "views"):
         from ctxkit.teams.views import compare_views
 
         return compare_views(session, rules, loss=loss, reuse=reuse)
-    settings, bench = resolve_settings(rules), _CachingRunner(session.origin or session)
-    recorded = score_session(bench.session, bench.base, loss=loss, reuse=reuse)
-    given, options = [bench.session], RunOptions(loss, reuse)
-    done, interrupted = run_settings(
-        given, settings, options, "comparison", progress=progress, bench=lambda _: bench
+    settings, runner = resolve_settings(rules), _CachingRunner(session.origin or session)
+    recorded = score_session(runner.session, runner.base, loss=loss, reuse=reuse)
+    recorded_sessions, options = [runner.session], RunOptions(loss, reuse)
+    replay_rows, interrupted = run_settings(
+        recorded_sessions,
+        settings,
+        options,
+        "comparison",
+        progress=progress,
+        make_runner=lambda _: runner,
     )
-    rows = [recorded, *done]
+    rows = [recorded, *replay_rows]
     frame = Comparison(build_score_frame(rows).set_axis([r["rules"] for r in rows], axis=0))
-    known = {row["rules"] for row in done if not row.get("error")}
-    frame.replays = LazyReplays(bench, {s.label: s.rules for s in settings if s.label in known})
+    succeeded = {row["rules"] for row in replay_rows if not row.get("error")}
+    frame.replays = LazyReplays(
+        runner, {s.label: s.rules for s in settings if s.label in succeeded}
+    )
     frame.attrs["interrupted"] = interrupted
     return frame
 
 
 class _CachingRunner(SessionRunner):
-    """A bench that runs rules once: what a worker ran, when it is asked for."""
+    """A runner that makes each run once and returns it again on later requests."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._runs: dict[int, tuple[Any, Run]] = {}
 
     def run(self, rules: Rules | RejectedSetting) -> Run:
-        """Return the run of the session under rules."""
+        """Return the run of the session under rules, made at the first request."""
         if id(rules) not in self._runs:
             self._runs[id(rules)] = rules, super().run(rules)
         return self._runs[id(rules)][1]
 
 
 class LazyReplays(Mapping[str, "Session"]):
-    """A recorded session and its replays by name, each made of its run when it is asked for."""
+    """Mapping of names to the recorded session and its replays, each made at first access."""
 
-    def __init__(self, bench: SessionRunner, rules: Mapping[str, Rules | RejectedSetting]) -> None:
-        self._bench, self._rules = bench, rules
-        self._made = {"recorded": bench.session}
+    def __init__(self, runner: SessionRunner, rules: Mapping[str, Rules | RejectedSetting]) -> None:
+        self._runner, self._rules = runner, rules
+        self._sessions = {"recorded": runner.session}
 
     def __getitem__(self, name: str) -> Session:
-        if name not in self._made:
-            run = self._bench.run(self._rules[name])
-            self._made[name] = session_from_run(self._bench.session, run)
-        return self._made[name]
+        if name not in self._sessions:
+            run = self._runner.run(self._rules[name])
+            self._sessions[name] = session_from_run(self._runner.session, run)
+        return self._sessions[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(["recorded", *self._rules])
@@ -317,34 +340,34 @@ class LazyReplays(Mapping[str, "Session"]):
         return dict, (dict(self),)
 
 
-def _cell_text(column: str, row: Any) -> str:
-    """Return a cell; an interval stands in one, and is sorted by its lower end."""
+def _format_cell(column: str, row: Any) -> str:
+    """Return the text of a cell; the interval of real runs takes one cell."""
     if column != "real_low_usd" or not has_value(row[column]):
-        return _cell(column, row[column])
+        return _format_value(column, row[column])
     low, high = row[column], row["real_high_usd"]
-    return _cell("cost_usd", low) + (f"–{high:,.2f}" if high > low else "")
+    return _format_value("cost_usd", low) + (f"–{high:,.2f}" if high > low else "")
 
 
 def _sort_value(column: str, value: Any) -> float | None:
-    """Return what a cell is sorted by."""
+    """Return the number by which a cell is sorted; None where the value is missing."""
     if not has_value(value):
         return None
     return _VERDICT_ORDER.get(str(value)) if column == "told_apart" else float(value)
 
 
-def _cell(column: str, value: Any) -> str:
+def _format_value(column: str, value: Any) -> str:
     if not has_value(value):
         return ""
     if column == "thrash":
         return "yes" if value else "no"
     if column in _SHARES:
-        return _percent(value)
+        return _format_share(value)
     if column == "told_apart":
         return sanitize_line(str(value), 40)
     return f"${value:,.2f}" if column.endswith("_usd") else format_count(value)
 
 
-def _percent(value: Any) -> str:
+def _format_share(value: Any) -> str:
     return f"{value:.1%}" if abs(value) < 0.1 else f"{value:.0%}"
 
 
@@ -373,7 +396,7 @@ SUMMARY_LEGEND = (
     " more. In a notebook a click on a head sorts; .detail has every figure."
 )
 _MAX_NAMES = 20
-"""Letters of a row's names; of longer ones the first is told, and how many more there are."""
+"""Characters of a row's joined names; longer ones become the first name and a count."""
 _EQUAL_COLUMNS = (
     "prompt_tokens",
     "peak_tokens",
@@ -382,121 +405,141 @@ _EQUAL_COLUMNS = (
     "hidden_messages_n",
     "needed_later_loss",
 )
-"""Two settings that agree in these come to the same."""
+"""Columns in which two settings must agree to share one row of the summary table."""
 
 
 class SettingVerdict(NamedTuple):
-    """What is to be said of a setting in a word, and all that holds of it."""
+    """Verdict on a setting: the word shown, its tone (CSS class), and all words that apply."""
 
     word: str
     tone: str = ""
     all: tuple[str, ...] = ()
 
 
+# Verdicts and the summary table. A setting is judged by five facts of its row: it failed; a prompt
+# exceeds the window; it thrashes; it is on the Pareto front of dollars and needed-later loss (both
+# minimised, only rows that fit); its cost differs from the record by more than real runs vary. Rows
+# with equal figures are one setting in effect (a trigger that never fires, for instance) and share
+# a row of the table, which keeps the verdict with most words.
 def judge_settings(frame: pd.DataFrame) -> list[SettingVerdict]:
-    """Return the verdict on each row of scores of one session."""
-    best, rows = find_pareto_rows(frame), frame.to_dict("records")
+    """Return the verdict on each row of a frame of scores of one session."""
+    on_front, rows = find_pareto_rows(frame), frame.to_dict("records")
     cheapest = min(
-        (i for i, on in enumerate(best) if on), key=lambda i: rows[i]["cost_usd"], default=-1
+        (i for i, on in enumerate(on_front) if on), key=lambda i: rows[i]["cost_usd"], default=-1
     )
-    told = enumerate(zip(rows, best, strict=True))
-    return [_judge_setting(row, front=on, cheapest=i == cheapest) for i, (row, on) in told]
+    # the cheapest of all rows on the front gets a verdict of its own
+    numbered = enumerate(zip(rows, on_front, strict=True))
+    return [_judge_setting(row, front=on, cheapest=i == cheapest) for i, (row, on) in numbered]
 
 
 def find_pareto_rows(frame: pd.DataFrame) -> list[bool]:
-    """Return for each row whether no other one that fits the window is cheaper and loses
-    no more.
+    """Return for each row whether it is on the Pareto front of dollars and needed-later loss.
+
+    Rows that failed or do not fit the window are never on the front.
     """
+    # NaN in either objective takes a row out of the comparison
     fits = frame["over_call"].isna() & frame["error"].isna()
     columns = (frame[c].astype("Float64").where(fits) for c in ("cost_usd", "needed_later_loss"))
-    best: list[bool] = find_pareto_front(
+    on_front: list[bool] = find_pareto_front(
         *(c.to_numpy(float, na_value=nan).tolist() for c in columns)
     ).tolist()
-    return best
+    return on_front
 
 
 def _judge_setting(row: dict[Any, Any], *, front: bool, cheapest: bool) -> SettingVerdict:
     if has_value(row["error"]):
         return SettingVerdict("failed", "bad", (sanitize_line(str(row["error"]), 300),))
-    told: list[tuple[str, str]] = []
+    # Words in order of importance; the first becomes the verdict, all of them its tooltip.
+    verdicts: list[tuple[str, str]] = []
     if has_value(row["over_call"]):
-        told.append((f"over the window from call {format_count(row['over_call'])}", "grey"))
+        verdicts.append((f"over the window from call {format_count(row['over_call'])}", "grey"))
     if has_value(row["thrash"]) and row["thrash"]:
-        told.append(("thrashes", "bad"))
+        verdicts.append(("thrashes", "bad"))
     if front:
-        told.append((f"cheapest {ON_FRONT}" if cheapest else ON_FRONT, "good"))
+        verdicts.append((f"cheapest {ON_FRONT}" if cheapest else ON_FRONT, "good"))
     if row["rules"] == RECORDED_LABEL:
-        told.append(("as it was", ""))
+        verdicts.append(("as it was", ""))
     elif has_value(row["told_apart"]):
         apart = sanitize_line(str(row["told_apart"]), 40)
-        told.append((apart if apart == INDISTINGUISHABLE else f"{apart} than the record", ""))
-    if not told:
+        verdicts.append((apart if apart == INDISTINGUISHABLE else f"{apart} than the record", ""))
+    if not verdicts:
         return SettingVerdict("")
-    whole = tuple(word for word, _ in told)
-    if whole[0].endswith(ON_FRONT) and whole[-1] == INDISTINGUISHABLE:
-        return SettingVerdict(f"{whole[0]}, {INDISTINGUISHABLE}", "", whole)
-    return SettingVerdict(*told[0], whole)
+    words = tuple(word for word, _ in verdicts)
+    if words[0].endswith(ON_FRONT) and words[-1] == INDISTINGUISHABLE:
+        return SettingVerdict(f"{words[0]}, {INDISTINGUISHABLE}", "", words)
+    return SettingVerdict(*verdicts[0], words)
 
 
 def group_equal_rows(frame: pd.DataFrame) -> list[list[int]]:
-    """Return the places of rows that come to the same, each group at its first; the
-    record alone.
+    """Group rows whose figures are equal, as lists of row positions.
+
+    Groups are ordered by their first row. The record, and rows that failed, stay alone.
     """
     groups: dict[Any, list[int]] = {}
     for i, row in enumerate(frame.to_dict("records")):
         figures = tuple(None if pd.isna(row[c]) else float(row[c]) for c in _EQUAL_COLUMNS)
+        # a row number as key keeps the row alone; the figures as key join equal rows
         alone = row["rules"] == RECORDED_LABEL or has_value(row["error"]) or figures[0] is None
         groups.setdefault((i,) if alone else figures, []).append(i)
     return list(groups.values())
 
 
 def make_summary_table(frame: pd.DataFrame) -> Table:
-    """Return a comparison as a table that reads at a glance."""
+    """Return the summary table of a comparison: one row per group of equal settings."""
     names = [sanitize_line(str(n), 80) for n in frame.index]
-    rows, said = frame.to_dict("records"), judge_settings(frame)
-    record = next((r["cost_usd"] for r in rows if r["rules"] == RECORDED_LABEL), None)
-    made = []
+    rows, verdicts = frame.to_dict("records"), judge_settings(frame)
+    recorded_usd = next((r["cost_usd"] for r in rows if r["rules"] == RECORDED_LABEL), None)
+    table_rows = []
     for group in group_equal_rows(frame):
         i = group[0]
-        found = said[i] if len(group) == 1 else _merge_verdicts([said[k] for k in group])
-        made.append(_summary_row([names[k] for k in group], rows[i], found, record))
-    return Table(SUMMARY_HEADS, tuple(made), legend=SUMMARY_LEGEND)
+        verdict = verdicts[i] if len(group) == 1 else _merge_verdicts([verdicts[k] for k in group])
+        table_rows.append(
+            _make_summary_row([names[k] for k in group], rows[i], verdict, recorded_usd)
+        )
+    return Table(SUMMARY_HEADS, tuple(table_rows), legend=SUMMARY_LEGEND)
 
 
-def _merge_verdicts(found: Iterable[SettingVerdict]) -> SettingVerdict:
-    """Return one verdict for rows that come to the same: that of the one that has most to say."""
-    return max(found, key=lambda v: (v.word.startswith("cheapest"), len(v.all)))
+def _merge_verdicts(verdicts: Iterable[SettingVerdict]) -> SettingVerdict:
+    """Return the verdict that stands for rows with equal figures: the one with most words."""
+    return max(verdicts, key=lambda v: (v.word.startswith("cheapest"), len(v.all)))
 
 
-def _summary_row(
-    names: list[str], row: dict[Any, Any], said: SettingVerdict, record: Any
+def _make_summary_row(
+    names: list[str], row: dict[Any, Any], verdict: SettingVerdict, recorded_usd: Any
 ) -> tuple[Cell, ...]:
-    tone = "grey" if said.tone == "grey" or has_value(row["error"]) else ""
+    # rows that do not fit the window, and failed rows, are greyed
+    tone = "grey" if verdict.tone == "grey" or has_value(row["error"]) else ""
     cost, peak, window = (row[c] for c in ("cost_usd", "peak_tokens", "window_tokens"))
+    # a group is named by `none` where it is in it, else by its shortest name
     first, *others = sorted(names, key=lambda n: (n != "none", len(n)))
     name = ", ".join([first, *others])
     if others and len(name) > _MAX_NAMES:
         name = f"{first} and {len(others)} more"
-    replayed = row["rules"] != RECORDED_LABEL and has_value(cost) and has_value(record) and record
-    against = cost / record - 1 if replayed else None
+    replayed = (
+        row["rules"] != RECORDED_LABEL
+        and has_value(cost)
+        and has_value(recorded_usd)
+        and recorded_usd
+    )
+    change = cost / recorded_usd - 1 if replayed else None
     return (
         Cell(name, None, ", ".join(names), tone),
-        _box(format_usd(cost) if has_value(cost) else "", cost, tone, _interval_text(row)),
-        _box(format_change(against) if has_value(against) else "", against, tone),
-        _box(format_tokens(peak) if has_value(peak) else "", peak, tone),
+        _make_cell(format_usd(cost) if has_value(cost) else "", cost, tone, _interval_text(row)),
+        _make_cell(format_change(change) if has_value(change) else "", change, tone),
+        _make_cell(format_tokens(peak) if has_value(peak) else "", peak, tone),
         _window_share(peak, window, tone),
-        _box(
+        _make_cell(
             format_count(row["cuts_n"]) if has_value(row["cuts_n"]) else "",
             row["cuts_n"],
             tone,
             _unpaid_text(row),
         ),
-        _box(
+        _make_cell(
             format_percent(row["needed_later_loss"]) if has_value(row["needed_later_loss"]) else "",
             row["needed_later_loss"],
             tone,
         ),
-        Cell(said.word, None, "; ".join(said.all), said.tone),
+        Cell(verdict.word, None, "; ".join(verdict.all), verdict.tone),
     )
 
 
@@ -512,22 +555,22 @@ def _window_share(peak: Any, window: Any, tone: str) -> Cell:
 
 
 def _interval_text(row: dict[Any, Any]) -> str:
-    out = []
+    parts = []
     if (
         has_value(row["cost_low_usd"])
         and has_value(row["cost_high_usd"])
         and row["cost_low_usd"] < row["cost_high_usd"]
     ):
-        out.append(
+        parts.append(
             f"{format_usd(row['cost_low_usd'])} to {format_usd(row['cost_high_usd'])} by what "
             "the cache"
             " model misses"
         )
     if has_value(row["real_low_usd"]):
-        out.append(
+        parts.append(
             f"of real runs {format_usd(row['real_low_usd'])} to {format_usd(row['real_high_usd'])}"
         )
-    return "; ".join(out)
+    return "; ".join(parts)
 
 
 def _unpaid_text(row: dict[Any, Any]) -> str:
@@ -535,5 +578,5 @@ def _unpaid_text(row: dict[Any, Any]) -> str:
     return f"{format_count(n)} of them never paid" if has_value(n) and n else ""
 
 
-def _box(text: str, value: Any, tone: str, hover: str = "") -> Cell:
+def _make_cell(text: str, value: Any, tone: str, hover: str = "") -> Cell:
     return Cell(text, float(value) if has_value(value) else None, hover, tone)

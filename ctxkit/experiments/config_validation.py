@@ -1,4 +1,4 @@
-"""`ctxkit.validate`: what is wrong with a config file before anything runs by it."""
+"""Validation of the config files of other systems (`ctxkit.validate`)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,25 @@ FAULT_COLUMNS = (
 )
 _get = partial(get_section, any_case=True)
 _CHOICES = ("auto", "required", "none")
-_Found = Iterator[tuple[str, str]]
+_Faults = Iterator[tuple[str, str]]
 
 
 def validate(path: str | Path | Mapping[str, str], *, system: str | None = None) -> pd.DataFrame:
-    """Return what is wrong with a config file, a row each; none where nothing is.
+    """Check a config file of another system and list its faults.
 
     Args:
-        path: as `load_rules` takes it.
-        system: whose file it is, where its keys do not say.
+        path: a file, or variables by name, as `load_rules` takes it.
+        system: the name of the system that the file belongs to; None: detected by its keys.
+
+    Returns:
+        One row per fault, errors first, without duplicates; empty for a valid file. Columns:
+        `level` (``"error"``: the system would not start; ``"warning"``: it runs, but not as
+        meant) and `why` (a sentence).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.validate({"COMPACT_TRIGGER": "many"}, system="pulse_coder")["level"].tolist()
+        ['error']
     """
     rows = list(dict.fromkeys(_find_faults(path, system)))
     rows.sort(key=lambda row: row[0] != LEVEL_ERROR)
@@ -44,27 +54,28 @@ def validate(path: str | Path | Mapping[str, str], *, system: str | None = None)
     )
 
 
-def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _Found:
-    with warnings.catch_warnings(record=True) as said:
+def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _Faults:
+    # Loading the rules checks each key; its warnings and its error become rows.
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             load_rules(path, system=system)
         except CtxkitError as error:
             yield LEVEL_ERROR, sanitize_text(str(error), 600)
-    for each in said:
-        yield LEVEL_WARNING, sanitize_text(str(each.message), 600)
+    for warning in caught:
+        yield LEVEL_WARNING, sanitize_text(str(warning.message), 600)
     try:
         content = dict(path) if isinstance(path, Mapping) else config_syntax.load_config(path)[0]
         config = config_format(system) if system else detect_config_format(content, str(path))
     except CtxkitError:
-        return  # which is said already
+        return  # load_rules raised the same error above
+    # only fuseraft refuses files for rules across sections
     if config.system == "fuseraft":
-        yield from _fuseraft(content)
+        yield from _find_fuseraft_faults(_lower_case_keys(content.get("Orchestration", content)))
 
 
-def _fuseraft(content: Mapping[str, Any]) -> _Found:
-    """Yield what fuseraft refuses, or warns of, and the rules of one agent cannot know."""
-    body = _get(content, "Orchestration", default=content)
+def _find_fuseraft_faults(body: Any) -> _Faults:
+    """Yield faults across sections of fuseraft's file, which the rules of one agent do not show."""
     if not isinstance(body, dict):
         yield LEVEL_ERROR, "Orchestration must be a section of keys and values."
         return
@@ -77,28 +88,30 @@ def _fuseraft(content: Mapping[str, Any]) -> _Found:
             yield LEVEL_ERROR, why
     turn = _get(body, "WarnTurnTokens")
     if cutover and isinstance(turn, int) and turn >= cutover:
-        late = f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,})"
-        yield LEVEL_WARNING, f"{late}: it warns too late."
-    tracked = _get(body, "ChangeTracking.Path"), _get(body, "Validation.ChangeLogPath")
+        problem = f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,})"
+        yield LEVEL_WARNING, f"{problem}: it warns too late."
+    tracked = (
+        get_section(body, "changetracking.path"),
+        get_section(body, "validation.changelogpath"),
+    )
     if all(tracked) and tracked[0] != tracked[1]:
         yield LEVEL_ERROR, "ChangeTracking.Path and Validation.ChangeLogPath must be the same file."
     mode = str(_get(body, "Compaction.Mode")).casefold()
     if mode == "intent" and _get(body, "ChangeTracking") is None:
         yield LEVEL_WARNING, "Compaction.Mode intent falls back to a model without ChangeTracking."
-    agents = _get(body, "Agents")
-    yield from _agents(agents)
-    if str(_get(body, "Selection.Type")).casefold() == "magentic":
-        yield from _find_fresh_agents(agents)
+    yield from _find_agent_faults(body.get("agents"))
+    if str(get_section(body, "selection.type")).casefold() == "magentic":
+        yield from _find_fresh_agents(body.get("agents"))
 
 
-def _find_fresh_agents(agents: Any) -> _Found:
-    """Yield the agents that a manager speaks to and that hear nobody."""
+def _find_fresh_agents(agents: Any) -> _Faults:
+    """Yield a fault for each agent of a manager that is isolated from the manager's messages."""
     for i, agent in enumerate(agents if isinstance(agents, list) else ()):
         if str(_get(agent, "Isolation")).casefold() == "fresh":
             yield LEVEL_ERROR, f"Agents[{i}].Isolation is Fresh: it would not hear its manager."
 
 
-def _agents(agents: Any) -> _Found:
+def _find_agent_faults(agents: Any) -> _Faults:
     if not isinstance(agents, list) or not agents:
         yield LEVEL_WARNING, "It has no agents: fuseraft does not start without one."
         return
@@ -115,3 +128,12 @@ def _agents(agents: Any) -> _Found:
     folded = [n.casefold() for n in names if n]
     for name in dict.fromkeys(n for n in folded if folded.count(n) > 1):
         yield LEVEL_ERROR, f"Two agents are called {sanitize_text(name, 60)!r}."
+
+
+def _lower_case_keys(value: Any, depth: int = 6) -> Any:
+    """Return sections with lower-case keys, since fuseraft ignores the case of keys."""
+    if isinstance(value, dict) and depth:
+        return {str(k).casefold(): _lower_case_keys(v, depth - 1) for k, v in value.items()}
+    if isinstance(value, list) and depth:
+        return [_lower_case_keys(v, depth - 1) for v in value[:500]]
+    return value

@@ -1,4 +1,4 @@
-"""`ctxkit.grid`: lists of rules over preset settings, with labels that tell them apart."""
+"""Grids of preset settings (`ctxkit.grid`), and lists of rules with distinct labels."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 class RejectedSetting(NamedTuple):
-    """A setting that cannot work: a sweep keeps it as a row with its error, so that nothing is
-    missing unseen.
-    """
+    """A combination of settings that a preset refused; a sweep shows it as a row with its error."""
 
     label: str
     parameters: dict[str, Any]
@@ -33,11 +31,11 @@ class RejectedSetting(NamedTuple):
 
 
 class Grid(list[Any]):
-    """Rules for every combination; those that cannot work stand in it as `Refused`."""
+    """A list of rules, one per combination; refused ones are `RejectedSetting` entries."""
 
     @property
     def refused(self) -> list[RejectedSetting]:
-        """The combinations that cannot work, with the reason."""
+        """The combinations that the preset refused, each with the reason in `error`."""
         return [r for r in self if isinstance(r, RejectedSetting)]
 
     def __repr__(self) -> str:
@@ -48,22 +46,32 @@ class Grid(list[Any]):
 
 
 def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
-    """Return the rules of a preset for every combination of its settings.
+    """Build the rules of a preset for every combination of settings.
 
     Args:
-        preset: a preset, its name, or any function that makes rules.
-        lists: for each setting a list (or range) of values; a single value holds for all.
+        preset: a preset, its name, or any function that returns rules.
+        lists: for each setting a list or range of values; a single value holds for all
+            combinations.
+
+    Returns:
+        A list of rules in the order of the Cartesian product; refused combinations are
+        `RejectedSetting` entries (see `Grid.refused`).
 
     Raises:
-        UnknownPreset: there is no such preset or setting; the sentence names the nearest.
+        UnknownPreset: there is no such preset or setting; the sentence names the nearest one.
         BadArguments: a list is empty.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.grid("pi", reserve_tokens=[8_000, 16_000], keep_recent_tokens=[5_000, 10_000])
+        <Grid: 4 settings>
     """
-    make, name, known = _resolve_factory(preset)
+    make, name, setting_names = _resolve_factory(preset)
     for key in lists:
-        if known is not None and key not in known:
+        if setting_names is not None and key not in setting_names:
             raise UnknownPreset(
                 f"Preset {name!r} has no setting {key!r}; it has"
-                f" {', '.join(known)}.{did_you_mean(key, known)}"
+                f" {', '.join(setting_names)}.{did_you_mean(key, setting_names)}"
             )
     values = {k: _value_list(k, v) for k, v in lists.items()}
     defaults = {
@@ -82,22 +90,25 @@ def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
 
 
 def resolve_rules(rules: RulesArgument) -> list[Rules | RejectedSetting]:
-    """Return a list of rules from rules, policies, names of presets or chains, presets themselves,
-    or ``"all"``.
+    """Return a list of rules from what names them.
+
+    Args:
+        rules: one or several of: rules, policies, preset names, policy chains, preset functions, or
+            ``"all"`` for every preset.
 
     Raises:
-        BadArguments: something is none of these.
-        UnknownPreset: a name means nothing.
+        BadArguments: an item is none of these, or the list is empty.
+        UnknownPreset: a name is unknown.
     """
-    given = (
+    items = (
         [rules] if isinstance(rules, (str, Rules, RejectedSetting)) or callable(rules) else rules
     )
     try:
-        given = list(given)
+        items = list(items)
     except TypeError:
         raise BadArguments(f"Give rules, or a list of them, not {type(rules).__name__}.") from None
     out: list[Rules | RejectedSetting] = []
-    for each in given:
+    for each in items:
         out += [_make_preset(n) for n in names()] if each == "all" else [_resolve_one(each)]
     if not out:
         raise BadArguments('Give at least one setting: rules, the name of a preset, or "all".')
@@ -126,46 +137,52 @@ def _make_or_reject(name: str, make: Callable[[], Rules]) -> Rules | RejectedSet
 
 
 def label_rules(rules: Sequence[Rules | RejectedSetting]) -> list[str]:
-    """Return a name for each, with the settings in which namesakes differ."""
+    """Return a distinct label for each: its name, and the settings in which rules of that name
+    differ.
+    """
     values: dict[str, dict[str, list[Any]]] = {}
     for r in rules:
-        known = values.setdefault(r.label, {})
+        by_setting = values.setdefault(r.label, {})
         for key, value in r.parameters.items():
-            known.setdefault(key, []).append(value)
+            by_setting.setdefault(key, []).append(value)
     counts = Counter(r.label for r in rules)
+    # a setting distinguishes namesakes if its values differ or some rules lack it
     differ = {
-        label: {k for k, v in known.items() if len(v) < counts[label] or any(x != v[0] for x in v)}
-        for label, known in values.items()
+        label: {
+            k for k, v in by_setting.items() if len(v) < counts[label] or any(x != v[0] for x in v)
+        }
+        for label, by_setting in values.items()
     }
-    out: list[str] = []
+    labels: list[str] = []
     for r in rules:
-        told = ", ".join(
-            f"{k}={_short(v)}"
+        settings = ", ".join(
+            f"{k}={_format_setting(v)}"
             for k, v in r.parameters.items()
             if v is not None and k in differ[r.label]
         )
-        out.append(f"{r.label}({told})" if told else r.label)
+        labels.append(f"{r.label}({settings})" if settings else r.label)
+    # labels that are still equal get a running number
     seen: dict[str, int] = {}
-    for i, label in enumerate(out):
+    for i, label in enumerate(labels):
         seen[label] = seen.get(label, 0) + 1
         if seen[label] > 1:
-            out[i] = f"{label} ({seen[label]})"
-    return out
+            labels[i] = f"{label} ({seen[label]})"
+    return labels
 
 
 def find_varying_settings(rules: Iterable[Rules | RejectedSetting]) -> tuple[str, ...]:
-    """Return the names of the settings in which rules differ: the columns of a sweep."""
-    given = [dict(r.parameters) for r in rules]
-    keys = dict.fromkeys(k for p in given for k in p)
-    return tuple(k for k in keys if len({repr(p.get(k)) for p in given}) > 1)
+    """Return the names of the settings that vary among rules; a sweep makes them columns."""
+    parameters = [dict(r.parameters) for r in rules]
+    keys = dict.fromkeys(k for p in parameters for k in p)
+    return tuple(k for k in keys if len({repr(p.get(k)) for p in parameters}) > 1)
 
 
 def convert_to_plain(value: Any) -> Any:
-    """Return a setting as a value that a column and a JSON line can hold."""
+    """Return a setting as a plain value for a column or a JSON line; other types become text."""
     return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
 
 
-def _short(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     return (
         f"{value:_}"
         if isinstance(value, int) and not isinstance(value, bool)
@@ -183,25 +200,26 @@ def _value_list(name: str, value: Any) -> list[Any]:
         raise BadArguments(
             f"The list of {name} is empty: give at least one value, or leave it out."
         )
+    # NumPy scalars become Python numbers
     return [v.item() if hasattr(v, "item") else v for v in values]
 
 
 def _resolve_factory(
-    given: Callable[..., Rules] | str,
+    factory: Callable[..., Rules] | str,
 ) -> tuple[Callable[..., Rules], str, list[str] | None]:
-    if isinstance(given, str):
-        preset(given)  # an unknown name is refused here
+    if isinstance(factory, str):
+        preset(factory)  # an unknown name is refused here
         from ctxkit import presets
 
-        given = getattr(presets, given.strip().lower().replace("-", "_"))
-    if not callable(given):
+        factory = getattr(presets, factory.strip().lower().replace("-", "_"))
+    if not callable(factory):
         raise BadArguments(
-            f"A grid is made of a preset or its name, not of {type(given).__name__}."
+            f"A grid is made of a preset or its name, not of {type(factory).__name__}."
         )
-    parameters = signature(given).parameters.values()
+    parameters = signature(factory).parameters.values()
     free = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
     return (
-        given,
-        getattr(given, "__name__", "rules"),
+        factory,
+        getattr(factory, "__name__", "rules"),
         None if free else [p.name for p in parameters],
     )

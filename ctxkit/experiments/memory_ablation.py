@@ -1,4 +1,4 @@
-"""`ctxkit.index_or_paste` and `ctxkit.with_memory`: what a context store and a memory are worth."""
+"""Ablations of a context store (`index_or_paste`) and of a memory (`with_memory`)."""
 
 from __future__ import annotations
 
@@ -52,30 +52,40 @@ _STORE = "store"
 
 
 class _PastedSession(NamedTuple):
-    """The session as it would have been, and where its messages and calls are in the real one."""
+    """The session with pasted text, and the positions of its messages and calls in the real one."""
 
     session: Session
-    kept: list[int]
-    calls: list[int]
+    message_places: list[int]
+    call_places: list[int]
 
 
 @accepts_session
 def index_or_paste(
     session: Session, store: ContextStore | None = None, *, rules: RulesLike | None = None
 ) -> pd.DataFrame:
-    """Return what a session cost with an index of its context store, and with all text pasted.
+    """Compare the cost of a session with an indexed context store and with all its text pasted.
 
-    Pasted, the whole text of the items that its index names stands in the place of the index, and
-    calls that did nothing but read the store are not made, with what they were answered. What else
-    the agent did is left as it was; that it would have done the same is assumed, as in any replay.
+    In the pasted variant the full text of the indexed items replaces the index, and calls that only
+    read the store are removed with their results. All other steps stay as recorded, as in any
+    replay.
 
     Args:
-        session: a session that was shown the index of a store.
-        store: where the text is; None: the store of the current folder.
-        rules: rules or a preset to ask about; None: as it was compacted.
+        session: a session whose prompt holds the index of a context store.
+        store: the store that holds the text; None: the store of the current folder.
+        rules: rules or a preset to bill under; None: the compactions as recorded.
+
+    Returns:
+        Two rows, ``"index, read on demand"`` and ``"pasted whole"``; columns: `PASTE_COLUMNS`.
 
     Raises:
-        BadArguments: the session was shown no index, or the store has nothing of it.
+        BadArguments: the session has no index, or the store holds none of its items.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.experiments.memory_ablation import index_or_paste
+        >>> index_or_paste(ck.read(ck.samples.path()))
+        Traceback (most recent call last):
+        ctxkit.errors.BadArguments: The session was shown no index of a context store: ...
     """
     first = next((m for m in session.messages if any(n == _STORE for n, _, _ in m.sections)), None)
     if first is None:
@@ -84,28 +94,30 @@ def index_or_paste(
             "`%context add FILE --name N`."
         )
     text = _pasted_text(first, store or ContextStore())
-    asked, other = PromptBilling(session, rules), _pasted(session, first, text)
-    place = next(i for i, m in enumerate(session.messages) if m is first)
-    index = _index_tokens(first, asked.sizes.tokens[place])
-    scale = 1.0 if asked.sizes.error is None else 1 / (1 + asked.sizes.error)
+    billing, pasted = PromptBilling(session, rules), _paste_session(session, first, text)
+    index_at = next(i for i, m in enumerate(session.messages) if m is first)
+    index = _count_index_tokens(first, billing.sizes.tokens[index_at])
+    # The counter's estimate of the added text is scaled by its measured error on this session.
+    scale = 1.0 if billing.sizes.error is None else 1 / (1 + billing.sizes.error)
     count = default_counter().message
-    more = round((count(_with_text(first, text)) - count(first)) * scale)
-    tokens = [asked.sizes.tokens[i] for i in other.kept]
-    tokens[other.kept.index(place)] += more
-    fixed = [asked.fixed[i] for i in other.calls]
-    base = SessionScoreCache(other.session)
+    added_tokens = round((count(_with_text(first, text)) - count(first)) * scale)
+    # Sizes of the pasted session are those of the same messages in the record, plus the text.
+    tokens = [billing.sizes.tokens[i] for i in pasted.message_places]
+    tokens[pasted.message_places.index(index_at)] += added_tokens
+    fixed = [billing.fixed[i] for i in pasted.call_places]
+    base = SessionScoreCache(pasted.session)
     rows = [
-        (ON_DEMAND, index, asked.base, asked.bill(asked.run(session))),
+        (ON_DEMAND, index, billing.base, billing.bill(billing.run(session))),
         (
             PASTED,
-            index + more,
+            index + added_tokens,
             base,
-            asked.bill(asked.run(other.session, tokens, fixed), base=base),
+            billing.bill(billing.run(pasted.session, tokens, fixed), base=base),
         ),
     ]
-    told = [_paste_row(session, *row) for row in rows]
+    paste_rows = [_paste_row(session, *row) for row in rows]
     return build_frame(
-        PASTE_COLUMNS, {c.name: [row[c.name] for row in told] for c in PASTE_COLUMNS}
+        PASTE_COLUMNS, {c.name: [row[c.name] for row in paste_rows] for c in PASTE_COLUMNS}
     )
 
 
@@ -142,42 +154,46 @@ def _pasted_text(first: Message, store: ContextStore) -> str:
     return "\n\n".join(f"## {path}\n\n{store.text(path)}" for path in paths)
 
 
-def _index_tokens(message: Message, tokens: int) -> int:
+def _count_index_tokens(message: Message, tokens: int) -> int:
     return sum(n for p, n in share_message_tokens(message, tokens) if p.name == _STORE)
 
 
-def _pasted(session: Session, first: Message, text: str) -> _PastedSession:
-    """Return the session with the text in the place of the index, and without the reads."""
+def _paste_session(session: Session, first: Message, text: str) -> _PastedSession:
+    """Return the session with the text in place of the index, and without calls that read it."""
     store, dropped = ContextStore(), set[str]()
     log: list[Message | Edit] = []
-    kept, calls, n, call = list[int](), list[int](), 0, 0
+    messages, calls, n, call = list[int](), list[int](), 0, 0
+    # One pass over the log: `n` and `call` count recorded messages and calls, so that the places
+    # of the remaining ones are known.
     for entry in session.path:
         if isinstance(entry, Edit):
             log.append(entry)
             continue
-        left: Message | None = _with_text(entry, text) if entry is first else entry
-        asked = [c.id for c in entry.tool_calls if _reads(c, store)]
+        replaced: Message | None = _with_text(entry, text) if entry is first else entry
+        read_ids = [c.id for c in entry.tool_calls if _is_store_read(c, store)]
         dropped.difference_update(c.id for c in entry.tool_calls)  # an id may be used again
-        dropped.update(asked)
+        dropped.update(read_ids)
         if entry.role == "assistant":
-            alone = asked and len(asked) == len(entry.tool_calls)
-            left = None if alone else _without_calls(entry, asked)
+            only_reads = read_ids and len(read_ids) == len(entry.tool_calls)
+            # a reply with other calls stays, without its reads of the store
+            replaced = None if only_reads else _without_calls(entry, read_ids)
         elif entry.role == "tool" and entry.call_id in dropped:
-            left = None
-        if left is not None:
-            log.append(left)
-            kept.append(n)
+            replaced = None
+        if replaced is not None:
+            log.append(replaced)
+            messages.append(n)
             calls += [call] if entry.role == "assistant" else []
         n, call = n + 1, call + (entry.role == "assistant")
-    stay = set(kept)
-    gone = {m.id for i, m in enumerate(session.messages) if i not in stay}
-    sound = [_without_targets(e, gone) if isinstance(e, Edit) else e for e in log]
-    whole = tuple(e for e in sound if e is not None)
-    return _PastedSession(replace(session, log=whole, parents=(), leaf=-1), kept, calls)
+    # compactions must not name messages that are gone
+    remaining = set(messages)
+    gone = {m.id for i, m in enumerate(session.messages) if i not in remaining}
+    repaired = [_without_targets(e, gone) if isinstance(e, Edit) else e for e in log]
+    entries = tuple(e for e in repaired if e is not None)
+    return _PastedSession(replace(session, log=entries, parents=(), leaf=-1), messages, calls)
 
 
-def _reads(call: ToolCall, store: ContextStore) -> bool:
-    """Say whether a call only looks at the store."""
+def _is_store_read(call: ToolCall, store: ContextStore) -> bool:
+    """Return whether a call reads a path of the store."""
     return any(isinstance(v, str) and store.holds(v) for v in call.arguments.values())
 
 
@@ -189,7 +205,7 @@ def _without_calls(message: Message, ids: Collection[str]) -> Message:
 
 
 def _with_text(message: Message, text: str) -> Message:
-    """Return the message that showed the index with the whole text instead."""
+    """Return the message with the full text in place of the index."""
     names = [name for name, _, _ in message.sections]
     parts = list(message.parts)
     parts[names.index(_STORE)] = Text(text)
@@ -197,7 +213,7 @@ def _with_text(message: Message, text: str) -> Message:
 
 
 def _without_targets(edit: Edit, gone: Collection[str]) -> Edit | None:
-    """Return a compaction without what is not there; None where nothing of it is left."""
+    """Return a compaction without the removed targets; None where no target is left."""
     targets = tuple(t for t in edit.targets if t not in gone)
     if len(targets) == len(edit.targets):
         return edit
@@ -226,29 +242,40 @@ MEMORY_COLUMNS = (
     FrameColumn("source", TEXT, "", "derived from recorded usage, or estimated"),
 )
 WITHOUT_MEMORY, WITH_MEMORY, DIFFERENCE = "without memory", "with memory", "difference"
-_DIFFER = ("cuts_n", "recalled_tokens", "prompt_tokens", "needed_lost_n", "needed_later_loss",
-           "rules_kept", "usd")  # fmt: skip
+_DIFFERENCE_COLUMNS = (
+    *("cuts_n", "recalled_tokens", "prompt_tokens"),
+    *("needed_lost_n", "needed_later_loss", "rules_kept", "usd"),
+)
 
 
 @accepts_session
 def with_memory(
     session: Session, rules: RulesLike = "pi", recall: Recall | None = None
 ) -> pd.DataFrame:
-    """Return what a session's compactions lose without and with a memory, and what that costs.
+    """Compare loss and cost of compactions without and with a memory.
 
-    With memory, the same rules promote what they take out and recall a digest of it behind the
-    summary (`policies.memory`); found without a model, so that promoting costs nothing. The bill
-    holds the digest at every call that is sent it, cache included. Needed-later loss says what was
-    named again by the record (`metrics.loss_analysis`): an opportunity for loss, not what an agent
-    would have done.
+    With memory, the rules extract lessons from what they remove (without a model, at no cost) and
+    add a digest of them behind the summary (`policies.memory`). The bill includes the digest in
+    every prompt that holds it. Needed-later loss counts items that the record names again
+    (`metrics.loss_analysis`): an opportunity for loss, not what an agent would have done.
 
     Args:
         session: any session, the path of a log, or a list of messages.
-        rules: rules, a preset, or words for a policy, without a memory of their own.
-        recall: how much is recalled; None: Tyrum's budgets.
+        rules: rules, a preset, or a policy chain, without a memory of their own.
+        recall: limits of the digest; None: Tyrum's.
+
+    Returns:
+        Three rows: without memory, with memory, and the difference; columns: `MEMORY_COLUMNS`.
 
     Raises:
-        BadArguments: the rules compact nothing of their own, or recall already.
+        BadArguments: the rules do not compact, or recall already.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.experiments.memory_ablation import with_memory
+        >>> frame = with_memory(ck.read(ck.samples.path()), "pi")
+        >>> frame["way"].tolist()
+        ['without memory', 'with memory', 'difference']
     """
     plain = resolve_rules(rules)
     if isinstance(plain.policy, RecordedCompactions) or plain.bare is None:
@@ -257,31 +284,35 @@ def with_memory(
         )
     if any(isinstance(part, Recall) for part in flatten_chain(plain.bare)):
         raise BadArguments("These rules recall already: name them without it.")
-    bench, told = SessionRunner(session), []
+    runner, memory_rows = SessionRunner(session), []
     with pause_gc():
         for way, each in ((WITHOUT_MEMORY, plain), (WITH_MEMORY, plain | (recall or Recall()))):
-            done = bench.run(each)
-            told.append(
-                _memory_row(session, way, done, score_run(bench.base, done, way, loss=True))
+            run = runner.run(each)
+            memory_rows.append(
+                _memory_row(session, way, run, score_run(runner.base, run, way, loss=True))
             )
-    more = {"session": session.id, "way": DIFFERENCE, "source": told[0]["source"]}
-    more |= {c: _difference(told[1][c], told[0][c]) for c in _DIFFER}
-    rows = [*told, more]
+    difference = {"session": session.id, "way": DIFFERENCE, "source": memory_rows[0]["source"]}
+    difference |= {
+        c: _subtract_figures(memory_rows[1][c], memory_rows[0][c]) for c in _DIFFERENCE_COLUMNS
+    }
+    rows = [*memory_rows, difference]
     return build_frame(
         MEMORY_COLUMNS, {c.name: [row.get(c.name) for row in rows] for c in MEMORY_COLUMNS}
     )
 
 
-def _memory_row(session: Session, way: str, done: Run, scored: dict[str, Any]) -> dict[str, Any]:
+# Both variants are scored on the same runner, so that sizes, cost model and item index are shared
+# and the difference of two rows comes from the digest alone.
+def _memory_row(session: Session, way: str, run: Run, scored: dict[str, Any]) -> dict[str, Any]:
     recalls = way == WITH_MEMORY
-    gone = promote_lessons(done.coming()) if recalls and done.cuts else []
+    lessons = promote_lessons(run.coming()) if recalls and run.cuts else []
     return {
         "session": session.id,
         "way": way,
-        "cuts_n": len(done.cuts),
-        "promoted_n": len(gone) if recalls else None,
-        "recalled_tokens": _recalled(done) if recalls else 0,
-        "prompt_tokens": done.total,
+        "cuts_n": len(run.cuts),
+        "promoted_n": len(lessons) if recalls else None,
+        "recalled_tokens": _count_recalled_tokens(run) if recalls else 0,
+        "prompt_tokens": run.total,
         "needed_lost_n": scored.get("needed_lost_n"),
         "needed_later_loss": scored.get("needed_later_loss"),
         "rules_kept": scored.get("rules_kept"),
@@ -290,17 +321,18 @@ def _memory_row(session: Session, way: str, done: Run, scored: dict[str, Any]) -
     }
 
 
-def _recalled(done: Run) -> int:
-    """Return the tokens of the digests, over all calls."""
-    total, size, cuts = 0, 0, {cut.call: cut.new for cut in done.cuts}
-    for call in range(done.log.calls):
+def _count_recalled_tokens(run: Run) -> int:
+    """Return the tokens of the digests, summed over the calls whose prompts hold them."""
+    total, size, cuts = 0, 0, {cut.call: cut.new for cut in run.cuts}
+    # the digest of the last compaction is in each prompt until the next compaction
+    for call in range(run.log.calls):
         if call in cuts:
             view = cuts[call]
-            held = (p for p in range(view.head.size) if view[p].kind == RECALLED_KIND)
-            size = sum(int(view.item(p).tokens) for p in held)
+            digests = (p for p in range(view.head.size) if view[p].kind == RECALLED_KIND)
+            size = sum(int(view.item(p).tokens) for p in digests)
         total += size
     return total
 
 
-def _difference(more: Any, less: Any) -> Any:
+def _subtract_figures(more: Any, less: Any) -> Any:
     return None if more is None or less is None else more - less

@@ -1,4 +1,13 @@
-"""Sweeps over processes or clusters: batches, worker placement, a local process pool."""
+"""Sweeps over processes or clusters: batches, worker placement, a local process pool.
+
+Scheduling is dynamic load balancing with data affinity. Reading a session costs far more than one
+run on it, so a session belongs to the worker that has read it, and each batch is a part of one
+session's remaining settings. Batch sizes follow from two running estimates, seconds per run and
+seconds per read (both per call of the session), and lie between `BATCH_SECONDS`, so that the
+transfer costs little, and `LONGEST_SECONDS`, so that progress is visible. A worker without a
+session of its own takes a free one, else half of the largest remainder (work stealing), unless the
+owner would finish sooner than the thief could read it.
+"""
 
 from __future__ import annotations
 
@@ -28,106 +37,111 @@ if TYPE_CHECKING:
 
 
 BATCH_SECONDS = 0.25
-"""A batch takes at least about so long, so that handing it over (some ms on Dask) costs little."""
+"""Shortest duration aimed at for a batch, so that its transfer (some ms on Dask) costs little."""
 LONGEST_SECONDS = 5.0
-"""And not much longer, so that the progress can be seen."""
+"""Longest duration aimed at for a batch, so that progress stays visible."""
 FIRST_BATCH_RUNS = 4
-"""Runs of a batch while nobody knows how long they take."""
+"""Runs in a batch before the first duration is measured."""
 
 
 class BatchResult(NamedTuple):
-    """What a worker sends back."""
+    """Rows of a finished batch, with its worker and durations."""
 
     rows: Rows
     worker: tuple[int, int]
     first: float
-    """Seconds until the first row: reading the session included, where the worker did
-    not know it.
-    """
+    """Seconds until the first row, including the reading of a session that was not cached."""
     rest: float
     """Seconds of the other rows."""
     knew: bool
 
 
 class WorkShare:
-    """A session and the settings that are still to be run on it."""
+    """A session with the settings that remain to be run on it."""
 
     def __init__(self, place: int, session: Session, settings: Sequence[NamedRules]) -> None:
         self.place, self.session, self.left = place, session, list(settings)
         self.calls = max(len(session.calls), 1)
         self.name = make_session_key(session)
         self.owner: Any = None
-        """The worker that has read it; a fresh object while nobody answered yet."""
+        """Worker that has read the session; a placeholder object until its first result."""
 
     @cached_property
     def bytes(self) -> bytes:
-        """The session as it is sent."""
+        """The pickled session."""
         return pickle.dumps(self.session, pickle.HIGHEST_PROTOCOL)
 
     def take(self, n: int) -> tuple[NamedRules, ...]:
-        """Take some settings off."""
-        taken, self.left = tuple(self.left[:n]), self.left[n:]
-        return taken
+        """Remove and return the next `n` settings."""
+        batch, self.left = tuple(self.left[:n]), self.left[n:]
+        return batch
 
 
 class WorkPlan:
-    """Who does what next, by what the batches took so far."""
+    """Assignment of batches to workers, from the durations measured so far."""
 
     def __init__(self, shares: Sequence[WorkShare], workers: int) -> None:
         self.shares = sorted(shares, key=lambda s: -s.calls * len(s.left))
         self.workers = workers
         self.run: float | None = None
-        """Seconds of a run, for each call of its session."""
+        """Estimated seconds per run and call of the session; None before the first result."""
         self.read = 0.0
-        """Seconds of reading a session, for each of its calls."""
+        """Estimated seconds to read a session, per call."""
 
     def learn(self, share: WorkShare, done: BatchResult) -> None:
-        """Take note of how long a batch took; runs after the first tell how long one is."""
+        """Update the estimates; runs after the first give the duration without the reading."""
+        # The first run of a batch may include the reading of the session; the others do not.
         n = len(done.rows)
-        own = done.rest / (n - 1) if n > 1 else done.first
-        own /= share.calls
-        self.run = own if self.run is None else (self.run + own) / 2
+        run_seconds = done.rest / (n - 1) if n > 1 else done.first
+        run_seconds /= share.calls
+        # exponential moving average with weight 1/2
+        self.run = run_seconds if self.run is None else (self.run + run_seconds) / 2
         if not done.knew and n > 1:
-            self.read = max(done.first / share.calls - own, 0.0)
+            self.read = max(done.first / share.calls - run_seconds, 0.0)
 
     def next(self, worker: Any) -> tuple[WorkShare, tuple[NamedRules, ...]] | None:
-        """Return the next batch of a worker; None where it would cost more than it helps."""
-        left = [s for s in self.shares if s.left]
-        own = [s for s in left if s.owner == worker]
-        free = [s for s in left if s.owner is None]
-        if own or free:
-            share = (own or free)[0]
+        """Return the next batch of a worker: of its session, a free one, or a stolen half.
+
+        None where no work is left, or where stealing would take longer than it saves.
+        """
+        # First choice: the session that the worker has read. Second: one that nobody has read.
+        unfinished = [s for s in self.shares if s.left]
+        owned = [s for s in unfinished if s.owner == worker]
+        free = [s for s in unfinished if s.owner is None]
+        if owned or free:
+            share = (owned or free)[0]
             share.owner = worker
             return share, share.take(self.size(share))
-        if not left:
+        if not unfinished:
             return None
-        share = max(left, key=lambda s: s.calls * len(s.left))
+        # Third: steal half of the session with the most remaining work.
+        share = max(unfinished, key=lambda s: s.calls * len(s.left))
         if self.small(share, len(share.left)):
             return None
         return share, share.take(min(self.size(share), ceil(len(share.left) / 2)))
 
     def spare(self) -> tuple[WorkShare, tuple[NamedRules, ...]] | None:
-        """Return a whole session to lie ready for whoever is done first; None while a worker has
-        its own to go on with.
+        """Return a whole session to queue ahead of need; None while workers have work of their own.
 
-        Neither where sessions are large, or few are left: then they are better parted.
+        Also None where sessions are large or few: splitting them balances better.
         """
-        left = [s for s in self.shares if s.left]
-        if self.run is None or not left or any(s.owner is not None for s in left):
+        unfinished = [s for s in self.shares if s.left]
+        if self.run is None or not unfinished or any(s.owner is not None for s in unfinished):
             return None
-        seconds = self.run * left[0].calls * len(left[0].left)
+        # shares are ordered by work, so the first is the largest
+        seconds = self.run * unfinished[0].calls * len(unfinished[0].left)
         if seconds > LONGEST_SECONDS or seconds * 2 * self.workers > self.seconds:
             return None
-        left[0].owner = object()
-        return left[0], left[0].take(len(left[0].left))
+        unfinished[0].owner = object()
+        return unfinished[0], unfinished[0].take(len(unfinished[0].left))
 
     @property
     def seconds(self) -> float:
-        """Seconds of work that nobody has taken yet."""
+        """Estimated seconds of unassigned work."""
         return (self.run or 0.0) * sum(s.calls * len(s.left) for s in self.shares)
 
     def small(self, share: WorkShare, n: int) -> bool:
-        """Say whether so many runs are done sooner than another worker has read their session."""
+        """Return whether `n` runs end sooner than another worker could read the session."""
         return (
             self.run is not None
             and self.run * n * share.calls < BATCH_SECONDS + self.read * share.calls
@@ -136,26 +150,33 @@ class WorkPlan:
     def given(
         self, idle: list[Any], running: Sized
     ) -> Iterator[tuple[Any, WorkShare, tuple[NamedRules, ...]]]:
-        """Yield what is to be started now; workers who get something, or for whom nothing is left,
-        are idle no more.
+        """Yield the batches to start now.
+
+        Workers that get a batch, or for which no work is left, are removed from `idle`.
         """
+        # up to one queued session per worker, so that none waits for a round trip
         while len(running) < 2 * self.workers and (spare := self.spare()) is not None:
             yield object(), *spare
         while idle and len(running) < self.workers:
             worker = idle.pop()
-            if (given := self.next(worker)) is not None:
-                yield worker, *given
+            if (batch := self.next(worker)) is not None:
+                yield worker, *batch
 
     def orphans(self) -> list[Any]:
-        """Return a worker for what is left of sessions whose own worker is gone."""
-        left = [s for s in self.shares if s.left]
-        for share in left:
+        """Release all sessions and return one new worker where work is left.
+
+        It is called when no batch is running, so every former owner is idle or gone.
+        """
+        unfinished = [s for s in self.shares if s.left]
+        for share in unfinished:
             share.owner = None
-        return [object() for _ in left[:1]]
+        return [object() for _ in unfinished[:1]]
 
     def size(self, share: WorkShare) -> int:
-        """Return how many runs make a batch: a part of what is left for each worker, within bounds
-        of time.
+        """Return the number of runs in the next batch of a session.
+
+        Guided self-scheduling: half of each worker's share of the remaining time, within the two
+        limits of duration. A remainder that is too small to steal is added to the batch.
         """
         if self.run is None:
             return min(FIRST_BATCH_RUNS, ceil(len(share.left) / self.workers))
@@ -170,8 +191,9 @@ def run_in_executor(
     executor: Executor,
     options: RunOptions,
 ) -> Iterator[tuple[int, Rows]]:
-    """Yield the rows of batches as workers finish them; what cannot travel, or was lost, is done
-    here.
+    """Yield the rows of batches as workers finish them.
+
+    Batches that cannot be pickled, or whose worker failed, are run in this process.
     """
     plan = WorkPlan([WorkShare(*task) for task in tasks], count_workers(executor))
     running: dict[Future[Any], tuple[Any, WorkShare, tuple[NamedRules, ...]]] = {}
@@ -186,6 +208,7 @@ def run_in_executor(
                     idle.append(worker)
                 else:
                     running[future] = (worker, share, settings)
+            # nothing runs and work is left: the owners of the sessions are gone
             if not running:
                 idle += plan.orphans()
             for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
@@ -195,49 +218,55 @@ def run_in_executor(
                     yield share.place, _run_here(share, settings, options, failed)
                     idle.append(worker)
                     continue
-                found: BatchResult = future.result()
-                plan.learn(share, found)
+                result: BatchResult = future.result()
+                plan.learn(share, result)
+                # the executor chose the worker; its identity is known from the result only
                 if share.owner is worker:
-                    share.owner = found.worker
-                idle += [] if found.worker in idle else [found.worker]
-                yield share.place, found.rows
+                    share.owner = result.worker
+                idle += [] if result.worker in idle else [result.worker]
+                yield share.place, result.rows
     finally:
         for future in running:
             future.cancel()
 
 
 _worker_state = threading.local()
-"""The last session of each thread, and its bench: batches of one session follow one another."""
+"""Runner of the last session of each thread; batches of one session follow one another."""
 
 
 def _cached_runner(name: str, session: Callable[[], Session]) -> SessionRunner:
     if getattr(_worker_state, "name", None) != name:
         _worker_state.name, _worker_state.bench = name, SessionRunner(session())
-    bench: SessionRunner = _worker_state.bench
-    return bench
+    runner: SessionRunner = _worker_state.bench
+    return runner
 
 
 def run_batch(
     name: str, session: bytes, settings: Sequence[NamedRules], options: RunOptions
 ) -> BatchResult:
-    """Run settings on a session, in a worker, which keeps the last session that it was sent."""
+    """Run settings on a pickled session in a worker, which caches its last session."""
     start = perf_counter()
-    knew = getattr(_worker_state, "name", None) == name
-    bench = _cached_runner(name, lambda: pickle.loads(session))  # noqa: S301  of this process's parent
-    rows = bench.rows(settings, options)
-    made = [next(rows)]
+    is_cached = getattr(_worker_state, "name", None) == name
+    runner = _cached_runner(name, lambda: pickle.loads(session))  # noqa: S301  of this process's parent
+    rows = runner.rows(settings, options)
+    result_rows = [next(rows)]
     first = perf_counter()
-    made += rows
+    result_rows += rows
     return BatchResult(
-        made, (os.getpid(), threading.get_ident()), first - start, perf_counter() - first, knew
+        result_rows,
+        (os.getpid(), threading.get_ident()),
+        first - start,
+        perf_counter() - first,
+        is_cached,
     )
 
 
 def _run_here(
     share: WorkShare, settings: Sequence[NamedRules], options: RunOptions, error: BaseException
 ) -> Rows:
-    """Do a batch in this process: runs never raise, so it is the way to the worker, or the worker,
-    that failed.
+    """Run a batch in this process after its worker failed.
+
+    Runs never raise, so the error is one of the transfer or of the worker.
     """
     if not isinstance(error, Exception):
         raise error
@@ -250,10 +279,10 @@ def _run_here(
 
 
 def count_workers(executor: Executor) -> int:
-    """Return how many workers an executor has, as far as it says."""
-    known = getattr(executor, "_max_workers", None)
-    if isinstance(known, int) and known > 0:
-        return known
+    """Return the number of workers of an executor; 4 where it does not say."""
+    max_workers = getattr(executor, "_max_workers", None)
+    if isinstance(max_workers, int) and max_workers > 0:
+        return max_workers
     client = getattr(executor, "_client", None)
     threads = (
         sum(client.nthreads().values()) if client is not None and hasattr(client, "nthreads") else 0
@@ -262,19 +291,18 @@ def count_workers(executor: Executor) -> int:
 
 
 FIRST_CHECK_SECONDS = 1.0
-"""Seconds of work after which it is asked how long the rest will take."""
+"""Seconds of CPU time after which the remaining time is estimated."""
 CHECK_INTERVAL_SECONDS = 0.01
-"""Seconds between two looks: the time of a process takes as long to ask for as a hundredth of a
-short run."""
+"""Seconds between two estimates: reading the CPU time costs a hundredth of a short run."""
 MIN_REMAINING_SECONDS = 4.0
-"""Seconds that the rest must take: a worker needs one or two to begin."""
+"""Remaining seconds above which workers are started; a worker needs one or two to start."""
 
 
 class WorkEstimate:
-    """How long what is left will take, by the work of what is done so far.
+    """Estimate of the remaining CPU time, from the runs finished so far.
 
-    The first run reads the log for all others, so only those after it tell; and what other
-    programs do on this machine, or a model that is waited for, makes no work.
+    The first run is excluded, because it reads the log for all others. CPU time leaves out other
+    programs of the machine and waiting for a model.
     """
 
     def __init__(self, total: int) -> None:
@@ -283,7 +311,7 @@ class WorkEstimate:
         self._next = 0.0
 
     def took(self, weight: int) -> None:
-        """Say that a run is done."""
+        """Record a finished run of so many calls."""
         self._total -= weight
         if self._start is None:
             self._start = process_time()
@@ -292,7 +320,7 @@ class WorkEstimate:
 
     @property
     def is_slow(self) -> bool:
-        """True where the rest is worth a start of workers."""
+        """True where the remaining work justifies starting workers."""
         if monotonic() < self._next:
             return False
         self._next, now = monotonic() + CHECK_INTERVAL_SECONDS, process_time()
@@ -301,44 +329,43 @@ class WorkEstimate:
         return (now - self._start) / self._done * self._total > MIN_REMAINING_SECONDS
 
 
-def make_process_pool(travels: Sequence[Any]) -> ProcessPoolExecutor | None:
-    """Return a pool with a worker a core; None where there is one core, or a pool is not safe.
+def make_process_pool(payload: Sequence[Any]) -> ProcessPoolExecutor | None:
+    """Return a pool with one worker per core; None where there is one core or a pool is unsafe.
 
-    A worker begins with the file of the program that started it: a script that is not written for
-    that would run again, so it is for notebooks and consoles alone. What was made in them (a
-    function of one's own) cannot travel either.
+    A spawned worker imports the main file again, which would run an unguarded script twice, so
+    pools are made in notebooks and consoles only. Objects defined there cannot be pickled.
 
     Args:
-        travels: what the workers will be sent.
+        payload: the objects that the workers will be sent.
     """
     n = count_cores()
-    if n < 2 or not is_interactive() or not _can_travel(travels):
+    if n < 2 or not is_interactive() or not _can_pickle(payload):
         return None
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(n, mp_context=spawn, initializer=_ignore_interrupt)
 
 
 def count_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def is_interactive() -> bool:
-    """Say whether this is a notebook or a console, and no worker of somebody's."""
+    """Return whether this process is a notebook or a console, and not a worker."""
     main = sys.modules.get("__main__")
     typed = getattr(main, "__file__", None) is None and getattr(main, "__spec__", None) is None
     return typed and multiprocessing.parent_process() is None
 
 
-def _can_travel(travels: Sequence[Any]) -> bool:
+def _can_pickle(payload: Sequence[Any]) -> bool:
     try:
-        return b"__main__" not in pickle.dumps(travels, pickle.HIGHEST_PROTOCOL)
+        return b"__main__" not in pickle.dumps(payload, pickle.HIGHEST_PROTOCOL)
     except Exception:  # noqa: BLE001  whatever a user's object raises, it stays here
         return False
 
 
 def _ignore_interrupt() -> None:
-    """Let an interrupt reach the process that waits, not its workers."""
+    """Ignore interrupts in a worker; the waiting process handles them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

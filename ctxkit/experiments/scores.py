@@ -1,4 +1,10 @@
-"""`ctxkit.score`: one row of figures for a session, replay or run."""
+"""Scores of a session, replay or run (`ctxkit.score`): one row of figures each.
+
+All rows of one recorded session share a `SessionScoreCache`: message sizes, the cost model that is
+calibrated on the recorded usage, the index of items, and the prediction of other sessions. A row is
+assembled from bills (`metrics.cost`), compactions, window, elongation and, on request, loss. The
+same functions score the record, a live `Run` and a replay that was read from a file.
+"""
 
 from __future__ import annotations
 
@@ -60,23 +66,31 @@ if TYPE_CHECKING:
 
 @accepts_session
 def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Series:
-    """Return one row for a recorded session or a replay of one, under the names of
-    `experiments.score_columns.SCORE_COLUMNS`.
+    """Score a recorded session or a replay.
 
-    Shares lie between 0 and 1, counts end in `_n`, money is dollars; what the data cannot say is
-    missing, never zero. A recorded session is scored by its own bill. A replay is billed by the
-    recorded session's cache behaviour (see `metrics.cost.replay_bill`), over the calls that the
-    record bills.
+    A recorded session is scored by its own bill. A replay is billed by the cache behaviour of the
+    recorded session (see `metrics.cost.replay_bill`), over the calls that the record bills.
 
     Args:
-        session: a session, what `replay` returned, the path of a log, or a list of messages.
-        loss: work out what was lost too; it reads every text once. Missing for a replay whose rules
-            prune each call and that was read from a file: what was hidden is then not known.
-        reuse: the call that writes a summary reads the cached prompt; else it sends what it
-            summarises afresh.
+        session: a session, a result of `replay`, the path of a log, or a list of messages.
+        loss: also compute information loss, which reads every text once. Loss is missing for a
+            replay read from a file whose rules prune each call, because the file does not hold what
+            was hidden.
+        reuse: bill the call that writes a summary as reading the cached prompt; otherwise it sends
+            what it summarises as fresh input.
+
+    Returns:
+        A series with the columns of `experiments.score_columns.SCORE_COLUMNS`. Shares lie between 0
+        and 1, counts end in `_n`, money is in US dollars; unknown values are missing, never zero.
 
     Raises:
-        BadArguments: it is no session.
+        BadArguments: the argument is no session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> row = ck.score(ck.samples.path(), loss=False)
+        >>> int(row["calls_n"]), int(row["cuts_n"])
+        (343, 2)
     """
     import pandas as pd
 
@@ -92,7 +106,7 @@ def score_session(
     loss: bool = True,
     reuse: bool = False,
 ) -> dict[str, Any]:
-    """Return the row of a session or a replay as plain values."""
+    """Return the score of a session or a replay as a dictionary of plain values."""
     base = base or SessionScoreCache(session.origin or session)
     if session.origin is None:
         row = _score_record(base, reuse=reuse)
@@ -102,243 +116,271 @@ def score_session(
 
 
 def score_loss(
-    base: SessionScoreCache, session: Session | None, done: Run | None = None
+    base: SessionScoreCache, session: Session | None, run: Run | None = None
 ) -> dict[str, Any]:
-    """Return the columns of loss of a session or of a run, and what was done after its
-    compactions.
-    """
-    unknown = False
-    if done is None and session is not None:
-        done = run_of_replay(session)
-        unknown = done is None and bool(session.details.get("replay", {}).get("pruning"))
-    if done is not None:
-        shown, calls = get_run_visibility(base.memory, done), [cut.call for cut in done.cuts]
+    """Return the columns of loss, rereads and reorientation of a session or of a run."""
+    is_hidden_unknown = False
+    # A replay of this process still has its run; one read from a file has its log only.
+    if run is None and session is not None:
+        run = run_of_replay(session)
+        is_hidden_unknown = run is None and bool(session.details.get("replay", {}).get("pruning"))
+    if run is not None:
+        visibility, calls = get_run_visibility(base.memory, run), [cut.call for cut in run.cuts]
     else:
-        assert session is not None  # noqa: S101  one of both is given
-        shown = get_session_visibility(base.memory, session)
-        calls = shown.moments.tolist()
-    found: dict[str, Any] = {}
+        assert session is not None  # noqa: S101  the caller passes a run or a session
+        visibility = get_session_visibility(base.memory, session)
+        calls = visibility.moments.tolist()
+    columns: dict[str, Any] = {}
     if not base.session.has_text:
-        found["loss_note"] = "The log holds no text, so what was lost cannot be said."
-    elif unknown:
-        found["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
+        columns["loss_note"] = "The log holds no text, so what was lost cannot be said."
+    elif is_hidden_unknown:
+        columns["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
     else:
-        found = base.loss(shown)
-    told = [
-        base.acts.rereads.after(shown, call)
+        columns = base.loss(visibility)
+    # the first and last call have no calls before or after them
+    rereads = [
+        base.acts.rereads.after(visibility, call)
         for call in dict.fromkeys(calls)
         if 0 < call < base.memory.calls
     ]
-    found["reread_rate"] = mean_or_none(rate for rate, _ in told)
-    found["reorientation_calls"] = median_or_none(first for _, first in told)
-    return found
+    columns["reread_rate"] = mean_or_none(rate for rate, _ in rereads)
+    columns["reorientation_calls"] = median_or_none(first for _, first in rereads)
+    return columns
 
 
 def score_run(
-    base: SessionScoreCache, done: Run, label: str, *, loss: bool = False, reuse: bool = False
+    base: SessionScoreCache, run: Run, label: str, *, loss: bool = False, reuse: bool = False
 ) -> dict[str, Any]:
-    """Return the row of a run, equal to that of the session which `replay` makes of it."""
-    rules, prompts = done.rules, RunPrompts(done)
+    """Return the score of a run; it equals the score of the session that `replay` makes of it."""
+    rules, prompts = run.rules, RunPrompts(run)
     row = _score_prompts(
         base,
         prompts,
-        get_run_compactions(done, prompts),
+        get_run_compactions(run, prompts),
         _run_outcome(
-            label, count_hidden(done), [h.why for h in done.held], describe_crowded_window(done)
+            label, count_hidden(run), [h.why for h in run.held], describe_crowded_window(run)
         ),
         window=rules.parameters.get("context_window"),
         pruned=rules.pruning is not None,
         reuse=reuse,
     )
-    return row | score_loss(base, None, done) if loss else row
+    return row | score_loss(base, None, run) if loss else row
 
 
 def _score_replay(base: SessionScoreCache, session: Session, *, reuse: bool) -> dict[str, Any]:
-    told = session.details.get("replay", {})
-    whys = [str(h.get("why", "")) for h in told.get("held", ())]
-    label = str(told.get("rules", "replay"))
+    details = session.details.get("replay", {})
+    whys = [str(h.get("why", "")) for h in details.get("held", ())]
+    label = str(details.get("rules", "replay"))
     return _score_prompts(
         base,
         get_replay_prompts(session),
         get_replay_compactions(session),
-        _run_outcome(label, told.get("hidden", (None, None)), whys, told.get("note")),
-        window=told.get("parameters", {}).get("context_window"),
-        pruned=bool(told.get("pruning")),
+        _run_outcome(label, details.get("hidden", (None, None)), whys, details.get("note")),
+        window=details.get("parameters", {}).get("context_window"),
+        pruned=bool(details.get("pruning")),
         reuse=reuse,
     )
 
 
 def _run_outcome(
-    label: str, hid: Sequence[int | None], whys: Sequence[str], note: str | None
+    label: str, hidden: Sequence[int | None], reasons: Sequence[str], note: str | None
 ) -> dict[str, Any]:
-    """Return what a run says of itself; `whys` are the reasons why compactions were held back."""
-    failed = sum(why.startswith("failed: ") for why in whys)
+    """Return the columns of label, hidden messages and compactions that did not happen.
+
+    Args:
+        label: name of the rules.
+        hidden: numbers of messages and tool results hidden from the last prompt.
+        reasons: reason of each due compaction that was suppressed or failed.
+        note: anything unusual, or None.
+    """
+    failed = sum(why.startswith("failed: ") for why in reasons)
     return {
         "rules": label,
-        "hidden_messages_n": hid[0],
-        "hidden_results_n": hid[1],
-        "suppressed_n": len(whys) - failed,
+        "hidden_messages_n": hidden[0],
+        "hidden_results_n": hidden[1],
+        "suppressed_n": len(reasons) - failed,
         "failed_n": failed,
         "note": note,
     }
 
 
+# A replay's row. The bill is a function of prompt sizes and of the tokens that consecutive prompts
+# share (their longest common prefix, by messages): the calibrated cost model turns these into cache
+# reads, writes and fresh input, call by call. Replies keep their recorded sizes. Summaries are
+# billed as calls of their own. The interval of the cost widens the prompts' part only, by the
+# spread of the prediction over other sessions. Elongation is applied last and never changes
+# `cost_usd`.
 def _score_prompts(
     base: SessionScoreCache,
     prompts: SentPrompts,
-    spots: Sequence[Compaction],
+    compactions: Sequence[Compaction],
     outcome: dict[str, Any],
     *,
     window: Any,
     pruned: bool,
     reuse: bool,
 ) -> dict[str, Any]:
-    sheet = base.sheet
-    costs = [sheet.summaries_usd(s.written, reuse=reuse) for s in spots]
-    invoice = bill_replay(sheet, prompts, sum_if_complete(costs))
-    usd = invoice.total_usd
+    # The bill needs prompt sizes and shared prefixes only, so a run and a replay read from a file
+    # are billed alike.
+    cost_model = base.sheet
+    summary_costs = [cost_model.summaries_usd(s.written, reuse=reuse) for s in compactions]
+    bill = bill_replay(cost_model, prompts, sum_if_complete(summary_costs))
+    usd = bill.total_usd
     row = base.head(outcome["rules"], base.source) | outcome
-    row |= base.over(map(prompts.prompt, range(len(sheet.billed))), invoice.peak, window)
+    row |= base.over(map(prompts.prompt, range(len(cost_model.billed))), bill.peak, window)
     row |= {
-        "prompt_tokens": invoice.prompts,
-        "peak_tokens": invoice.peak,
+        "prompt_tokens": bill.prompts,
+        "peak_tokens": bill.peak,
         "cost_usd": usd,
-        **get_cost_interval(usd, invoice.input_usd, base.foretold),
-        "input_usd": invoice.input_usd,
-        "output_usd": invoice.output_usd,
-        "summaries_usd": invoice.summaries_usd,
+        **get_cost_interval(usd, bill.input_usd, base.foretold),
+        "input_usd": bill.input_usd,
+        "output_usd": bill.output_usd,
+        "summaries_usd": bill.summaries_usd,
     }
-    if sheet.has_usage:
-        row["fresh_tokens"] = invoice.fresh
-        if sheet.has_cache:
-            row |= {"cache_read_tokens": invoice.read, "cache_write_tokens": invoice.write}
-    row |= make_compaction_columns(spots, prompts, sheet, costs)
+    if cost_model.has_usage:
+        row["fresh_tokens"] = bill.fresh
+        if cost_model.has_cache:
+            row |= {"cache_read_tokens": bill.read, "cache_write_tokens": bill.write}
+    row |= make_compaction_columns(compactions, prompts, cost_model, summary_costs)
     row |= base.forecast.columns(row, pruned=pruned, reuse=reuse)
     return row
 
 
 def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, Any]:
-    session, sheet = base.session, base.sheet
-    sizes_, source = plain_prompts(session)
-    known = [n for n in sizes_ if n]
+    session, cost_model = base.session, base.sheet
+    sizes, source = plain_prompts(session)
+    prompt_tokens = [n for n in sizes if n]
     ledger = base.forecast.ledger(reuse=reuse)
-    cuts, prompts = get_compactions(session, base.anchored)
-    costs = [sheet.summaries_usd(c.written, reuse=reuse) for c in cuts]
-    row = base.head("recorded", source) | base.over(sizes_, max(known, default=None))
+    compactions, prompts = get_compactions(session, base.anchored)
+    summary_costs = [cost_model.summaries_usd(c.written, reuse=reuse) for c in compactions]
+    row = base.head("recorded", source) | base.over(sizes, max(prompt_tokens, default=None))
     row |= {
-        "prompt_tokens": sum(known) if known else None,
-        "peak_tokens": max(known, default=None),
+        "prompt_tokens": sum(prompt_tokens) if prompt_tokens else None,
+        "peak_tokens": max(prompt_tokens, default=None),
         "cost_usd": ledger.own_usd,
         "cost_low_usd": ledger.own_usd,
         "cost_high_usd": ledger.own_usd,
         "cost_source": ledger.own_source,
-        "table_usd": ledger.total_usd if sheet.has_output else None,
+        "table_usd": ledger.total_usd if cost_model.has_output else None,
         "input_usd": ledger.input_usd,
-        "output_usd": ledger.output_usd if sheet.has_output else None,
+        "output_usd": ledger.output_usd if cost_model.has_output else None,
         "summaries_usd": ledger.summaries_usd,
-        **make_compaction_columns(cuts, prompts, sheet, costs),
+        **make_compaction_columns(compactions, prompts, cost_model, summary_costs),
         "cuts_n": len(placed(session)),
     }
-    if sheet.has_usage:
+    if cost_model.has_usage:
         row["fresh_tokens"] = ledger.sum("fresh")
-        if sheet.has_cache:
+        if cost_model.has_cache:
             row |= {
                 "cache_read_tokens": ledger.sum("read"),
                 "cache_write_tokens": ledger.sum("write") + ledger.sum("write_1h"),
             }
-    return row | _hidden_in_record(session)
+    return row | _count_hidden_in_record(session)
 
 
 def get_cost_interval(
-    total: float | None, prompts: float | None, foretold: Prediction
+    total: float | None, prompts: float | None, prediction: Prediction
 ) -> dict[str, float | None]:
-    """Return within which dollars a replay's lie: its prompts by the prediction's interval."""
-    if total is None or prompts is None or foretold.spread is None:
+    """Return the interval of a replay's dollars: its prompt cost times the prediction interval."""
+    if total is None or prompts is None or prediction.spread is None:
         return {}
-    low, high = foretold.spread
+    # the spread is relative and concerns the prompts; replies and summaries are exact
+    low, high = prediction.spread
     return {"cost_low_usd": total + prompts * low, "cost_high_usd": total + prompts * high}
 
 
-def _hidden_in_record(session: Session) -> dict[str, Any]:
-    shown = {m.id for m in session.view()}
-    gone = [m for m in session.messages if m.visible and m.id not in shown]
-    return {"hidden_messages_n": len(gone), "hidden_results_n": sum(m.role == "tool" for m in gone)}
+def _count_hidden_in_record(session: Session) -> dict[str, Any]:
+    visible_ids = {m.id for m in session.view()}
+    hidden = [m for m in session.messages if m.visible and m.id not in visible_ids]
+    return {
+        "hidden_messages_n": len(hidden),
+        "hidden_results_n": sum(m.role == "tool" for m in hidden),
+    }
 
 
-_FORETOLD = ("half_error", "split_error", *(f"{n}_error" for n in NAIVE_MODELS))
+_PREDICTION_ERRORS = ("half_error", "split_error", *(f"{n}_error" for n in NAIVE_MODELS))
 
 
 class SessionScoreCache:
-    """What all rows of one recorded session share: made once, whatever is replayed on it."""
+    """Analyses of one recorded session that all its score rows share, each made at first use."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     @cached_property
     def anchored(self) -> MessageSizes:
-        """The sizes of its messages."""
+        """Sizes of the messages, anchored on recorded usage."""
         return measure_sizes(self.session)
 
     @cached_property
     def sheet(self) -> ReplayCostModel:
-        """What it tells about the cost of replays."""
+        """Cost model of replays, calibrated on the recorded calls."""
         return ReplayCostModel.of(self.session, self.anchored)
 
     @cached_property
     def foretold(self) -> Prediction:
-        """What other sessions foretell of its input side."""
+        """Input cost as predicted from other sessions."""
         return predict_input_cost(self.session)
 
     @cached_property
     def memory(self) -> ItemIndex:
-        """What its messages hold, as arrays."""
+        """Index of the items (paths, numbers, commands, ...) in the messages."""
         return ItemIndex(self.session, MessageItemCache(self.anchored))
 
     @cached_property
     def acts(self) -> SessionActs:
-        """What its calls did."""
+        """Tool calls classified by what they do: read, write, repeat."""
         return SessionActs(self.memory)
 
     @cached_property
     def forecast(self) -> ElongationForecast:
-        """What its rows say of real runs."""
+        """Forecast of how many calls real runs would take."""
         return ElongationForecast(self.session)
 
     @cached_property
     def window(self) -> int | None:
-        """Tokens of its window, at its last call; None: neither log nor table knows it."""
+        """Context window in tokens at the last call; None where log and price table lack it."""
         if not self.session.calls:
             return self.session.context_window
         last = self.session.calls[-1].message
         return get_context_window(self.session, last.model or self.session.model, last).tokens
 
     def over(
-        self, prompts: Iterable[int | None], peak: int | None, own: Any = None
+        self, prompts: Iterable[int | None], peak: int | None, rules_window: Any = None
     ) -> dict[str, Any]:
-        """Return the columns of the window: its size, and the first call that does not fit into it.
+        """Return the columns `window_tokens` and `over_call`.
 
         Args:
-            prompts: tokens of each call's prompt.
+            prompts: prompt tokens of each call.
             peak: the largest of them.
-            own: the window that rules are set to.
+            rules_window: window that the rules are set to; it counts where it is larger.
         """
-        window = max(self.window, own) if self.window and type(own) is int else self.window
+        window = (
+            max(self.window, rules_window)
+            if self.window and type(rules_window) is int
+            else self.window
+        )
         if not window or peak is None or peak <= window:
             return {"window_tokens": window}
         first = next((i for i, n in enumerate(prompts) if n is not None and n > window), None)
         return {"window_tokens": window, "over_call": first}
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
-        """Return the columns that do not depend on a run."""
-        return {"session": self.session.id, "rules": rules, **self._told, "source": source}
+        """Return the columns that are the same for all rows of the session."""
+        return {
+            "session": self.session.id,
+            "rules": rules,
+            **self._session_columns,
+            "source": source,
+        }
 
     @cached_property
-    def _told(self) -> dict[str, Any]:
-        sheet = self.sheet
+    def _session_columns(self) -> dict[str, Any]:
+        cost_model = self.sheet
         return {
-            "calls_n": sum(sheet.billed),
-            "output_tokens": sheet.output_tokens,
-            **{n: getattr(self.foretold, n) for n in _FORETOLD},
+            "calls_n": sum(cost_model.billed),
+            "output_tokens": cost_model.output_tokens,
+            **{n: getattr(self.foretold, n) for n in _PREDICTION_ERRORS},
             "prediction_error": self.foretold.error,
             "prediction_low": self.foretold.low,
             "prediction_high": self.foretold.high,
@@ -346,49 +388,53 @@ class SessionScoreCache:
             "cut_error": compute_compaction_read_error(
                 predict_reads_after_compactions(self.session)
             ),
-            "closure_error": sheet.closure,
-            "unexplained_misses": sheet.unexplained,
-            "explained_loss": sheet.explained,
-            "priced": sheet.priced,
+            "closure_error": cost_model.closure,
+            "unexplained_misses": cost_model.unexplained,
+            "explained_loss": cost_model.explained,
+            "priced": cost_model.priced,
             "counter": self.anchored.counter,
             "counter_error": self.anchored.error,
             "session_notes": " ".join(self.session.notes) or None,
         }
 
-    def loss(self, shown: Visibility) -> dict[str, Any]:
-        """Return the columns of loss, and of what was done after what was taken out."""
-        return dict(self._nothing_lost) if not len(shown.moments) else self._loss(shown)
+    def loss(self, visibility: Visibility) -> dict[str, Any]:
+        """Return the columns of loss and aftermath for what was visible at each call."""
+        return (
+            dict(self._nothing_lost)
+            if not len(visibility.moments)
+            else self._analyse_loss(visibility)
+        )
 
     @cached_property
     def _nothing_lost(self) -> dict[str, Any]:
-        return self._loss(VisibilityRecorder(self.memory).told())
+        return self._analyse_loss(VisibilityRecorder(self.memory).told())
 
-    def _loss(self, shown: Visibility) -> dict[str, Any]:
-        forgotten = LossAnalysis(self.memory, shown)
-        found = make_loss_columns(forgotten) | AftermathAnalysis(forgotten, self.acts).columns()
-        return found | {"loss_note": _why_missing(found)}
+    def _analyse_loss(self, visibility: Visibility) -> dict[str, Any]:
+        analysis = LossAnalysis(self.memory, visibility)
+        columns = make_loss_columns(analysis) | AftermathAnalysis(analysis, self.acts).columns()
+        return columns | {"loss_note": _explain_missing_loss(columns)}
 
     @property
     def source(self) -> str:
-        """Where the sizes of a replay come from."""
+        """Origin of the sizes of a replay: ``"derived"`` or ``"estimated"``."""
         return "derived" if self.sheet.has_usage else "estimated"
 
 
-def _why_missing(found: dict[str, Any]) -> str | None:
-    """Return why the shares of loss are missing where there is text."""
-    if found["needed_later_loss"] is None:
+def _explain_missing_loss(columns: dict[str, Any]) -> str | None:
+    """Return why a share of loss is missing although the log holds text, or None."""
+    if columns["needed_later_loss"] is None:
         return "Nothing that was said is named again later, so what was needed cannot be said."
-    if found["summary_recall"] is None and found["at_stake_n"]:
+    if columns["summary_recall"] is None and columns["at_stake_n"]:
         return "No text was put in, so there is no summary to be judged."
     return None
 
 
-_PROCESSORS: dict[str, PolicyKind] = {"swe_agent_mask": "mask", "none": "raw"}
-"""Families of the history processors that a reader infers."""
+_PROCESSOR_KINDS: dict[str, PolicyKind] = {"swe_agent_mask": "mask", "none": "raw"}
+"""Policy kind of each history processor that a log reader infers."""
 
 
 class ElongationForecast:
-    """What the rows of one recorded session share: the policy it was made under, and its bill."""
+    """Forecast of the length of real runs, from the policy of the record and published studies."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -399,44 +445,45 @@ class ElongationForecast:
         self._ledgers: dict[bool, SessionLedger] = {}
 
     def ledger(self, *, reuse: bool) -> SessionLedger:
-        """Return the bill of the record by the table of prices, as replays are billed."""
+        """Return the bill of the record by the price table, as replays are billed."""
         if reuse not in self._ledgers:
             self._ledgers[reuse] = build_recorded_ledger(self.session, reuse=reuse)
         return self._ledgers[reuse]
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
-        """Return the columns `longer` to `told_apart` of a replay's row; missing: not known."""
-        after = classify_policy(
+        """Return the columns `longer` to `told_apart` of a replay; empty where unstudied."""
+        replay_kind = classify_policy(
             summaries=bool(row.get("summary_tokens")),
             pruned=pruned,
             cuts=row.get("cuts_n"),
             hidden=(row["hidden_messages_n"], row["hidden_results_n"]),
         )
-        if after is None or self.kind is None:
+        if replay_kind is None or self.kind is None:
             return {}
-        found = estimate_elongation(after, self.kind, self.family)
+        elongation = estimate_elongation(replay_kind, self.kind, self.family)
         out: dict[str, Any] = {
-            "longer": found.factor,
-            "longer_low": found.low,
-            "longer_high": found.high,
+            "longer": elongation.factor,
+            "longer_low": elongation.low,
+            "longer_high": elongation.high,
         }
         cost, summaries = row["cost_usd"], row["summaries_usd"]
-        usd = self.ledger(reuse=reuse).total_usd
-        if cost is None or usd is None:
+        recorded_usd = self.ledger(reuse=reuse).total_usd
+        if cost is None or recorded_usd is None:
             return out
-        calls = cost - summaries
-        ends = calls * found.low + summaries, calls * found.high + summaries
-        out["real_low_usd"], out["real_high_usd"] = ends
-        return out | {"told_apart": judge_cost(ends, usd)}
+        # elongation multiplies the calls; summaries stay as many as in the replay
+        calls_usd = cost - summaries
+        interval = calls_usd * elongation.low + summaries, calls_usd * elongation.high + summaries
+        out["real_low_usd"], out["real_high_usd"] = interval
+        return out | {"told_apart": judge_cost(interval, recorded_usd)}
 
 
 def classify_recorded_policy(session: Session) -> PolicyKind | None:
-    """Return the family of the policy that a record was made under; None: its log cannot say."""
+    """Return the kind of policy that a record was made under; None where the log does not say."""
     if any(edit.inserted for edit in session.edits):
         return "summary"
     if session.edits:
         return "other"
     processor = session.details.get("history_processor")
     if processor is not None:
-        return _PROCESSORS.get(processor["name"], "other")
+        return _PROCESSOR_KINDS.get(processor["name"], "other")
     return None if "compactions" in session.details.get("cannot_tell", ()) else "raw"

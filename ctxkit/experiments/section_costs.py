@@ -1,6 +1,4 @@
-"""`ctxkit.sections` and `ctxkit.without`: what each section of the prompts costs, by leaving it
-out.
-"""
+"""Costs of prompt sections (`sections`) by ablation: a bill with and without each section."""
 
 from __future__ import annotations
 
@@ -63,127 +61,169 @@ TOOL_SCHEMAS_ROW, TIME_AT_TOP_ROW = "tool schemas", "time, at the top"
 
 @accepts_session
 def sections(session: Session, rules: RulesLike | None = None) -> pd.DataFrame:
-    """Return what each section of a session's prompts costs: one row a section, in their order.
+    """Measure what each section of a session's prompts costs over the whole session.
 
-    A row's dollars are those of the whole session: "without this section, so many dollars less".
-    Each is worked out alone, by the cache's behaviour in the record (see
-    `metrics.cost.replay_bill`). The last row is what the time would add if it were said anew at the
-    top of each turn's prompt, where all that stands behind it is billed as new.
+    The dollars of a row are the difference between two bills, with the section and without it, by
+    the cache behaviour of the record (see `metrics.cost.replay_bill`). Each section is removed
+    alone. Where the prompts state the time, a last row gives the extra cost of stating it anew at
+    the top of each turn, which makes everything behind it fresh input.
 
     Args:
         session: any session, the path of a log, or a list of messages.
-        rules: rules or a preset to ask about; None: as it was compacted.
+        rules: rules or a preset to bill under; None: the compactions as recorded.
+
+    Returns:
+        One row per section in the order of first appearance; columns: `SECTION_COLUMNS`.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.experiments.section_costs import sections
+        >>> sections(ck.samples.path())["section"].tolist()
+        ['preamble', 'Tools', 'Habits', 'Answers', 'tool schemas']
     """
-    asked = _SectionCosts(session, rules)
-    rows = [*map(asked.row, asked.names), *asked.tools(), *asked.top()]
+    costs = _SectionCosts(session, rules)
+    rows = [*map(costs.make_row, costs.names), *costs.make_tool_rows(), *costs.make_time_rows()]
     return build_frame(
         SECTION_COLUMNS, {c.name: [row.get(c.name) for row in rows] for c in SECTION_COLUMNS}
     )
 
 
+# Ablation study: the cost of a section is the bill of the recorded prompts less the bill of the
+# same prompts without it. Both bills come from one cost model and from the recorded message sizes,
+# so the counter's error cancels in the difference. Invariant: the calls are the same in both runs.
+# Tokens of a message are shared among its sections (`share_message_tokens`). Costs of sections do
+# not add up to the whole, because removing one also shifts where the cached prefix ends. Cost: one
+# replay and one bill per section.
 class _SectionCosts:
-    """One question about the sections of a session."""
+    """Sections of a session with their tokens, and the bill of the prompts that hold them all."""
 
     def __init__(self, session: Session, rules: RulesLike | None) -> None:
-        self.session, self.invoices = session, PromptBilling(session, rules)
-        self.found = [get_named_sections(m) for m in session.messages]
-        self.names = list(dict.fromkeys(name for each in self.found for name, _ in each))
-        held = zip(session.messages, self.invoices.sizes.tokens, self.found, strict=True)
-        self.parts = [_section_tokens(m, n, f) for m, n, f in held]
-        self.done = self.invoices.run(session)
-        self.whole = self.invoices.bill(self.done)
+        self.session, self.billing = session, PromptBilling(session, rules)
+        self.sections = [get_named_sections(m) for m in session.messages]
+        self.names = list(dict.fromkeys(name for each in self.sections for name, _ in each))
+        triples = zip(session.messages, self.billing.sizes.tokens, self.sections, strict=True)
+        self.section_tokens = [_share_section_tokens(m, n, f) for m, n, f in triples]
+        self.recorded_run = self.billing.run(session)
+        self.recorded_bill = self.billing.bill(self.recorded_run)
 
-    def row(self, name: str) -> dict[str, Any]:
-        """Return what one section costs."""
-        each = [sum(n for (found, _), n in zip(f, p, strict=True) if found == name)
-                for f, p in zip(self.found, self.parts, strict=True)]  # fmt: skip
-        tokens = [n - less for n, less in zip(self.invoices.sizes.tokens, each, strict=True)]
-        less = self.invoices.bill(self.invoices.run(without(self.session, name), tokens))
-        texts = [text for f in self.found for found, text in f if found == name]
-        raws = [raw for m in self.session.messages for found, _, raw in m.sections if found == name]
-        told = {
+    def make_row(self, name: str) -> dict[str, Any]:
+        """Return the row of one section."""
+        section_tokens = [
+            sum(n for (section, _), n in zip(named, sizes, strict=True) if section == name)
+            for named, sizes in zip(self.sections, self.section_tokens, strict=True)
+        ]
+        tokens = [
+            n - part for n, part in zip(self.billing.sizes.tokens, section_tokens, strict=True)
+        ]
+        bill_without = self.billing.bill(self.billing.run(without(self.session, name), tokens))
+        texts = [text for f in self.sections for section, text in f if section == name]
+        raws = [
+            raw for m in self.session.messages for section, _, raw in m.sections if section == name
+        ]
+        figures = {
             "section": name,
             "said_n": len(texts),
             "raw_chars": sum(raws) if raws else None,
             "chars": sum(map(len, texts)),
-            "tokens": sum(each),
+            "tokens": sum(section_tokens),
         }
-        return self._priced(told, self.whole, less)
+        return self._price_row(figures, self.recorded_bill, bill_without)
 
-    def tools(self) -> list[dict[str, Any]]:
-        """Return what the schemas of the tools cost, where the session has any."""
-        held = [sum(separate_schemas(self.session, n)[1]) for n in self.invoices.fixed]
-        if not any(held):
+    def make_tool_rows(self) -> list[dict[str, Any]]:
+        """Return the row of the tool schemas; no row where the session has none."""
+        schema_tokens = [sum(separate_schemas(self.session, n)[1]) for n in self.billing.fixed]
+        if not any(schema_tokens):
             return []
-        fixed = [n - less for n, less in zip(self.invoices.fixed, held, strict=True)]
-        less = self.invoices.bill(self.invoices.run(self.session, fixed=fixed))
-        return [self._priced({"section": TOOL_SCHEMAS_ROW, "tokens": held[-1]}, self.whole, less)]
+        fixed = [n - less for n, less in zip(self.billing.fixed, schema_tokens, strict=True)]
+        less = self.billing.bill(self.billing.run(self.session, fixed=fixed))
+        return [
+            self._price_row(
+                {"section": TOOL_SCHEMAS_ROW, "tokens": schema_tokens[-1]}, self.recorded_bill, less
+            )
+        ]
 
-    def top(self) -> list[dict[str, Any]]:
-        """Return what the time would add, said anew at the top of each turn, where it is said."""
+    def make_time_rows(self) -> list[dict[str, Any]]:
+        """Return the row of a time stated anew at each turn; no row where no time is stated."""
         if "time" not in self.names or not self.session.calls:
             return []
+        # At the first call of each turn only the text before the time can be read from the cache.
         firsts, before = dict[int, int](), self.session.calls[0].turn
         for call in self.session.calls:
             if call.turn != before:
                 before = call.turn
-                firsts[call.index] = max(self.invoices.fixed[call.index], 0) + self._before_time()
+                firsts[call.index] = (
+                    max(self.billing.fixed[call.index], 0) + self._count_before_time()
+                )
         return [
-            self._priced(
-                {"section": TIME_AT_TOP_ROW}, self.invoices.bill(self.done, firsts), self.whole
+            self._price_row(
+                {"section": TIME_AT_TOP_ROW},
+                self.billing.bill(self.recorded_run, firsts),
+                self.recorded_bill,
             )
         ]
 
-    def _before_time(self) -> int:
-        """Return the tokens of what stands before the time in the message that first says it."""
-        for found, tokens in zip(self.found, self.parts, strict=True):
-            told = [name for name, _ in found]
-            if "time" in told:
-                return sum(tokens[: told.index("time")])
+    def _count_before_time(self) -> int:
+        """Return the tokens in front of the time in the first message that states it."""
+        for sections, tokens in zip(self.sections, self.section_tokens, strict=True):
+            names = [name for name, _ in sections]
+            if "time" in names:
+                return sum(tokens[: names.index("time")])
         raise BadArguments("No section says the time.")
 
-    def _priced(self, told: dict[str, Any], more: ReplayBill, less: ReplayBill) -> dict[str, Any]:
-        known = more.total_usd is not None and less.total_usd is not None
-        usd = more.total_usd - less.total_usd if known else None  # type: ignore[operator]
+    def _price_row(
+        self, figures: dict[str, Any], more: ReplayBill, less: ReplayBill
+    ) -> dict[str, Any]:
+        is_priced = more.total_usd is not None and less.total_usd is not None
+        usd = more.total_usd - less.total_usd if is_priced else None  # type: ignore[operator]
         billed = more.prompts - less.prompts
-        head = {"session": self.session.id, "source": self.invoices.base.source}
-        return {**head, **told, "billed_tokens": billed, "usd": usd}
+        head = {"session": self.session.id, "source": self.billing.base.source}
+        return {**head, **figures, "billed_tokens": billed, "usd": usd}
 
 
-def _section_tokens(message: Any, tokens: int, found: list[tuple[str, str]]) -> list[int]:
-    """Return the tokens of each section of a message: together no more than the message has."""
-    return [n for _, n in share_message_tokens(message, tokens)][: len(found)]
+def _share_section_tokens(message: Any, tokens: int, sections: list[tuple[str, str]]) -> list[int]:
+    """Return the tokens of each section of a message; their sum is at most the message's."""
+    return [n for _, n in share_message_tokens(message, tokens)][: len(sections)]
 
 
 @accepts_session
 def without(session: Session, *names: str) -> Session:
-    """Return a session whose prompts do not hold some sections, to be replayed under any rules.
+    """Return a session without some sections of its prompts, for replays under any rules.
 
-    Sections are those that a live session names (`base`, `runtime`, `gitignore`, ...), and of a
-    system prompt in another program's log its headings and tagged blocks, as `ck.report` has them.
-    A message that said nothing else is no longer sent. Recorded usage stays as it was: what the
-    prompts would have been billed tells `ck.experiments.sections`.
+    A live session names its sections (`base`, `runtime`, `gitignore`, ...). In the log of another
+    program, headings and tagged blocks of the system prompt are sections, as in `ck.report`. A
+    message with no other content is no longer sent. Recorded usage is not changed: `sections` gives
+    the change of the bill.
 
     Args:
         session: any session, the path of a log, or a list of messages.
-        names: sections.
+        names: names of the sections to remove.
 
     Raises:
         BadArguments: a section is not in the session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.experiments.section_costs import sections, without
+        >>> shorter = without(ck.samples.path(), "Habits")
+        >>> sections(shorter)["section"].tolist()
+        ['preamble', 'Tools', 'Answers', 'tool schemas']
     """
-    known = list(dict.fromkeys(name for m in session.messages for name, _ in get_named_sections(m)))
+    section_names = list(
+        dict.fromkeys(name for m in session.messages for name, _ in get_named_sections(m))
+    )
     for name in names:
-        if name not in known:
-            has = ", ".join(known) or "none"
+        if name not in section_names:
+            has = ", ".join(section_names) or "none"
             raise BadArguments(
-                f"The session has no section {name!r}; it has {has}.{did_you_mean(name, known)}"
+                f"The session has no section {name!r}; it has {has}."
+                f"{did_you_mean(name, section_names)}"
             )
     log = tuple(_without_sections(e, names) if isinstance(e, Message) else e for e in session.log)
     return replace(session, log=log)
 
 
 def get_named_sections(message: Message) -> list[tuple[str, str]]:
-    """Return name and text of the sections of a message; of one that has none, nothing."""
+    """Return name and text of each section of a message; empty where it has none."""
     if message.sections:
         return [(name, text) for name, text, _ in message.sections]
     if message.role != "system" or not message.visible:
@@ -192,44 +232,47 @@ def get_named_sections(message: Message) -> list[tuple[str, str]]:
 
 
 def _without_sections(message: Message, names: Collection[str]) -> Message:
-    """Return a message without sections; one of which nothing is left is not sent."""
-    found = get_named_sections(message)
-    if all(name not in names for name, _ in found):
+    """Return a message without some sections; one that becomes empty is marked as not sent."""
+    sections = get_named_sections(message)
+    if all(name not in names for name, _ in sections):
         return message
     if message.sections:
-        told = message.details[SECTIONS_KEY]
-        kept = [
-            (t, p) for t, p, s in zip(told, message.parts, found, strict=True) if s[0] not in names
+        section_details = message.details[SECTIONS_KEY]
+        remaining = [
+            (t, p)
+            for t, p, s in zip(section_details, message.parts, sections, strict=True)
+            if s[0] not in names
         ]
-        details = {**message.details, SECTIONS_KEY: [t for t, _ in kept]}
-        parts = tuple(p for _, p in kept)
-        sent = bool(parts) and message.visible
-        return replace(message, parts=parts, details=details, visible=sent)
+        details = {**message.details, SECTIONS_KEY: [t for t, _ in remaining]}
+        parts = tuple(p for _, p in remaining)
+        is_sent = bool(parts) and message.visible
+        return replace(message, parts=parts, details=details, visible=is_sent)
     others = [p for p in message.parts if not isinstance(p, Text)]
-    text = "".join(text for name, text in found if name not in names)
+    text = "".join(text for name, text in sections if name not in names)
     parts = (*([Text(text)] if text.strip() else []), *others)
     return replace(message, parts=parts, visible=bool(parts) and message.visible)
 
 
 class PromptBilling:
-    """Bills of a session's prompts under rules, as they were and as they might have been.
+    """Bills of the prompts of a session under rules, as recorded and with changed messages.
 
-    All are worked out alike, from the sizes that the record gives its messages, so that their
-    differences come from the prompts alone.
+    All bills use the message sizes of the record, so that a difference of two bills comes from the
+    prompts alone.
 
     Args:
-        session: as it was.
-        rules: None: as it was compacted.
+        session: the recorded session.
+        rules: rules or a preset; None: the compactions as recorded.
     """
 
     def __init__(self, session: Session, rules: RulesLike | None = None) -> None:
         self.rules: Rules = recorded_rules() if rules is None else resolve_rules(rules)
         self.base = SessionScoreCache(session)
         self.sizes = self.base.anchored
-        exactly = isinstance(self.rules.policy, RecordedCompactions)
+        # recorded compactions keep the recorded overhead of each call; rules start from the first
+        as_recorded = isinstance(self.rules.policy, RecordedCompactions)
         pairs = zip(self.sizes.fixed_at, self.sizes.unsent_at, strict=True)
-        self.fixed = [n - gone for n, gone in pairs] if exactly else list(self.sizes.begun)
-        """For each call the tokens that no message holds."""
+        self.fixed = [n - gone for n, gone in pairs] if as_recorded else list(self.sizes.begun)
+        """Prompt tokens of each call that belong to no message, such as tool schemas."""
 
     def run(
         self,
@@ -244,24 +287,25 @@ class PromptBilling:
 
     def bill(
         self,
-        done: Run,
+        run: Run,
         shared: Mapping[int, int] | None = None,
         base: SessionScoreCache | None = None,
     ) -> ReplayBill:
         """Return the bill of a run.
 
         Args:
-            done: the run.
-            shared: calls that share no more than so many tokens with the prompt before.
-            base: the session whose cache and prices are taken; None: the one that is asked about.
+            run: the run.
+            shared: upper limit of the tokens that a call shares with the previous prompt, by call.
+            base: the session whose cache and prices are used; None: the recorded one.
         """
-        alike = compute_shared_tokens(done).tolist()
-        for call, most in (shared or {}).items():
-            alike[call] = min(alike[call], most)
-        sent = SentPrompts(done.prompts.tolist(), alike)
-        sheet = (base or self.base).sheet
+        # tokens that a prompt shares with the previous one: longest common prefix, by messages
+        shared_tokens = compute_shared_tokens(run).tolist()
+        for call, limit in (shared or {}).items():
+            shared_tokens[call] = min(shared_tokens[call], limit)
+        sent = SentPrompts(run.prompts.tolist(), shared_tokens)
+        cost_model = (base or self.base).sheet
         return bill_replay(
-            sheet,
+            cost_model,
             sent,
-            sum_if_complete(sheet.summaries_usd(s.written) for s in get_run_compactions(done)),
+            sum_if_complete(cost_model.summaries_usd(s.written) for s in get_run_compactions(run)),
         )

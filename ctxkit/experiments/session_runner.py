@@ -1,4 +1,4 @@
-"""Runs many rules on one session, sharing its log, sizes and scores."""
+"""Runner of many rules on one session, which shares its log, sizes and score cache."""
 
 from __future__ import annotations
 
@@ -24,45 +24,46 @@ if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
     from ctxkit.session.session import Session
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_NAMES = frozenset(SCORE_COLUMN_NAMES)
+_MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_RESERVED_COLUMNS = frozenset(SCORE_COLUMN_NAMES)
 ROW_VERSION = 5
-"""Of what a row means; files of another version are not gone on with."""
+"""Version of the meaning of a row; a journal of another version is not resumed."""
 
 
 class RunOptions(NamedTuple):
-    """What holds for all runs of a sweep."""
+    """Options of all runs of a sweep (see `ctxkit.sweep`)."""
 
     loss: bool = False
     reuse: bool = False
 
 
 class NamedRules(NamedTuple):
-    """One of the rules, under the name that tells it from the others."""
+    """Rules with their distinct label and a key that identifies them across processes."""
 
     label: str
     rules: Rules | RejectedSetting
     key: str
     parameters: Mapping[str, Any] = {}
-    """Those of the rules as a column can hold them, but for names that a row has already."""
+    """Parameters of the rules as plain values, without names that are score columns."""
 
     @classmethod
     def of(cls, label: str, rules: Rules | RejectedSetting) -> NamedRules:
-        """Return the setting with its key: equal for equal rules, in this process and in
-        any other.
-        """
-        told = repr((rules.label, sorted((k, repr(v)) for k, v in rules.parameters.items())))
+        """Return the setting with its key, which is equal for equal rules in any process."""
+        # Parameters, representation and bytecode; memory addresses differ between processes.
+        identity = repr((rules.label, sorted((k, repr(v)) for k, v in rules.parameters.items())))
         if not isinstance(rules, RejectedSetting):
             parts = (rules.policy, rules.trigger, rules.pruning, rules.summariser)
-            told += repr(rules) + "".join(map(_code_identity, parts))
+            identity += repr(rules) + "".join(map(_describe_code, parts))
         parameters = {
-            k: convert_to_plain(v) for k, v in rules.parameters.items() if k not in _NAMES
+            k: convert_to_plain(v)
+            for k, v in rules.parameters.items()
+            if k not in _RESERVED_COLUMNS
         }
-        return cls(label, rules, _digest(_ADDRESS.sub("", told)), parameters)
+        return cls(label, rules, _hash_text(_MEMORY_ADDRESS.sub("", identity)), parameters)
 
 
 class SessionRunner:
-    """One session and what all runs on it share; the log is read once for each way of counting."""
+    """Runs rules on one session; the message log is built once per counter and estimator."""
 
     def __init__(self, session: Session) -> None:
         self.name = make_session_key(session)
@@ -72,15 +73,18 @@ class SessionRunner:
         self._logs: dict[Any, tuple[MessageLog, Rules]] = {}
 
     def log(self, rules: Rules) -> MessageLog:
-        """Return the log under the rules' counter and estimator."""
+        """Return the message log sized by the rules' counter and estimator."""
         as_recorded = isinstance(rules.policy, RecordedCompactions)
-        key = (_identity_key(rules.counter), _identity_key(rules.estimator), as_recorded)
-        known = self._logs.get(key)
-        if known is None:
+        key = (_make_identity_key(rules.counter), _make_identity_key(rules.estimator), as_recorded)
+        cached = self._logs.get(key)
+        if cached is None:
             anchored = self.base.anchored if rules.counter is None else None
-            made = log_from_session(self.session, rules, as_recorded=as_recorded, anchored=anchored)
-            self._logs[key] = known = made, rules  # what is told apart by identity must live on
-        return known[0]
+            message_log = log_from_session(
+                self.session, rules, as_recorded=as_recorded, anchored=anchored
+            )
+            # the rules keep the counter of an id() key alive
+            self._logs[key] = cached = message_log, rules
+        return cached[0]
 
     def run(self, rules: Rules | RejectedSetting) -> Run:
         """Return the run of the session under rules.
@@ -93,12 +97,12 @@ class SessionRunner:
         return run_rules(self.log(rules), rules, self.limit)
 
     def row(self, setting: NamedRules, options: RunOptions) -> dict[str, Any]:
-        """Return the row of one run; a run that fails is a row with its error."""
+        """Return the score row of one run; a failed run gives a row with its error."""
         rules = setting.rules
         row: dict[str, Any] = {"session": self.session.id, "rules": setting.label}
         try:
-            done, (loss, reuse) = self.run(rules), options
-            row = score_run(self.base, done, setting.label, loss=loss, reuse=reuse)
+            run, (loss, reuse) = self.run(rules), options
+            row = score_run(self.base, run, setting.label, loss=loss, reuse=reuse)
         except CtxkitError as error:
             row["error"] = str(error)
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
@@ -108,8 +112,8 @@ class SessionRunner:
         return row
 
     def rows(self, settings: Sequence[NamedRules], options: RunOptions) -> Iterator[dict[str, Any]]:
-        """Yield the rows of runs under some rules, run by run."""
-        pause = pause_gc if options.loss else nullcontext  # a loss makes much at once
+        """Yield the score rows of runs under several settings, as they finish."""
+        pause = pause_gc if options.loss else nullcontext  # loss allocates many objects at once
         for setting in settings:
             with pause():
                 row = self.row(setting, options)
@@ -117,28 +121,24 @@ class SessionRunner:
 
 
 def make_session_key(session: Session) -> str:
-    """Return a name for a session that stays the same as long as the session does."""
+    """Return a hash that identifies the content of a session (not of its texts)."""
     last = session.log[-1].id if session.log else ""
     usages = [
         (c.message.usage.prompt_tokens if c.message.usage else None, c.position)
         for c in session.calls
     ]
     head = session.id, session.format, session.agent, len(session.log), session.leaf
-    return _digest(repr((*head, last, usages)))
+    return _hash_text(repr((*head, last, usages)))
 
 
-def _code_identity(part: Any) -> str:
-    """Return what a user's function does, as far as its code tells: under the same name it may have
-    been changed.
-    """
+def _describe_code(part: Any) -> str:
+    """Return the bytecode of a user's function, because a name may be redefined; else empty."""
     code = getattr(unwrap_function(part), "__code__", None)
     return "" if code is None else repr((code.co_code, code.co_consts, code.co_names))
 
 
-def _identity_key(counter: Any) -> Any:
-    """Return what is equal for equal counters: one that cannot be hashed is equal to
-    itself alone.
-    """
+def _make_identity_key(counter: Any) -> Any:
+    """Return a dictionary key for a counter: itself, or its id where it is not hashable."""
     try:
         hash(counter)
     except TypeError:
@@ -146,5 +146,5 @@ def _identity_key(counter: Any) -> Any:
     return counter
 
 
-def _digest(text: str) -> str:
+def _hash_text(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

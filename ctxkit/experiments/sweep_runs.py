@@ -1,6 +1,4 @@
-"""`ctxkit.sweep`: sessions under rules, one row a run, resumable; summary and Pareto front of a
-sweep.
-"""
+"""Sweeps of sessions over rules (`ctxkit.sweep`), resumable, and the Pareto front of a sweep."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ __dir__ = public_dir(__all__)
 
 
 class SweepTask(NamedTuple):
-    """Settings that are to be run on a session, and its place among all."""
+    """Settings that remain to be run on a session, and the session's index in the sweep."""
 
     place: int
     session: Session
@@ -59,30 +57,39 @@ def sweep(
     reuse: bool = False,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Return one row for each session under each of the rules: their settings, and the columns of
-    `score`.
+    """Replay each session under each of the rules and score the runs.
 
-    Settings in which the rules differ are columns. A run that fails, and a setting that was
-    refused, is a row with its `error`. Interrupted (Ctrl-C), it returns the rows that are done, and
-    says so in ``frame.attrs["interrupted"]``.
+    After an interrupt (Ctrl-C) the rows finished so far are returned and
+    ``frame.attrs["interrupted"]`` is True.
 
     Args:
-        sessions: recorded sessions, paths of logs, or a folder of them; of a replay the recorded
-            one is taken.
-        rules: a grid, rules, policies, names of presets, or ``"all"``.
-        executor: any ``concurrent.futures.Executor``: a ``ProcessPoolExecutor()``, Dask's
-            ``client.get_executor()``; None: this process, and in a notebook or a console all cores,
-            where the rest would take longer than some seconds. Rules and sessions must be picklable
-            for it; what cannot travel is done here.
-        out: a file of JSON lines that keeps finished runs; what it holds is not done again.
-        loss: work out what was lost too.
-        reuse: the call that writes a summary reads the cached prompt; else it sends what it
-            summarises afresh.
-        progress: show how far it is, and the remaining time by the calls that are left.
+        sessions: recorded sessions, paths of logs, or a folder of them. For a replay, its recorded
+            session is used.
+        rules: a grid, rules, policies, preset names, or ``"all"``.
+        executor: any ``concurrent.futures.Executor``, such as ``ProcessPoolExecutor()`` or Dask's
+            ``client.get_executor()``; None: this process, and in a notebook or console all cores
+            where the remaining work would take more than a few seconds. Rules and sessions that
+            cannot be pickled are run in this process.
+        out: a JSON Lines file of finished runs; runs that it holds are not repeated.
+        loss: also compute the columns of information loss.
+        reuse: bill the call that writes a summary as reading the cached prompt; otherwise it sends
+            what it summarises as fresh input.
+        progress: show a progress bar with the remaining time.
+
+    Returns:
+        One row per session and setting: the columns of `score`, and one column for each parameter
+        in which the rules differ. A failed run or refused setting is a row with its `error`.
 
     Raises:
-        BadArguments: there are no sessions or no rules, or something given is neither.
+        BadArguments: there are no sessions or no rules, or an item is neither.
         StoreError: the file cannot be written.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> grid = ck.grid("pi", reserve_tokens=[8_000, 16_000])
+        >>> frame = ck.sweep(ck.samples.path(), grid, progress=False)
+        >>> frame[["reserve_tokens", "cuts_n"]].values.tolist()
+        [[8000, 4], [16000, 20]]
     """
     options = RunOptions(loss, reuse)
     return run_sweep(
@@ -91,16 +98,16 @@ def sweep(
 
 
 def run_sweep(
-    given: Sequence[Session],
+    sessions: Sequence[Session],
     rules: RulesArgument,
     options: RunOptions,
     executor: Executor | None = None,
     out: str | Path | None = None,
     *,
     progress: bool = True,
-    bench: Callable[[Session], SessionRunner] = SessionRunner,
+    make_runner: Callable[[Session], SessionRunner] = SessionRunner,
 ) -> pd.DataFrame:
-    """Return what `sweep` does; `bench` makes the bench of each session that is run here."""
+    """Run a sweep; `make_runner` makes the runner of each session that is run in this process."""
     settings = resolve_settings(rules)
     if executor is not None and not hasattr(executor, "submit"):
         raise BadArguments(
@@ -108,7 +115,13 @@ def run_sweep(
             " has not."
         )
     rows, interrupted = run_settings(
-        given, settings, options, executor=executor, out=out, progress=progress, bench=bench
+        sessions,
+        settings,
+        options,
+        executor=executor,
+        out=out,
+        progress=progress,
+        make_runner=make_runner,
     )
     frame: pd.DataFrame = build_score_frame(
         rows,
@@ -122,98 +135,113 @@ def run_sweep(
     return frame
 
 
+# The sweep as a state machine: every pair of session and setting is finished (in the journal or run
+# now) or pending. Results arrive in any order and are stored under (session index, rules key), so
+# the output order depends on the input alone. A journal line is written before the progress moves,
+# hence an interrupt or crash loses at most the runs in flight. Keys are content hashes: a changed
+# session or changed rules are new pairs, and old lines for them are ignored.
 def run_settings(
-    given: Sequence[Session],
+    sessions: Sequence[Session],
     settings: Sequence[NamedRules],
     options: RunOptions,
-    what: str = "sweep",
+    task_name: str = "sweep",
     *,
     executor: Executor | None = None,
     out: str | Path | None = None,
     progress: bool = True,
-    bench: Callable[[Session], SessionRunner] = SessionRunner,
+    make_runner: Callable[[Session], SessionRunner] = SessionRunner,
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Return the rows of sessions under settings, and whether an interrupt ended it: then those
-    that are done.
+    """Return the finished rows of sessions under settings, and whether an interrupt ended the run.
+
+    Rows are ordered by session, then by setting, whatever the order in which workers finish.
     """
     rows: dict[tuple[int, str], dict[str, Any]] = {}
     interrupted = False
     with (
-        RunJournal(out, f"loss={options.loss} reuse={options.reuse}") as notes,
-        _progress_bar(what, given, settings, progress) as bar,
+        RunJournal(out, f"loss={options.loss} reuse={options.reuse}") as journal,
+        _make_progress_bar(task_name, sessions, settings, progress) as bar,
     ):
+        # Runs that the journal holds are taken from it; the others become tasks.
         tasks: list[SweepTask] = []
-        for i, session in enumerate(given):
+        for i, session in enumerate(sessions):
             name = make_session_key(session)
-            kept = {(i, s.key): row for s in settings if (row := notes.done(name, s.key))}
-            left = tuple(s for s in settings if (i, s.key) not in kept)
-            rows |= kept
-            bar.update((len(settings) - len(left)) * _call_count(session))
-            tasks += [SweepTask(i, session, left)] if left else []
+            finished = {(i, s.key): row for s in settings if (row := journal.done(name, s.key))}
+            unfinished = tuple(s for s in settings if (i, s.key) not in finished)
+            rows |= finished
+            bar.update((len(settings) - len(unfinished)) * _count_calls(session))
+            tasks += [SweepTask(i, session, unfinished)] if unfinished else []
         try:
-            for i, done in _iter_rows(tasks, executor, options, bench):
-                notes.keep(done)
-                for row in done:
+            for i, new_rows in _iter_rows(tasks, executor, options, make_runner):
+                journal.keep(new_rows)
+                for row in new_rows:
                     rows[i, row["key"]] = row
-                bar.update(len(done) * _call_count(given[i]))
+                bar.update(len(new_rows) * _count_calls(sessions[i]))
         except KeyboardInterrupt:
             interrupted = True
-    found = [
-        (rows[i, s.key], s.label) for i in range(len(given)) for s in settings if (i, s.key) in rows
+    labelled_rows = [
+        (rows[i, s.key], s.label)
+        for i in range(len(sessions))
+        for s in settings
+        if (i, s.key) in rows
     ]
     if interrupted:
-        told = (
-            f"The {what} was interrupted: {len(found)} of {len(given) * len(settings)} runs are"
-            " done"
+        message = (
+            f"The {task_name} was interrupted: {len(labelled_rows)} of"
+            f" {len(sessions) * len(settings)} runs are done"
         )
-        warnings.warn(f"{told}{' and kept in the file' if out else ''}.", stacklevel=3)
-    return [row if row["rules"] == label else row | {"rules": label} for row, label in found], (
-        interrupted
-    )
+        warnings.warn(f"{message}{' and kept in the file' if out else ''}.", stacklevel=3)
+    return [
+        row if row["rules"] == label else row | {"rules": label} for row, label in labelled_rows
+    ], (interrupted)
 
 
 def get_recorded_sessions(sessions: SessionsLike) -> list[Session]:
-    """Return the recorded sessions of what was given; BadArguments where there are none."""
-    given = as_sessions(sessions)
-    if not given:
+    """Return recorded sessions; a replay is replaced by its recorded session.
+
+    Raises:
+        BadArguments: there is no session.
+    """
+    resolved = as_sessions(sessions)
+    if not resolved:
         raise BadArguments("There is no session to sweep over: read some first.")
-    return [s.origin or s for s in given]
+    return [s.origin or s for s in resolved]
 
 
 def resolve_settings(rules: RulesArgument) -> list[NamedRules]:
-    """Return the settings; functions that cannot be told apart by name and code get keys of their
-    own.
+    """Return the rules as labelled settings with distinct keys.
+
+    Different rules may have equal keys (functions with equal name and code): a number is added.
     """
-    found = resolve_rules(rules)
-    out: list[NamedRules] = []
+    all_rules = resolve_rules(rules)
+    settings: list[NamedRules] = []
     keys: dict[str, list[Any]] = {}
-    for each, label in zip(found, label_rules(found), strict=True):
+    for each, label in zip(all_rules, label_rules(all_rules), strict=True):
         setting = NamedRules.of(label, each)
+        # equal rules share a key, different rules with an equal key get a suffix
         same = keys.setdefault(setting.key, [])
         n = same.index(each) if each in same else len(same)
         same += [each] if n == len(same) else []
-        out.append(setting._replace(key=f"{setting.key}-{n}") if n else setting)
-    return out
+        settings.append(setting._replace(key=f"{setting.key}-{n}") if n else setting)
+    return settings
 
 
-def _call_count(session: Session) -> int:
+def _count_calls(session: Session) -> int:
     return max(len(session.calls), 1)
 
 
-def _progress_bar(
-    what: str, sessions: Sequence[Session], settings: Sequence[NamedRules], progress: bool
+def _make_progress_bar(
+    task_name: str, sessions: Sequence[Session], settings: Sequence[NamedRules], progress: bool
 ) -> Any:
     from tqdm.auto import tqdm
 
-    total = sum(map(_call_count, sessions)) * len(settings)
-    # it stays when it is done: one that is taken away leaves a broken widget in a notebook.
-    # smoothing 0: the remaining time follows from the mean of all that was done, by calls and not
-    # by runs
+    total = sum(map(_count_calls, sessions)) * len(settings)
+    # The bar stays after the end: removing it leaves a broken widget in a notebook.
+    # smoothing=0 estimates the remaining time from the mean over all calls so far.
     return tqdm(
         total=total,
         unit="call",
         unit_scale=True,
-        desc=what,
+        desc=task_name,
         smoothing=0,
         delay=1,
         disable=not progress,
@@ -224,43 +252,50 @@ def _iter_rows(
     tasks: Sequence[SweepTask],
     executor: Executor | None,
     options: RunOptions,
-    bench: Callable[[Session], SessionRunner],
+    make_runner: Callable[[Session], SessionRunner],
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yield rows as they are done: one by one in this process, in batches from an executor."""
+    """Yield rows as they finish: one by one in this process, in batches from an executor.
+
+    Without an executor, work that turns out to be long moves to a local process pool.
+    """
     if executor is not None:
         yield from run_in_executor(tasks, executor, options)
         return
-    pace = WorkEstimate(sum(_call_count(task.session) * len(task.settings) for task in tasks))
-    asked = False
+    estimate = WorkEstimate(sum(_count_calls(task.session) * len(task.settings) for task in tasks))
+    tried_pool = False
     for n, (i, session, settings) in enumerate(tasks):
-        for done, row in enumerate(bench(session).rows(settings, options), 1):
+        for finished_n, row in enumerate(make_runner(session).rows(settings, options), 1):
             yield i, [row]
-            pace.took(_call_count(session))
-            if asked or not pace.is_slow:
+            estimate.took(_count_calls(session))
+            # the pool is tried once; where it is not available the loop goes on here
+            if tried_pool or not estimate.is_slow:
                 continue
-            asked, left = True, [SweepTask(i, session, settings[done:]), *tasks[n + 1 :]]
-            workers = make_process_pool([task.settings for task in left])
-            if workers is not None:
-                yield from _iter_pool_rows(left, workers, options)
+            tried_pool, remaining = (
+                True,
+                [SweepTask(i, session, settings[finished_n:]), *tasks[n + 1 :]],
+            )
+            pool = make_process_pool([task.settings for task in remaining])
+            if pool is not None:
+                yield from _iter_pool_rows(remaining, pool, options)
                 return
 
 
 def _iter_pool_rows(
-    tasks: Sequence[SweepTask], workers: Executor, options: RunOptions
+    tasks: Sequence[SweepTask], pool: Executor, options: RunOptions
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yield the rows of tasks from workers of our own; interrupted, they end with what they do."""
+    """Yield the rows of tasks from a local pool, which is shut down at the end or an interrupt."""
     try:
-        yield from run_in_executor([task for task in tasks if task.settings], workers, options)
+        yield from run_in_executor([task for task in tasks if task.settings], pool, options)
     finally:
-        workers.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 RunKey = tuple[str, str, str]
-"""Session, rules, options."""
+"""Session key, rules key and options of a run."""
 
 
 class RunJournal:
-    """A file of finished runs; without a path nothing is kept."""
+    """Append-only JSON Lines file of finished runs; without a path nothing is stored."""
 
     def __init__(self, path: str | Path | None, options: str) -> None:
         self.path = None if path is None else Path(path).expanduser()
@@ -272,9 +307,9 @@ class RunJournal:
         if self.path is None:
             return self
         try:
-            whole = self._read()
+            is_complete = self._read_rows()
             self._file = self.path.open("ab")
-            if not whole:
+            if not is_complete:
                 self._file.write(b"\n")
         except (OSError, ValueError) as error:
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -285,8 +320,8 @@ class RunJournal:
         if self._file is not None:
             self._file.close()
 
-    def _read(self) -> bool:
-        """Read what is there; return whether its last line is whole."""
+    def _read_rows(self) -> bool:
+        """Read the finished runs; return whether the last line is complete."""
         if self.path is None or not self.path.exists():
             return True
         data = self.path.read_bytes()
@@ -294,37 +329,50 @@ class RunJournal:
             try:
                 row = msgspec.json.decode(line, type=dict[str, Any])
             except msgspec.DecodeError:
-                continue  # a torn line: its run is made again
+                continue  # an incomplete line: its run is repeated
             if row.get("version") == ROW_VERSION and {"of", "key", "options"} <= row.keys():
                 self.known[(row["of"], row["key"], row["options"])] = row
         return not data or data.endswith(b"\n")
 
     def done(self, session: str, rules: str) -> dict[str, Any] | None:
-        """Return the row of a run that was finished before."""
+        """Return the stored row of a run; None where there is none."""
         return self.known.get((session, rules, self.options))
 
     def keep(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Write finished runs; failed ones too, but they are made again the next time."""
+        """Append finished runs; failed runs are not written, so a later sweep repeats them."""
         if self._file is None:
             return
         for row in rows:
             if row.get("error") is None:
-                told = {**row, "options": self.options, "version": ROW_VERSION}
-                self._file.write(msgspec.json.encode(told) + b"\n")
+                record = {**row, "options": self.options, "version": ROW_VERSION}
+                self._file.write(msgspec.json.encode(record) + b"\n")
         self._file.flush()
 
 
 OBJECTIVES = ("cost_usd", "needed_later_loss", "unpaid_cuts_n")
-"""What a setting must not be worse in: dollars, needed-later loss, unpaid cuts. There is no single
-score.
-"""
+"""Objectives of the Pareto front, all minimised: dollars, needed-later loss, unpaid compactions."""
 
 
 def get_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
-    """Return the summary of dollars, needed-later loss and unpaid cuts with a column `front`,
-    cheapest first.
+    """Summarise a sweep by setting and mark the Pareto front.
 
-    A setting is on the front where no other one is at most as bad in all three and better in one.
+    A setting is on the front where no other setting is at least as good in all of `OBJECTIVES` and
+    better in one.
+
+    Args:
+        runs: rows of a `sweep` with ``loss=True``.
+        by: the column that identifies a setting.
+
+    Returns:
+        One row per setting, the front first, then by dollars: the columns of `summarise_runs` for
+        the three objectives, and `front`.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.experiments.sweep_runs import get_pareto_front
+        >>> runs = ck.sweep(ck.samples.path(), ["none"], loss=True, progress=False)
+        >>> get_pareto_front(runs)["front"].tolist()
+        [True]
     """
     rows = summarise_runs(runs, by, OBJECTIVES)
     rows["front"] = _front(*(rows[name].tolist() for name in OBJECTIVES))

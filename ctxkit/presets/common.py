@@ -1,4 +1,4 @@
-"""Policies and triggers that several presets share."""
+"""Policies, triggers and a clearing schedule that several presets share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit._internal.value_kinds import is_number
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ConfiguredPolicy, ScheduledPruning
 from ctxkit.policies.history.columns import ASSISTANT, TOOL
@@ -74,27 +73,28 @@ class SummariseAll(CustomCutSummary):
 
 
 def removable_mask(history: History, start: int, stop: int) -> NDArray[Any]:
-    """Return a mask of the positions start..stop: True where a message was said, and may go."""
-    said = np.array([history.row(p) >= 0 for p in range(start, stop)], bool)
-    return np.asarray(said & ~history.role("summary")[start:stop] & ~history.stays[start:stop])
+    """Return a mask over start..stop: True for recorded messages that may be removed."""
+    recorded = np.array([history.row(p) >= 0 for p in range(start, stop)], bool)
+    return np.asarray(recorded & ~history.role("summary")[start:stop] & ~history.stays[start:stop])
 
 
 def end_of_removable(history: History) -> int:
-    """Return the end of what can go at once: before a last reply that waits for a result."""
-    answered: set[str | None] = set()
+    """Return the end of the removable part: before a last reply whose results are missing."""
+    answered_ids: set[str | None] = set()
+    # backwards to the last request: a reply with an unanswered call must stay
     for p in range(len(history) - 1, -1, -1):
         message = history[p]
         if message.role == "user":
             break
         if message.role == "tool":
-            answered.add(message.call_id)
-        elif any(call.id not in answered for call in message.tool_calls):
+            answered_ids.add(message.call_id)
+        elif any(call.id not in answered_ids for call in message.tool_calls):
             return history.safe_before(p)
     return len(history)
 
 
 def as_summary_message(written: Message | str | int, prefix: str = "") -> Message:
-    """Return a summary as a message; one of which only the size is known holds just that."""
+    """Return a summary as a message; a bare size gives a message that holds only the size."""
     if isinstance(written, Message):
         return written
     if isinstance(written, int):
@@ -118,8 +118,10 @@ class DropHalf(ConfiguredPolicy):
 
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history without the older messages."""
+        # Count and cut in API messages, then move the ends to positions that separate no call from
+        # its result.
         starts = api_message_starts(history)
-        count = self.removed(len(starts), history.tokens / 2 > room.budget)
+        count = self.count_removed(len(starts), history.tokens / 2 > room.budget)
         first = self.keep_first
         if count <= 0 or first + count >= len(starts):
             return history
@@ -129,12 +131,12 @@ class DropHalf(ConfiguredPolicy):
         start, stop = history.safe(start), history.safe_before(stop)
         return history.drop(stop, "the older half", start=start) if 0 < start < stop else history
 
-    def removed(self, n: int, far: bool) -> int:
-        """Return how many of so many messages go: always an even number.
+    def count_removed(self, n: int, far: bool) -> int:
+        """Return the number of messages to remove, always even.
 
         Args:
-            n: messages, those at the beginning included.
-            far: the prompt is far beyond what is allowed.
+            n: all messages, including those at the beginning.
+            far: the prompt is larger than twice the budget.
         """
         if self.pairs == "all":
             return (n - 1) // 2 // 2 * 2
@@ -143,7 +145,7 @@ class DropHalf(ConfiguredPolicy):
 
 
 def api_message_starts(history: History) -> NDArray[np.int64]:
-    """Return where messages of the API begin: results in a row, and what follows them, are one."""
+    """Return the starts of API messages: results in a row and a following request are one."""
     roles = history.column("roles")
     follows = np.zeros(len(roles), bool)
     follows[1:] = (roles[:-1] == TOOL) & (roles[1:] != ASSISTANT)
@@ -155,13 +157,13 @@ def opens_turn(history: History, _room: ContextBudget) -> bool:
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
-def inspect_trigger(threshold: float) -> Any:
+def make_inspect_trigger(threshold: float) -> Any:
     """Return the trigger of a threshold: up to 1 a share of the window, above it tokens.
 
     Raises:
         BadArguments: it is not above 0.
     """
-    if not (is_number(threshold) and threshold > 0):  # NaN fails too
+    if isinstance(threshold, bool) or not threshold > 0:
         raise BadArguments(
             f"threshold is a share of the window up to 1, or tokens above it; got {threshold!r}."
         )
@@ -187,18 +189,18 @@ class ClauseSummary(Summary):
 
     def cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept."""
-        return langchain_cut(history, room, self.keep)
+        return find_langchain_cut(history, room, self.keep)
 
 
 def check_clause(size: Any, what: str) -> tuple[str, float]:
-    """Return a size that is one.
+    """Return a LangChain size clause if it is valid, such as ``("tokens", 4000)``.
 
     Raises:
-        BadArguments: it is none; the sentence says how one is written.
+        BadArguments: it is not valid; the sentence shows valid ones.
     """
     if isinstance(size, (list, tuple)) and len(size) == 2:
         kind, value = size
-        number = is_number(value)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
         whole = kind == "fraction" or (number and value == int(value))
         if (
             kind in CLAUSE_KINDS
@@ -214,9 +216,12 @@ def check_clause(size: Any, what: str) -> tuple[str, float]:
     )
 
 
-def langchain_trigger(clauses: Any) -> Any:
-    """Return a trigger: a pair, a table of pairs that must all hold, or a list of which one must;
-    None for never.
+def make_langchain_trigger(clauses: Any) -> Any:
+    """Return the trigger of LangChain's clauses.
+
+    Args:
+        clauses: a pair such as ``("tokens", 4000)``; a dictionary of pairs that must all hold; a
+            list of either, of which one must hold; None: never.
 
     Raises:
         BadArguments: it is none of these.
@@ -231,7 +236,7 @@ def langchain_trigger(clauses: Any) -> Any:
     if isinstance(clauses, list):
         if not clauses:
             return None
-        either = tuple(langchain_trigger(c) for c in clauses)
+        either = tuple(make_langchain_trigger(c) for c in clauses)
         return either[0] if len(either) == 1 else Either(either)
     return _clause_trigger(check_clause(clauses, "trigger"))
 
@@ -243,8 +248,8 @@ def _clause_trigger(size: tuple[str, float]) -> Any:
     return Above(value, or_equal=True) if kind == "tokens" else Share(value, or_equal=True)
 
 
-def langchain_cut(history: History, room: ContextBudget, keep: tuple[str, float]) -> int:
-    """Return LangChain's cut: so many messages or tokens at the end, with the calls they answer."""
+def find_langchain_cut(history: History, room: ContextBudget, keep: tuple[str, float]) -> int:
+    """Return LangChain's cut: the start of the kept messages, with the calls they answer."""
     kind, value = keep
     n = len(history)
     if kind == "messages":
@@ -292,115 +297,135 @@ class ClearUses(ScheduledPruning):
 
 @dataclass(frozen=True)
 class _Uses:
-    """What `ClearUses` sends where it is due."""
+    """Part of the schedule of `ClearUses`: the clearing that is applied where it is due."""
 
     rule: ClearUses
 
-    def is_due(self, whole: int, cleared: Callable[[], int]) -> bool:
+    def is_due(self, prompt_tokens: int, cleared: Callable[[], int]) -> bool:
         """Return True where a prompt is over the trigger, and its clearing frees enough."""
         rule = self.rule
-        return whole > rule.trigger and (rule.enough or whole - cleared() >= rule.clear_at_least)
+        return prompt_tokens > rule.trigger and (
+            rule.enough or prompt_tokens - cleared() >= rule.clear_at_least
+        )
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Clear each use as soon as `keep` newer ones are there, until enough is freed."""
+        # The state spans all calls of the session and is updated from what changed since the last
+        # call: results added, removed or settled, and messages that an earlier part rebuilt.
         uses: _ClearedUses = view.memory.setdefault("uses", _ClearedUses(self.rule))
-        remade = view.events() if uses.aim else {}
-        news = {call: rest for call, *rest in view.news("tool")}
-        for call in sorted(news.keys() | remade.keys()):
-            came, went, settled = news.get(call, ((), (), ()))
-            uses.forget(view, remade.get(call, ()), call)
-            replies = uses.follow(view, came, went, settled, call)
-            for p, old in uses.settled(view, call):
+        rebuilt = view.events() if uses.aim else {}
+        arrivals = {call: rest for call, *rest in view.news("tool")}
+        for call in sorted(arrivals.keys() | rebuilt.keys()):
+            added, removed, settled = arrivals.get(call, ((), (), ()))
+            uses.rebuild(view, rebuilt.get(call, ()), call)
+            replies = uses.update(view, added, removed, settled, call)
+            for p, old in uses.settle_oldest(view, call):
                 view.change(p, self.rule.placeholder if old else UNDO_CHANGE, since=call)
                 replies.add(p)
             if self.rule.clear_inputs:
-                for p in sorted({uses.reply(view, p, call) for p in replies} - {-1}):
-                    view.change(p, partial(_emptied, ids=uses.ids(view, p, call)), since=call)
+                for p in sorted({uses.find_reply(view, p, call) for p in replies} - {-1}):
+                    view.change(
+                        p, partial(_emptied, ids=uses.list_cleared_ids(view, p, call)), since=call
+                    )
 
 
 class _ClearedUses:
-    """What a schedule of `ClearUses` knows of the calls before."""
+    """State of a schedule of `ClearUses` over the calls of a session.
+
+    Two sliding windows hold the tool results by position: all that count towards `keep`, and those
+    that may be cleared. The oldest of the second are cleared: those older than the last `keep`
+    counted results, and with `enough` only until `clear_at_least` tokens are freed. `_freed` holds
+    prefix sums of the tokens freed by clearing the first 0, 1, 2, ... of them; a change of one
+    truncates it there, so each clearing is measured once (amortised cost: linear in the results).
+    """
 
     def __init__(self, rule: ClearUses) -> None:
         self.rule = rule
         self.aim = rule.clear_at_least if rule.enough else 0
-        """Tokens after which the clearing stops; 0: all that may be cleared is."""
-        self._counted, self._able = SlidingWindow(), SlidingWindow()
+        """Tokens after which the clearing stops; 0: everything clearable is cleared."""
+        self._counted, self._clearable = SlidingWindow(), SlidingWindow()
         self._freed = [0]
-        """Tokens that the first ones free, as far as this was worked out."""
+        """Prefix sums of freed tokens, as far as they are computed."""
 
-    def forget(self, view: ScheduleView, remade: Iterable[int], call: int) -> None:
-        """Work out anew what is freed from messages that a part before left otherwise."""
-        for p in remade:
+    def rebuild(self, view: ScheduleView, rebuilt: Iterable[int], call: int) -> None:
+        """Discard freed tokens from the first message that an earlier part changed."""
+        for p in rebuilt:
             for q in view.rows.members(view.rows.group(p), call):
-                self._anew(q)
+                self._forget_freed_from(q)
 
-    def follow(
+    def update(
         self,
         view: ScheduleView,
-        came: Sequence[int],
-        went: Sequence[int],
+        added: Sequence[int],
+        removed: Sequence[int],
         settled: Sequence[int],
         call: int,
     ) -> set[int]:
-        """Take in what became of the results; return those that came among the cleared, or went."""
-        odd = set[int]()
-        for p in (*went, *settled):
-            if p in self._able:
-                self._anew(p)
-                if self._able.out(p):
+        """Update both windows; return positions whose cleared state may have changed."""
+        changed = set[int]()
+        # results that left the prompt, or that a later part fixed, can no longer be cleared
+        for p in (*removed, *settled):
+            if p in self._clearable:
+                self._forget_freed_from(p)
+                if self._clearable.out(p):
                     view.change(p, UNDO_CHANGE, since=call)
-                odd.add(p)
-        for p in went:
+                changed.add(p)
+        for p in removed:
             if p in self._counted:
                 self._counted.out(p)
-        for p in came:
+        for p in added:
             excluded = bool(self.rule.exclude) and view.is_tool(p, self.rule.exclude)
             self._counted.put(p)
             if not excluded and not view.stays(p, call):
-                self._anew(p)
-                if self._able.put(p):
+                self._forget_freed_from(p)
+                if self._clearable.put(p):
                     view.change(p, self.rule.placeholder, since=call)
-                    odd.add(p)
-        return odd
+                    changed.add(p)
+        return changed
 
-    def settled(self, view: ScheduleView, call: int) -> list[tuple[int, bool]]:
-        """Let the oldest be cleared; return each that is so now (True), or no more (False)."""
-        counted, able = self._counted.found, self._able.found
+    def settle_oldest(self, view: ScheduleView, call: int) -> list[tuple[int, bool]]:
+        """Clear the oldest results; return each newly cleared (True) or restored (False)."""
+        counted, able = self._counted.found, self._clearable.found
         n = len(counted) - self.rule.keep
-        most = 0 if n <= 0 else bisect_left(able, counted[n]) if self.rule.keep else len(able)
+        clearable = 0 if n <= 0 else bisect_left(able, counted[n]) if self.rule.keep else len(able)
+        # extend the prefix sums only as far as needed, then find the first sum that reaches the aim
         if self.aim:
-            while self._freed[-1] < self.aim and len(self._freed) <= most:
-                self._freed.append(self._freed[-1] + self._frees(view, len(self._freed) - 1, call))
-            most = min(most, bisect_left(self._freed, self.aim))
-        return list(self._able.settle(most))
+            while self._freed[-1] < self.aim and len(self._freed) <= clearable:
+                self._freed.append(
+                    self._freed[-1] + self._measure_freed(view, len(self._freed) - 1, call)
+                )
+            clearable = min(clearable, bisect_left(self._freed, self.aim))
+        return list(self._clearable.settle(clearable))
 
-    def reply(self, view: ScheduleView, p: int, call: int) -> int:
-        """Return the position of the reply that a result answers; -1: it is not shown."""
+    def find_reply(self, view: ScheduleView, p: int, call: int) -> int:
+        """Return the position of the reply that a result answers; -1 where it is not visible."""
         group = view.rows.members(view.rows.group(p), call)
         return group[0] if view.role(group[0]) == ASSISTANT else -1
 
-    def ids(self, view: ScheduleView, reply: int, call: int, stop: int = NEVER) -> frozenset[str]:
-        """Return the ids of the cleared results of a reply, of those before a position."""
+    def list_cleared_ids(
+        self, view: ScheduleView, reply: int, call: int, stop: int = NEVER
+    ) -> frozenset[str]:
+        """Return the call ids of a reply's cleared results in front of a position."""
         group = view.rows.members(view.rows.group(reply), call)
-        shown = (q for q in group if q < stop and q in self._able)
-        cleared = (q for q in shown if stop < NEVER or self._able.is_old(q))
+        clearable = (q for q in group if q < stop and q in self._clearable)
+        cleared = (q for q in clearable if stop < NEVER or self._clearable.is_old(q))
         return frozenset(view.rows.message(q).call_id or "" for q in cleared)
 
-    def _frees(self, view: ScheduleView, i: int, call: int) -> int:
+    def _measure_freed(self, view: ScheduleView, i: int, call: int) -> int:
         """Return the tokens that one more clearing frees where all before it are cleared."""
-        p = self._able.found[i]
+        p = self._clearable.found[i]
         tokens = view.left(p, call).tokens
         freed = tokens - view.after(p, self.rule.placeholder, call).tokens
-        reply = self.reply(view, p, call) if self.rule.clear_inputs else -1
+        reply = self.find_reply(view, p, call) if self.rule.clear_inputs else -1
         if reply >= 0:
-            before, after = (self.ids(view, reply, call, stop) for stop in (p, p + 1))
+            # clearing the arguments too: the difference of the reply without one call more
+            before, after = (self.list_cleared_ids(view, reply, call, stop) for stop in (p, p + 1))
             freed += view.after(reply, partial(_emptied, ids=before), call).tokens
             freed -= view.after(reply, partial(_emptied, ids=after), call).tokens
         return freed
 
-    def _anew(self, p: int) -> None:
-        del self._freed[bisect_left(self._able.found, p) + 1 :]
+    def _forget_freed_from(self, p: int) -> None:
+        del self._freed[bisect_left(self._clearable.found, p) + 1 :]
 
 
 def _emptied(message: Message, *, ids: frozenset[str]) -> Message:

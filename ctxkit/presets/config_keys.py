@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 MAX_HINTS = 500
-"""Keys of a section beyond which slips are no longer looked for."""
+"""Keys of a section beyond which unknown keys get no suggestion."""
 
 
 @dataclass(frozen=True)
@@ -60,45 +60,50 @@ class ConfigKey:
 
 @dataclass
 class ParsedConfig:
-    """What a config file says, gathered while it is read."""
+    """Settings, unknown keys and notes of a config file, collected while it is read."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     """Parameters of the preset."""
     unknown: list[str] = field(default_factory=list)
-    """Keys that the system does not document, each with the nearest known one."""
+    """Keys that the system does not document, each with the nearest documented one."""
     elsewhere: list[str] = field(default_factory=list)
-    """Keys that the system has and these rules have not."""
+    """Keys of the system that the rules do not represent."""
     notes: list[str] = field(default_factory=list)
-    """Sentences that the reader should see besides."""
+    """Further sentences for the warning."""
     absent: tuple[str, ...] = ()
-    """Sections that the file leaves out with an effect of its own."""
+    """Missing sections whose absence changes the rules."""
     subject: str = ""
     """The agent or the model whose settings they are, where the file has several."""
 
 
+# A table maps dotted paths of a config file to settings of a preset. Reading is a recursive
+# descent: each key of a section is a setting (its value is checked and converted), a known key
+# without meaning here (reported or ignored), a section (descended into), or unknown (reported with
+# the nearest known name). Writing is the inverse for all settings; None is left out. Both
+# directions use the same `ValueKind`, so that what is written is read back equal.
 @dataclass(frozen=True)
 class KeyTable:
     """The keys of one config file, or of one section of it."""
 
     keys: tuple[ConfigKey, ...]
     elsewhere: frozenset[str] = frozenset()
-    """Known keys and sections that are no part of the rules."""
+    """Known keys and sections that the rules do not represent."""
     silent: frozenset[str] = frozenset()
     """Known keys and sections that have nothing to do with context."""
     any_case: bool = False
     """Whether the system takes its keys in any case."""
     open: frozenset[str] = frozenset({""})
-    """Sections with many other keys: an unknown one is named only where it looks like a slip."""
+    """Sections with many other keys; an unknown key is reported only where it looks misspelt."""
 
     def found(self, config: Mapping[str, Any], _agent: str | None = None) -> ParsedConfig:
-        """Return what a file says.
+        """Parse a config file.
 
         Raises:
-            BadArguments: as `read`.
+            BadArguments: a value is of the wrong kind (see `read`).
         """
-        out = ParsedConfig()
-        self.read(config, out)
-        return out
+        parsed = ParsedConfig()
+        self.read(config, parsed)
+        return parsed
 
     @property
     def paths(self) -> dict[str, str]:
@@ -108,7 +113,7 @@ class KeyTable:
     def read(
         self, section: Mapping[Any, Any], parsed: ParsedConfig, prefix: str = "", at: str = ""
     ) -> None:
-        """Gather what a section says.
+        """Read a section into `parsed`, with its subsections.
 
         Args:
             section: the file, or a section of it.
@@ -121,6 +126,7 @@ class KeyTable:
         """
         fold = str.casefold if self.any_case else str
         keys = {key.path: key for key in self.keys}
+        # Names on the next level of the tables, for lookup (ignoring case) and for suggestions.
         below = [p for p in (*keys, *self.elsewhere, *self.silent) if p.startswith(at)]
         known_names = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
         path_by_name = {fold(name): at + name for name in known_names}
@@ -167,11 +173,11 @@ class ConfigFormat:
     file: str
     """What the file is usually called."""
     weigh: Callable[[Mapping[str, Any]], int]
-    """How many signs of this system a file shows."""
+    """Counts the keys of a file that point to this system."""
     read: Callable[[Mapping[str, Any], str | None], ParsedConfig]
-    """The file, and the agent asked for, to what it says."""
+    """Parses a file, for one agent where the file has several."""
     tree: Callable[[Mapping[str, Any]], dict[str, Any]]
-    """Parameters to the file's own keys."""
+    """Converts parameters to the file's keys and sections."""
     keys: Mapping[str, str]
     """The key of each parameter that the file can hold."""
     one_agent: bool = True
@@ -184,7 +190,7 @@ class ConfigFormat:
 
 
 def keys_from_words(words: str, below: str = "") -> frozenset[str]:
-    """Return the keys that a text lists, a blank between two; all of them below a section."""
+    """Return the keys in a blank-separated list, each below a section if one is named."""
     return frozenset(f"{below}.{word}" if below else word for word in words.split())
 
 
@@ -284,7 +290,7 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def zero_if_single(signs: int) -> int:
-    """Return the number of signs, 0 for a single one: one common word alone says nothing."""
+    """Return the number of matching keys, 0 for a single one, which may be a coincidence."""
     return signs if signs > 1 else 0
 
 
@@ -324,14 +330,14 @@ class ConfigWriter:
         """
         config: ConfigFormat = import_module(f"ctxkit.presets.systems.{self.system}").CONFIG
         parameters = dict(rules.parameters)
-        self._check(rules, parameters)
-        self._lost(config, parameters)
+        self._check_unchanged(rules, parameters)
+        self._warn_of_missing_keys(config, parameters)
         tree = config.tree({**parameters, "subject": self.subject})
         if config.system == "fuseraft" and not rules.auto:
             del tree["Orchestration"]["Compaction"]
         return config_syntax.dump_config(tree, self.syntax or config.syntax)
 
-    def _check(self, rules: Rules, parameters: dict[str, Any]) -> None:
+    def _check_unchanged(self, rules: Rules, parameters: dict[str, Any]) -> None:
         from ctxkit.presets.registry import preset
 
         preset_rules = preset(self.system, **{**parameters, "summariser": rules.summariser})
@@ -350,7 +356,7 @@ class ConfigWriter:
                 "make the change as a setting of the preset, then write them."
             )
 
-    def _lost(self, config: ConfigFormat, parameters: dict[str, Any]) -> None:
+    def _warn_of_missing_keys(self, config: ConfigFormat, parameters: dict[str, Any]) -> None:
         defaults = preset_defaults(self.system)
         written_names = {*config.keys, "version"}
         unwritten = [

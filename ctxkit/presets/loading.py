@@ -33,27 +33,36 @@ if TYPE_CHECKING:
 def load_rules(
     path: str | Path | Mapping[str, str], *, system: str | None = None, agent: str | None = None
 ) -> Rules:
-    """Return the rules that another system's config file sets; `rules.to_config()` writes them
-    back.
+    """Load the rules that another system's config file sets.
 
-    Known are fuseraft's orchestration file, `fased.json` and `openclaw.json`, the config.json of
-    ai, the settings.json of Pi and of Gemini CLI, `opencode.json`, Codex's config.toml and
-    pulse-coder's variables of the environment (`os.environ`, or a file `.env`): told apart by their
-    keys. What a file leaves out is the preset's default. Keys that are unknown, or
-    belong to parts that these rules do not have, are named in a UserWarning.
+    Supported are fuseraft's orchestration file, `fased.json`, `openclaw.json`, the `config.json` of
+    ai, the `settings.json` of Pi and of Gemini CLI, `opencode.json`, Codex's `config.toml` and
+    pulse-coder's environment variables (`os.environ`, or a file `.env`). Missing keys take the
+    preset's defaults. ``rules.to_config()`` writes the rules back.
 
     Args:
         path: the file: JSON (comments and trailing commas allowed), YAML, TOML or NAME=VALUE, at
             most 1 MB; or variables by name.
-        system: whose file it is, where its keys do not say.
-        agent: whose settings are taken, where the file has several agents (fuseraft); None: those
-            that all agents share, and the defaults for the rest.
+        system: name of the system that the file belongs to; None: detected by its keys.
+        agent: name of the agent whose settings are taken, where the file has several (fuseraft);
+            None: settings that all agents share, and defaults for the rest.
+
+    Returns:
+        The rules of the system's preset with the settings of the file.
+
+    Warns:
+        UserWarning: the file has unknown keys, or keys that the rules do not represent.
 
     Raises:
         ReadError: the file cannot be read, or is broken.
-        UnknownFormat: no key says whose config file it is.
-        BadArguments: a value is of the wrong kind or cannot work, or there is no such agent or
-            system.
+        UnknownFormat: the keys match no known system.
+        BadArguments: a value is of the wrong kind or invalid, or there is no such agent or system.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> rules = ck.load_rules({"KEEP_LAST_TURNS": "4"}, system="pulse_coder")
+        >>> rules.parameters["keep_last_turns"]
+        4
     """
     if isinstance(path, Mapping):
         content, syntax, path = dict(path), "env", "the environment"
@@ -83,7 +92,7 @@ def load_rules(
 
 
 def _with_file_keys(sentence: str, keys: Mapping[str, str]) -> str:
-    """Return a preset's sentence with the file's keys in the place of its own names."""
+    """Return an error sentence with the names of settings replaced by the file's keys."""
     return re.sub(r"\w+_\w+", lambda m: keys.get(m[0], m[0]), sentence)
 
 
@@ -116,10 +125,10 @@ CONFIG_FORMATS: dict[str, ConfigFormat] = {m.CONFIG.system: m.CONFIG for m in _S
 
 
 def config_format(system: str) -> ConfigFormat:
-    """Return the config of a system.
+    """Return the config format of a system.
 
     Raises:
-        BadArguments: the kit knows no config file of that system; the sentence names the nearest.
+        BadArguments: the system has no known config file; the sentence names the nearest.
     """
     name = system.strip().lower()
     if name not in CONFIG_FORMATS:
@@ -130,13 +139,15 @@ def config_format(system: str) -> ConfigFormat:
     return CONFIG_FORMATS[name]
 
 
+# Classification by evidence: each format counts the keys that it recognises (`weigh`; telling keys
+# count more), and the largest count wins; ties go to the format registered first.
 def detect_config_format(content: Mapping[str, Any], path: str | Path) -> ConfigFormat:
-    """Return whose config file this is, by its keys: the system that most of them speak for.
+    """Detect the system of a config file by its keys; the most matching keys win.
 
-    A file's name only decides where they speak for two alike, as for Fased and OpenClaw.
+    The file name adds two points, which decides between similar formats (Fased and OpenClaw).
 
     Raises:
-        UnknownFormat: they speak for none.
+        UnknownFormat: no key matches any system.
     """
     words = Path(path).name.lower().split(".")
     weights = {c.system: c.weigh(content) for c in CONFIG_FORMATS.values()}

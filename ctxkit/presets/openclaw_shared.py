@@ -1,4 +1,4 @@
-"""What OpenClaw and its fork Fased share: the reserve, the pruning, their config keys."""
+"""Settings that OpenClaw and its fork Fased share: reserve, pruning and config keys."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ RESERVE_FLOOR = 20_000
 """Least tokens held free."""
 
 
-def effective_reserve(
+def get_effective_reserve(
     reserve_tokens: int | None = None, reserve_tokens_floor: int = RESERVE_FLOOR
 ) -> int:
-    """Return the tokens held free: as configured (Pi's 16,384), never below the floor (0: none)."""
+    """Return the reserved tokens: as configured (default 16,384), at least the floor."""
     return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
 
 
-def cap_reserve(held: int, window: int | None) -> int:
-    """Return the tokens held free by OpenClaw 2026.9: a quarter of the window at most."""
-    return min(held, (window or 200_000) // 4)
+def cap_reserve(reserve: int, window: int | None) -> int:
+    """Return the reserved tokens of OpenClaw 2026.9: at most a quarter of the window."""
+    return min(reserve, (window or 200_000) // 4)
 
 
-def summary_settings(
-    p: Mapping[str, Any], held: int, *, focus: str, seconds: float
+def make_summary_settings(
+    p: Mapping[str, Any], reserve: int, *, focus: str, seconds: float
 ) -> dict[str, Any]:
-    """Return a summary's settings in either mode: Pi's limits, 0.8 and 0.5 of what is held free."""
+    """Return the settings of a summary in either mode; limits are 0.8 and 0.5 of the reserve."""
     return {
         "keep_tokens": p["keep_recent_tokens"],
-        "limit": max(int(0.8 * held), 1),
-        "split_limit": max(int(0.5 * held), 1),
+        "limit": max(int(0.8 * reserve), 1),
+        "split_limit": max(int(0.5 * reserve), 1),
         "focus": focus,
         "seconds": seconds,
     }
 
 
-def cache_ttl_pruning(p: Mapping[str, Any], **more: Any) -> CacheTtl:
-    """Return the pruning of results after a pause; its settings are called so, but for three."""
+def make_cache_ttl_pruning(p: Mapping[str, Any], **more: Any) -> CacheTtl:
+    """Return the pruning of old results after a pause, from the preset's settings."""
     return CacheTtl(
         **{f.name: p[f.name] for f in fields(CacheTtl) if f.name in p},
         placeholder=p["hard_clear_placeholder"],
@@ -116,11 +116,14 @@ SHARED_SECTIONS = keys_from_words("gateway channels messages session meta wizard
 
 
 def weigh_config(config: Mapping[str, Any], *, openclaw: bool) -> int:
-    """Count the signs of either; keys that only OpenClaw has speak for it, else Fased is ahead."""
+    """Count the keys of a file that point to OpenClaw or to Fased.
+
+    Both share their keys: one that only OpenClaw documents decides for it, otherwise Fased leads.
+    """
     agents = config.get("agents")
-    mine = zero_if_single(sum(k in config for k in SHARED_SECTIONS))
+    shared_signs = zero_if_single(sum(k in config for k in SHARED_SECTIONS))
     if isinstance(agents, dict):
-        mine += 4 * ("defaults" in agents) + 2 * ("list" in agents)
+        shared_signs += 4 * ("defaults" in agents) + 2 * ("list" in agents)
     compaction = get_section(config, COMPACTION_SECTION)
-    theirs = isinstance(compaction, dict) and any(k in compaction for k in OPENCLAW_ONLY_KEYS)
-    return 2 * mine + (openclaw is theirs) if mine else 0
+    is_openclaw = isinstance(compaction, dict) and any(k in compaction for k in OPENCLAW_ONLY_KEYS)
+    return 2 * shared_signs + (openclaw is is_openclaw) if shared_signs else 0

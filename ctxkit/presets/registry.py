@@ -72,29 +72,40 @@ def names() -> list[str]:
 def preset(name: str, **settings: Any) -> Rules:
     """Return the rules of a preset by its name.
 
+    Args:
+        name: name of the preset, in any case, with ``-`` or ``_``.
+        settings: settings of the preset.
+
     Raises:
         UnknownPreset: there is no preset, or no setting, of that name; the sentence names the
             nearest.
         BadArguments: the settings cannot work together.
+
+    Example:
+        >>> from ctxkit.presets.registry import preset
+        >>> preset("pi", reserve_tokens=8_000).parameters["reserve_tokens"]
+        8000
     """
-    word = name.strip().lower().replace("-", "_")
-    if word not in names():
+    normalised = name.strip().lower().replace("-", "_")
+    if normalised not in names():
         raise UnknownPreset(
             f"There is no preset {name!r}; there are"
-            f" {', '.join(names())}.{did_you_mean(word, names())}"
+            f" {', '.join(names())}.{did_you_mean(normalised, names())}"
         )
-    make = getattr(import_module(f"ctxkit.presets.systems.{word}"), word)
-    known = list(signature(make).parameters)
+    factory = getattr(import_module(f"ctxkit.presets.systems.{normalised}"), normalised)
+    setting_names = list(signature(factory).parameters)
     for key in settings:
-        if key not in known:
+        if key not in setting_names:
             raise UnknownPreset(
-                f"Preset {word!r} has no setting {key!r}; it has"
-                f" {', '.join(known)}.{did_you_mean(key, known)}"
+                f"Preset {normalised!r} has no setting {key!r}; it has"
+                f" {', '.join(setting_names)}.{did_you_mean(key, setting_names)}"
             )
     try:
-        return make(**settings)  # type: ignore[no-any-return]
+        return factory(**settings)  # type: ignore[no-any-return]
     except TypeError as error:
-        raise BadArguments(f"Preset {word!r} cannot be made of these settings: {error}.") from None
+        raise BadArguments(
+            f"Preset {normalised!r} cannot be made of these settings: {error}."
+        ) from None
 
 
 def preset_differences(name: str) -> tuple[Difference, ...]:
@@ -103,32 +114,37 @@ def preset_differences(name: str) -> tuple[Difference, ...]:
 
 
 def resolve_rules(rules: RulesLike, *, once: bool = False) -> Rules:
-    """Return rules from rules, a preset or its name, a policy or its words.
+    """Return rules from rules, a preset or its name, or a policy or its text form.
 
     A name may have settings: ``"pi"``, ``"pi:reserve_tokens=8_000"``, ``"clear:keep_last=3"``. A
-    policy without a trigger is due before every call: that is warned of.
+    policy without a trigger compacts before every call, which gives a warning.
 
     Args:
-        rules: what names them.
-        once: they are asked once, not call by call: there is nothing to warn of.
+        rules: rules, a preset, a policy, or the text of one of them.
+        once: the rules are applied once, not call by call; no warning is given.
 
     Raises:
-        BadArguments: it is none of these, or the settings cannot work.
-        UnknownPreset: a name means nothing; the sentence names the nearest.
+        BadArguments: it is none of these, or the settings are invalid.
+        UnknownPreset: a name is unknown; the sentence names the nearest one.
+
+    Example:
+        >>> from ctxkit.presets.registry import resolve_rules
+        >>> resolve_rules("pi:reserve_tokens=8_000").parameters["reserve_tokens"]
+        8000
     """
-    made = _to_rules(rules)
+    resolved = _to_rules(rules)
     if not once:
-        made.warn()
-    return made
+        resolved.warn()
+    return resolved
 
 
 def _to_rules(rules: Any) -> Rules:
     if isinstance(rules, str):
         return _rules_by_name(rules)
     if callable(rules) and str(getattr(rules, "__module__", "")).startswith("ctxkit.presets."):
-        preset_: Any = rules
-        made: Rules = preset_()
-        return made
+        factory: Any = rules
+        preset_rules: Rules = factory()
+        return preset_rules
     policy: Any = rules
     return rules_of_policy(policy)
 
@@ -138,10 +154,13 @@ def _rules_by_name(words: str) -> Rules:
 
     name, _, settings = words.partition(":")
     word = name.strip().lower().replace("-", "_")
+    # a preset wins over a policy of the same name; a chain is always one of policies
     if word in names() and "|" not in words:
         parameters = signature(getattr(presets, word)).parameters.items()
-        known = {key: (str(p.annotation), p.default) for key, p in parameters}
-        return preset(word, **policies.parse_settings(settings, f"preset {word!r}", known))
+        settings_by_name = {key: (str(p.annotation), p.default) for key, p in parameters}
+        return preset(
+            word, **policies.parse_settings(settings, f"preset {word!r}", settings_by_name)
+        )
     first = words.split("|", maxsplit=1)[0].partition(":")[0].strip().lower().replace("-", "_")
     if first not in policies.names():
         nearest = did_you_mean(first, [*names(), *policies.names()])

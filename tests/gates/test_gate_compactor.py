@@ -209,7 +209,7 @@ def test_what_is_quoted_of_a_program_holds_no_key(session, program, monkeypatch,
 def test_what_a_program_printed_before_it_ended_is_bounded_too(session, program, monkeypatch):
     monkeypatch.setattr("ctxkit.experiments.gates.compactor_command.MAX_OUTPUT_BYTES", 1 << 20)
     monkeypatch.setattr(
-        "ctxkit.experiments.gates.compactor_command._PAUSE", 1.0
+        "ctxkit.experiments.gates.compactor_command._POLL_SECONDS", 1.0
     )  # it ends between two looks
     with pytest.raises(ck.BadArguments, match="printed more than 1 MB"):
         gate_compactor(program("print('[' + ' ' * (1 << 20) + ']')"), session)

@@ -44,6 +44,6 @@ def test_an_argument_is_cut_to_the_same_text():
         "id": "c",
         "type": "tool_call",
     }
-    ours = DeepSummary()._short(ToolCall("c", "write_file", call["args"]))
+    ours = DeepSummary()._shorten_call(ToolCall("c", "write_file", call["args"]))
     assert middleware._truncate_tool_call(call)["args"] == ours
     assert ours["content"].endswith(TRUNCATED_MARK)

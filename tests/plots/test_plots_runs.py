@@ -154,8 +154,10 @@ def test_advice_needs_five_sessions_and_then_names_the_front():
 def test_advice_shows_no_bar_where_none_is_asked_for(monkeypatch):
     from ctxkit.experiments import sweep_runs
 
-    asked, real = [], sweep_runs._progress_bar
-    monkeypatch.setattr(sweep_runs, "_progress_bar", lambda *a: asked.append(a[-1]) or real(*a))
+    asked, real = [], sweep_runs._make_progress_bar
+    monkeypatch.setattr(
+        sweep_runs, "_make_progress_bar", lambda *a: asked.append(a[-1]) or real(*a)
+    )
     ck.advise([talk(20 + i, id=f"s{i}") for i in range(5)], ["none"], progress=False)
     assert asked == [False]
 

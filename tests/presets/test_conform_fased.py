@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import cache_ttl, safeguard
 from ctxkit.policies.safeguard import Safeguard, failure_line, failures_section
 from ctxkit.policies.texts import summary_prompts
-from ctxkit.presets.openclaw_shared import effective_reserve
+from ctxkit.presets.openclaw_shared import get_effective_reserve
 from ctxkit.presets.systems.fased import memory_flush_threshold
 from ctxkit.session.messages import Image, Message, Text
 from ctxkit.tokens import PI, ContextBudget
@@ -30,10 +30,10 @@ def say(text="SUMMARY"):
 def test_fa1_the_floor_lies_under_the_reserve():
     """reserve = max(configured or 16384, floor 20000): a window of 200000 compacts above 180000"""
     assert (
-        effective_reserve(),
-        effective_reserve(40_000),
-        effective_reserve(None, 0),
-        effective_reserve(1000),
+        get_effective_reserve(),
+        get_effective_reserve(40_000),
+        get_effective_reserve(None, 0),
+        get_effective_reserve(1000),
     ) == (
         20_000,
         40_000,

@@ -44,18 +44,35 @@ def test_ty1_the_head_stays_and_the_newest_of_the_rest():
         user(id="u2"),
         *(assistant(id=f"a{i}") for i in range(10)),
     ]
-    assert pruned(rows, max_messages=8, keep=4) == ["s1", "s2", "u1", "u2", "a6", "a7", "a8", "a9"]
+    assert pruned(rows, max_messages=8, last_messages=4) == [
+        "s1",
+        "s2",
+        "u1",
+        "u2",
+        "a6",
+        "a7",
+        "a8",
+        "a9",
+    ]
 
 
 def test_ty2_a_call_whose_result_is_among_the_last_survives():
     """keep 4: res1 goes with call1; call2, whose result is the fourth from the end, stays"""
-    assert pruned(THREE, keep=4) == ["sys", "user", "call2", "res2", "call3", "res3", "done"]
+    assert pruned(THREE, last_messages=4) == [
+        "sys",
+        "user",
+        "call2",
+        "res2",
+        "call3",
+        "res3",
+        "done",
+    ]
 
 
 @pytest.mark.parametrize("keep", [2, 1])
 def test_ty3_ty4_two_messages_are_the_least(keep):
     """keep 2: only the third pair stays; keep 1 is the same"""
-    assert pruned(THREE, keep=keep) == ["sys", "user", "call3", "res3", "done"]
+    assert pruned(THREE, last_messages=keep) == ["sys", "user", "call3", "res3", "done"]
 
 
 def test_ty5_a_cap_below_eight_is_eight():
@@ -78,7 +95,7 @@ def test_ty7_a_head_as_long_as_the_cap_is_cut_there():
 def test_ty8_the_cap_limits_what_pruning_keeps():
     """sys, user and 6 pairs, at most 8, keep 12: pairs 4, 5 and 6"""
     rows = [system(id="s"), user(id="u"), *pairs(6)]
-    assert pruned(rows, max_messages=8, keep=12) == [
+    assert pruned(rows, max_messages=8, last_messages=12) == [
         "s",
         "u",
         "call4",

@@ -51,7 +51,7 @@ def test_a_result_that_grew_is_refused():
 def test_old_outputs_beyond_the_budget_are_cut():
     """reverse budget: the newest outputs stay whole"""
     rows = [s for i in range(3) for s in step("bash", str(i) * 4000, command=str(i))]
-    new = GeminiSummary(keep_messages=1, result_tokens=1500, result_chars=500).truncated(
+    new = GeminiSummary(keep_messages=1, result_tokens=1500, result_chars=500).truncate_outputs(
         shown(user("go"), *rows)
     )
     assert [len(t) > 1000 for t in texts(new)[2::2]] == [False, False, True]

@@ -67,9 +67,9 @@ def test_pruning_spares_two_turns_and_the_newest_40_000_tokens():
         *step("bash", "z" * 100_000),
     ]
     h = shown(*rows, user("2"), assistant("a"), user("3"), assistant("b"))
-    new = OpenCodeSummary(keep_turns=2).pruned(h)
+    new = OpenCodeSummary(keep_turns=2).prune_outputs(h)
     assert [len(t) for t in texts(new)[2:9:2]] == [33, 100_000, 33, 100_000]
-    assert OpenCodeSummary(keep_turns=2, prune_minimum=60_000).pruned(h) is h
+    assert OpenCodeSummary(keep_turns=2, prune_minimum=60_000).prune_outputs(h) is h
 
 
 def test_a_pruning_happens_at_the_start_of_a_turn():

@@ -10,7 +10,7 @@ from worth.talks import BLOCKS, MODEL, talk
 import ctxkit as ck
 from ctxkit.agent.context_store import ContextStore
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.memory_ablation import _pasted
+from ctxkit.experiments.memory_ablation import _paste_session
 from ctxkit.experiments.section_costs import SECTION_COLUMNS, TIME_AT_TOP_ROW
 from ctxkit.tokens import default_counter
 from ctxkit.tokens.prices import price
@@ -140,7 +140,7 @@ def test_what_nobody_reads_is_cheaper_as_an_index(store):
 def test_an_id_that_is_used_again_keeps_its_own_result(store):
     asked = call("shell", "c0", command="ls")
     more = talk(turns=1).append(asked, result("out", asked))
-    pasted = _pasted(more, more.messages[0], "all of it").session
+    pasted = _paste_session(more, more.messages[0], "all of it").session
     assert [m.text for m in pasted.messages if m.role == "tool"] == ["out"]
 
 

@@ -1,4 +1,4 @@
-"""A compactor that is an external command: messages as JSON on stdin, the rest on stdout."""
+"""Compactor that runs an external command: JSON messages on stdin, the compacted ones on stdout."""
 
 from __future__ import annotations
 
@@ -23,22 +23,31 @@ if TYPE_CHECKING:
     Compactor = Callable[[ChatMessages], ChatMessages]
 
 MAX_OUTPUT_BYTES = 64 << 20
-"""Bytes that a program may print."""
+"""Largest output of a program in bytes, on stdout and on stderr each."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
-_PAUSE = 0.02
-_TAIL = 64 << 10
-"""Bytes at the end of a program's errors that are read for the line to quote."""
+_POLL_SECONDS = 0.02
+_MAX_STDERR_BYTES = 64 << 10
+"""Bytes at the end of stderr that are searched for the line to quote."""
 
 
 def command(words: str, seconds: float = 120.0) -> Compactor:
-    """Return a compactor that runs a program: no shell, Chat Completions messages as JSON.
+    """Return a compactor that runs a program without a shell.
 
-    It gets a list of messages on stdin and prints a list of messages (or an object that has one
-    as `messages`). It is killed after so many seconds; what it started ends with it.
+    The program reads a list of Chat Completions messages as JSON from stdin and prints a list of
+    messages, or an object with the key `messages`.
+
+    Args:
+        words: the command line; it is split as a shell would split it.
+        seconds: time after which the program and its child processes are killed.
 
     Raises:
-        BadArguments: the words cannot be a command; of the compactor: it could not be started,
-            took too long, failed, or printed no list of messages.
+        BadArguments: the words are no command. The compactor raises it where the program cannot be
+            started, takes too long, fails, or prints no list of messages.
+
+    Example:
+        >>> from ctxkit.experiments.gates.compactor_command import command
+        >>> command("cat")([{"role": "user", "content": "Hello"}])
+        [{'role': 'user', 'content': 'Hello'}]
     """
     try:
         arguments = shlex.split(words)
@@ -48,88 +57,96 @@ def command(words: str, seconds: float = 120.0) -> Compactor:
         raise BadArguments("The compactor is a command, not an empty text.")
 
     def compact(messages: ChatMessages) -> ChatMessages:
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out:
-            with tempfile.TemporaryFile() as told:
-                given.write(json.dumps(messages).encode())
-                given.seek(0)
-                _run(arguments, (given, out, told), seconds)
-            out.seek(0)
-            return parse_messages(out.read())
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout:
+            with tempfile.TemporaryFile() as stderr:
+                stdin.write(json.dumps(messages).encode())
+                stdin.seek(0)
+                _run_program(arguments, (stdin, stdout, stderr), seconds)
+            stdout.seek(0)
+            return parse_messages(stdout.read())
 
     return compact
 
 
-def _run(arguments: list[str], files: tuple[BinaryIO, BinaryIO, BinaryIO], seconds: float) -> None:
-    given, out, told = files
+def _run_program(
+    arguments: list[str], files: tuple[BinaryIO, BinaryIO, BinaryIO], seconds: float
+) -> None:
+    stdin, stdout, stderr = files
     name = sanitize_line(arguments[0], 60)
     try:
         tree = ProcessTree(arguments)
         with tree.starting():
-            running = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
-                tree.arguments, stdin=given, stdout=out, stderr=told, **tree.options
+            process = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
+                tree.arguments, stdin=stdin, stdout=stdout, stderr=stderr, **tree.options
             )
-            tree.begun(running.pid)
+            tree.begun(process.pid)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise BadArguments(f"The compactor {name!r} cannot be started: {why}.") from None
-    end = time.monotonic() + seconds
+    # Files instead of pipes: a program that does not read its input cannot block, and the size of
+    # its output is known while it runs.
+    deadline = time.monotonic() + seconds
     try:
         while True:
-            code = running.poll()  # asked first: what it printed until then is looked at
-            if max(os.fstat(f.fileno()).st_size for f in (out, told)) > MAX_OUTPUT_BYTES:
+            code = process.poll()  # before the size check, so that the last output is counted
+            if max(os.fstat(f.fileno()).st_size for f in (stdout, stderr)) > MAX_OUTPUT_BYTES:
                 raise BadArguments(
                     f"The compactor {name!r} printed more than {MAX_OUTPUT_BYTES >> 20} MB."
                 )
             if code is not None:
                 break
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 raise BadArguments(
                     f"The compactor {name!r} did not answer within {seconds:g} s: --timeout gives "
                     "it longer."
                 )
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_SECONDS)
     finally:
-        tree.end_and_wait(running)
+        tree.end_and_wait(process)
     if code:
         raise BadArguments(
-            f"The compactor {name!r} failed with {_exit_text(code)}.{_last_error_line(told)}"
+            f"The compactor {name!r} failed with {_describe_exit(code)}.{_quote_stderr(stderr)}"
         )
 
 
-def _exit_text(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"exit code {code}" if code > 0 else f"signal {-code}"
 
 
-def _last_error_line(told: BinaryIO) -> str:
-    """Return what a program said of its failure, as a sentence."""
-    told.seek(max(told.seek(0, os.SEEK_END) - _TAIL, 0))
-    quoted = quote_output(told.read())
+def _quote_stderr(stderr: BinaryIO) -> str:
+    """Return a sentence that quotes the last line of stderr; empty where there is none."""
+    stderr.seek(max(stderr.seek(0, os.SEEK_END) - _MAX_STDERR_BYTES, 0))
+    quoted = quote_output(stderr.read())
     return f" It said: {quoted}" if quoted else ""
 
 
 def parse_messages(data: bytes) -> ChatMessages:
-    """Return the messages that a compactor printed.
+    """Parse the output of a compactor as messages.
 
     Raises:
-        BadArguments: it is no list of messages; the sentence says what it is.
+        BadArguments: the output is no list of messages; the sentence says what it is.
     """
     try:
-        found = json.loads(data)
+        answer = json.loads(data)
     except (ValueError, RecursionError):
         begins = sanitize_line(redact(data[:4096].decode("utf-8", "replace")), 60)
-        said = f"it begins {begins!r}" if begins else "it is empty"
-        raise BadArguments(f"The compactor's answer is no JSON: {said}.") from None
+        problem = f"it begins {begins!r}" if begins else "it is empty"
+        raise BadArguments(f"The compactor's answer is no JSON: {problem}.") from None
     return validate_messages(
-        found["messages"] if isinstance(found, dict) and "messages" in found else found
+        answer["messages"] if isinstance(answer, dict) and "messages" in answer else answer
     )
 
 
-def validate_messages(found: Any) -> ChatMessages:
-    """Return what a compactor gave back, if it is a list of messages."""
-    if not isinstance(found, list) or not found:
-        what = "an empty list" if found == [] else f"a {type(found).__name__}"
+def validate_messages(answer: Any) -> ChatMessages:
+    """Return an answer that is a list of messages.
+
+    Raises:
+        BadArguments: it is not one; the sentence names the first fault.
+    """
+    if not isinstance(answer, list) or not answer:
+        what = "an empty list" if answer == [] else f"a {type(answer).__name__}"
         raise BadArguments(f"The compactor's answer is {what}: expected a list of messages.")
-    for i, message in enumerate(found):
+    for i, message in enumerate(answer):
         if not isinstance(message, dict) or message.get("role") not in ROLES:
             raise BadArguments(
                 f"Message {i} of the compactor's answer has no role: expected an object with "
@@ -139,4 +156,4 @@ def validate_messages(found: Any) -> ChatMessages:
             raise BadArguments(
                 f"The content of message {i} of the compactor's answer is no text and no list."
             )
-    return found
+    return answer

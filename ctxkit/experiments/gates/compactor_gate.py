@@ -1,5 +1,10 @@
-"""`gates.gate_compactor` and `gates.survival`: which facts survive a compactor, and whether its
-output is valid.
+"""Gate for compactors: survival of planted facts over repeated compaction, validity of the output.
+
+Method: canary facts, words that occur nowhere else, are planted round by round into a growing
+session, and the compactor is called once per round on what it left before and the next part. A
+fact survives a round where its word is in the output. In each round a value is set that the next
+round replaces, which shows stale and lost values. Every output is checked for call and result
+pairs, message order and the system message. Repeated runs with other seeds give the noise.
 """
 
 from __future__ import annotations
@@ -42,14 +47,16 @@ COMPACTOR_LABEL = "compacted"
 
 @dataclass(frozen=True, repr=False)
 class CompactorReport(GateReport):
-    """A verdict, with what outlived the rounds on each session."""
+    """Gate report with the survival of facts for each session."""
 
     survivals: dict[str, Survival] | None = None
 
     def to_text(self) -> str:
-        """Return the rounds of each session, then the verdict."""
-        told = [f"{name}\n{found.to_text()}" for name, found in (self.survivals or {}).items()]
-        return "\n\n".join([*told, super().to_text()])
+        """Return the survival tables of each session, then the verdict."""
+        texts = [
+            f"{name}\n{survival.to_text()}" for name, survival in (self.survivals or {}).items()
+        ]
+        return "\n\n".join([*texts, super().to_text()])
 
 
 def gate_compactor(
@@ -64,35 +71,49 @@ def gate_compactor(
     update: bool = False,
     tolerance: float = 0.0,
 ) -> CompactorReport:
-    """Return whether a compactor parts pairs or changes the order, and which facts outlive it.
+    """Check that a compactor returns valid messages and that planted facts survive it.
 
     Args:
-        compact: a function from messages to messages (Chat Completions, as dicts), or a command
-            that gets them as JSON on stdin and prints what is left; no shell is asked.
-        sessions: whose messages it gets; None: the sample that comes with the kit.
-        baseline: a JSON file of what was measured before; None: only faults and `least` count.
-        rounds: how often it is asked of each session.
-        repeat: how often all of that is done: how far figures differ is their noise, which matters
-            where a model writes summaries.
-        timeout: seconds that a command may take, each time.
-        least: share of the facts that must stand after the last round.
-        update: write the figures of now into the baseline.
-        tolerance: as in `gate`.
+        compact: a function from messages to messages (Chat Completions dictionaries), or a command
+            that reads them as JSON on stdin and prints the rest; no shell is used.
+        sessions: sessions whose messages are compacted; None: the sample session.
+        baseline: a JSON file of earlier figures; None: only faults and `least` count.
+        rounds: number of compactions of each session.
+        repeat: number of repetitions with other facts; their spread is the noise of the figures,
+            which matters where a model writes summaries.
+        timeout: seconds that a command may take per compaction.
+        least: smallest share of facts that must survive the last round.
+        update: write the new figures into the baseline.
+        tolerance: relative change of a figure that is accepted, as in `gate`.
+
+    Returns:
+        A report whose `ok` is False where a figure got worse, pairs or order are broken, or too few
+        facts survive.
 
     Raises:
-        BadArguments: it cannot be judged: it fails, hangs, or gives back no messages.
+        BadArguments: the arguments are invalid, or the compactor fails, hangs or returns no
+            messages.
+
+    Example:
+        >>> from ctxkit.experiments.gates.compactor_gate import gate_compactor
+        >>> gate_compactor(lambda messages: messages, rounds=2).ok
+        True
     """
     if repeat < 1 or not 0 <= least <= 1:
         raise BadArguments("repeat= is 1 or more, least= a share between 0 and 1.")
     if update and baseline is None:
         raise BadArguments("update= writes a baseline: name its file with baseline=.")
     before = None if baseline is None else load_baseline_or_fail(baseline, tolerance, update=update)
-    given = _sessions_or_sample(sessions)
-    work = command(compact, timeout) if isinstance(compact, str) else compact
-    found = {s.id: [survival(work, s, rounds, seed=i) for i in range(repeat)] for s in given}
-    now = {COMPACTOR_LABEL: {s.id: _survival_figures(s, found[s.id], rounds) for s in given}}
+    session_list = _sessions_or_sample(sessions)
+    compactor = command(compact, timeout) if isinstance(compact, str) else compact
+    survivals = {
+        s.id: [survival(compactor, s, rounds, seed=i) for i in range(repeat)] for s in session_list
+    }
+    now = {
+        COMPACTOR_LABEL: {s.id: _measure_survival(s, survivals[s.id], rounds) for s in session_list}
+    }
     faults = tuple(
-        dict.fromkeys(f for every in found.values() for one in every for f in one.faults)
+        dict.fromkeys(f for every in survivals.values() for one in every for f in one.faults)
     )
     report = (
         GateReport(())
@@ -105,7 +126,7 @@ def gate_compactor(
         for n, share in survived.items()
         if share < least
     )
-    first = {name: every[0] for name, every in found.items()}
+    first = {name: every[0] for name, every in survivals.items()}
     return CompactorReport(report.changes, (*faults, *report.faults), report.notes, survivals=first)
 
 
@@ -117,16 +138,16 @@ def _sessions_or_sample(sessions: SessionsLike | None) -> list[Session]:
     return with_unique_ids(as_sessions(samples.path() if sessions is None else sessions))
 
 
-def _survival_figures(session: Session, found: list[Survival], rounds: int) -> SessionFigures:
+def _measure_survival(session: Session, survivals: list[Survival], rounds: int) -> SessionFigures:
     from ctxkit.experiments.session_runner import make_session_key
 
     figures: dict[str, Measurement] = {
-        "faults_n": measure_first_with_noise([float(len(s.faults)) for s in found]),
-        "survived": measure_first_with_noise([s.survived for s in found]),
-        "cliff_round": measure_first_with_noise([float(s.cliff) for s in found]),
-        "stale_n": measure_first_with_noise([float(s.rounds[-1].stale_n) for s in found]),
-        "wrong_n": measure_first_with_noise([float(s.rounds[-1].wrong_n) for s in found]),
-        "tokens_left": measure_first_with_noise([s.tokens_left for s in found]),
+        "faults_n": measure_first_with_noise([float(len(s.faults)) for s in survivals]),
+        "survived": measure_first_with_noise([s.survived for s in survivals]),
+        "cliff_round": measure_first_with_noise([float(s.cliff) for s in survivals]),
+        "stale_n": measure_first_with_noise([float(s.rounds[-1].stale_n) for s in survivals]),
+        "wrong_n": measure_first_with_noise([float(s.rounds[-1].wrong_n) for s in survivals]),
+        "tokens_left": measure_first_with_noise([s.tokens_left for s in survivals]),
     }
     return SessionFigures(key=f"{make_session_key(session)}-{rounds}", figures=figures)
 
@@ -136,13 +157,13 @@ CANARY_TEXTS = {
     "decision": "We decided to call the release {key}.",
     "reference": "The ticket for this is {key}.",
 }
-"""What is said once in each round, and must stand at every later one."""
+"""Text of the fact of each family that is planted in each round."""
 CLIFF_SHARE = 0.5
-"""Where less than this share stands, facts have fallen off."""
+"""Survival share below which `Survival.cliff` counts facts as lost."""
 
 
 class Canary(NamedTuple):
-    """A fact with a word that stands nowhere else, and the round in which it is said (from 1)."""
+    """A planted fact with a word that occurs nowhere else, and its round (from 1)."""
 
     family: str
     key: str
@@ -151,47 +172,47 @@ class Canary(NamedTuple):
 
 
 class ReplacedValue(NamedTuple):
-    """A value that is said in one round and replaced in the next."""
+    """A value that is planted in one round and replaced in the next."""
 
     old: Canary
     new: Canary
 
 
 class RoundResult(NamedTuple):
-    """What one round left."""
+    """Sizes, surviving facts and faults of one round."""
 
     number: int
     tokens_given: int
     tokens_left: int
     kept: tuple[bool, ...]
-    """For each fact that was said until then, in their order, whether it stands."""
+    """For each fact planted so far, in order, whether its word is in the output."""
     stale_n: int
-    """Values whose old one stands beside the new one."""
+    """Number of values whose old and new words are both in the output."""
     wrong_n: int
-    """Values whose old one stands and whose new one does not."""
+    """Number of values whose old word is in the output without the new one."""
     faults: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Survival:
-    """What outlived the rounds, counted by how many compactions a fact went through."""
+    """Survival of planted facts by the number of compactions that they went through."""
 
     facts: tuple[Canary, ...]
     rounds: tuple[RoundResult, ...]
 
     def kept(self, times: int, family: str | None = None) -> float | None:
-        """Return the share of facts that stand after so many compactions; None without any."""
-        found = [
+        """Return the share of facts that survive so many compactions; None without such facts."""
+        standing = [
             r.kept[i]
             for r in self.rounds
             for i, f in enumerate(self.facts[: len(r.kept)])
             if r.number - f.round + 1 == times and family in (None, f.family)
         ]
-        return sum(found) / len(found) if found else None
+        return sum(standing) / len(standing) if standing else None
 
     @property
     def cliff(self) -> int:
-        """After how many compactions less than half of the facts stand; rounds + 1: never."""
+        """Compactions after which less than half of the facts survive; rounds + 1: never."""
         shares = [(n, self.kept(n)) for n in range(1, len(self.rounds) + 1)]
         return next(
             (n for n, s in shares if s is not None and s < CLIFF_SHARE), len(self.rounds) + 1
@@ -199,95 +220,114 @@ class Survival:
 
     @property
     def survived(self) -> float:
-        """Share of all facts that stand after the last round."""
-        kept = self.rounds[-1].kept
-        return sum(kept) / len(kept)
+        """Share of all facts that survive the last round."""
+        standing = self.rounds[-1].kept
+        return sum(standing) / len(standing)
 
     @property
     def tokens_left(self) -> float:
-        """Mean share of the tokens given that came back."""
+        """Mean ratio of output tokens to input tokens over the rounds."""
         shares = [r.tokens_left / max(r.tokens_given, 1) for r in self.rounds]
         return sum(shares) / len(shares)
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong with what came back, with the round."""
-        return tuple(f"Round {r.number}: {told}" for r in self.rounds for told in r.faults)
+        """Faults of the outputs, each with its round."""
+        return tuple(f"Round {r.number}: {fault}" for r in self.rounds for fault in r.faults)
 
     def to_text(self) -> str:
-        """Return what stands by the number of compactions, and what each round left."""
+        """Return two tables, survival by number of compactions and results by round, as text."""
         numbers = range(1, len(self.rounds) + 1)
-        stands = [
-            [f"{n}", *(_share(self.kept(n, f)) for f in (None, *CANARY_TEXTS))] for n in numbers
+        share_rows = [
+            [f"{n}", *(_format_share(self.kept(n, f)) for f in (None, *CANARY_TEXTS))]
+            for n in numbers
         ]
-        rounds = [
+        round_rows = [
             [f"{n:,}" for n in (r.number, r.tokens_given, r.tokens_left, r.stale_n, r.wrong_n)]
             for r in self.rounds
         ]
-        lines = [_table(["compactions", "facts that stand", *CANARY_TEXTS], stands), ""]
-        lines += [_table(["round", "tokens given", "left", "stale values", "wrong"], rounds)]
+        lines = [_format_table(["compactions", "facts that stand", *CANARY_TEXTS], share_rows), ""]
+        lines += [
+            _format_table(["round", "tokens given", "left", "stale values", "wrong"], round_rows)
+        ]
         cliff = self.cliff
-        fell = (
+        verdict = (
             f"Facts fall off after {cliff} compaction{'s' * (cliff != 1)}: less than half stand."
             if cliff <= len(self.rounds)
             else f"More than half of the facts outlive {len(self.rounds)} compactions."
         )
-        return "\n".join([*lines, fell])
+        return "\n".join([*lines, verdict])
 
     def __repr__(self) -> str:
         return self.to_text()
 
 
-def _share(value: float | None) -> str:
+def _format_share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
+def _format_table(head: list[str], rows: list[list[str]]) -> str:
     return Table(tuple(map(Column, head)), tuple(tuple(map(Cell, r)) for r in rows)).to_text()
 
 
 def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int = 0) -> Survival:
-    """Return what outlives a compactor that is asked once in each round, as a session grows.
+    """Measure which planted facts survive repeated compaction of a growing session.
 
-    In each round it gets what it left of the round before, then the next part of the session, in
-    which the user says three new facts and a value. The next round replaces the value.
+    In each round the compactor gets its previous output and the next part of the session, in which
+    the user states three new facts and a value. The next round replaces the value.
 
     Args:
-        compact: takes Chat Completions messages (dicts), and returns what is left of them.
-        session: whose messages it gets, as they were said.
-        rounds: how often it is asked.
-        seed: of the words of the facts.
+        compact: function from Chat Completions messages (dictionaries) to fewer of them.
+        session: the session whose messages are compacted, as recorded.
+        rounds: number of compactions.
+        seed: seed of the words of the facts and of their positions.
+
+    Returns:
+        The facts and the result of each round; its text shows survival by number of compactions.
 
     Raises:
-        BadArguments: the session is too short for so many rounds, or what came back is no list of
-            messages; a command says so in its own words.
+        BadArguments: the session is too short for so many rounds, or the compactor fails or returns
+            no list of messages.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.experiments.gates.compactor_gate import survival
+        >>> survival(lambda messages: messages, ck.read(ck.samples.path()), 2).survived
+        1.0
     """
     count = default_counter()
     facts, values = make_canaries(rounds, seed)
     parts = list(split_session(session, rounds))
-    shown: ChatMessages = []
-    out: list[RoundResult] = []
+    compacted: ChatMessages = []
+    results: list[RoundResult] = []
     for number, part in enumerate(parts, 1):
-        said = [c for c in (*facts, *(v for pair in values for v in pair)) if c.round == number]
-        given = [*shown, *_with_canaries(part, said, random.Random(seed * 1000 + number))]  # noqa: S311
+        canaries = [c for c in (*facts, *(v for pair in values for v in pair)) if c.round == number]
+        chance = random.Random(seed * 1000 + number)  # noqa: S311  no secret
+        messages = [*compacted, *_with_canaries(part, canaries, chance)]
         try:
-            shown = validate_messages(compact([dict(m) for m in given]))
+            compacted = validate_messages(compact([dict(m) for m in messages]))
         except BadArguments as error:
             raise BadArguments(f"Round {number}: {error}") from None
-        text = to_compact_json(shown)
-        kept = tuple(f.key in text for f in facts if f.round <= number)
-        stands = [(v.old.key in text, v.new.key in text) for v in values if v.new.round <= number]
-        stale, wrong = stands.count((True, True)), stands.count((True, False))
-        sizes = count(to_compact_json(given)), count(text)
-        out.append(
-            RoundResult(number, *sizes, kept, stale, wrong, tuple(find_faults(given, shown)))
+        # A fact survives where its word is anywhere in the output, in whatever form.
+        text = to_compact_json(compacted)
+        standing = tuple(f.key in text for f in facts if f.round <= number)
+        value_states = [
+            (v.old.key in text, v.new.key in text) for v in values if v.new.round <= number
+        ]
+        stale, wrong = value_states.count((True, True)), value_states.count((True, False))
+        sizes = count(to_compact_json(messages)), count(text)
+        results.append(
+            RoundResult(
+                number, *sizes, standing, stale, wrong, tuple(find_faults(messages, compacted))
+            )
         )
-    return Survival(facts, tuple(out))
+    return Survival(facts, tuple(results))
 
 
 def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[ReplacedValue, ...]]:
-    """Return the facts, by round, and the values."""
+    """Return three facts per round, and one replaced value per round but the last."""
     chance = random.Random(seed)  # noqa: S311  no secret
+    # distinct words without meaning, so that none occurs in a session by chance
     words = iter(f"KX-{n:07d}" for n in chance.sample(range(10**7), 5 * rounds))
     facts: list[Canary] = []
     values: list[ReplacedValue] = []
@@ -306,9 +346,9 @@ def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[Rep
 
 
 def split_session(session: Session, n: int) -> Iterator[ChatMessages]:
-    """Yield the messages of a session in so many parts; no call is parted from its results."""
+    """Yield the messages of a session in `n` parts; no part separates a call from its result."""
     messages = [encode_chat_message(m) for m in visible_messages(session.messages)]
-    starts = _speaking_places(messages)
+    starts = _find_insert_positions(messages)
     if n < 1 or len(starts) < n:
         raise BadArguments(
             f"Session {session.id!r} can be taken in 1 to {len(starts)} parts without parting a "
@@ -319,8 +359,9 @@ def split_session(session: Session, n: int) -> Iterator[ChatMessages]:
         yield messages[begin:end]
 
 
-def _speaking_places(messages: ChatMessages) -> list[int]:
-    """Return where somebody may begin to speak: no call before waits for its result."""
+def _find_insert_positions(messages: ChatMessages) -> list[int]:
+    """Return the positions at which a message may be inserted: no earlier call lacks its result."""
+    # `waiting` holds the ids of calls whose results have not come yet
     waiting: set[str] = set()
     out = []
     for i, m in enumerate(messages):
@@ -334,14 +375,14 @@ def _speaking_places(messages: ChatMessages) -> list[int]:
 
 
 def _with_canaries(
-    part: ChatMessages, said: Sequence[Canary], chance: random.Random
+    part: ChatMessages, canaries: Sequence[Canary], chance: random.Random
 ) -> ChatMessages:
-    """Return a part of a session in which the user says some facts, anywhere after the system."""
-    places = [p for p in _speaking_places(part) if part[p]["role"] != "system"]
+    """Return a part of a session with facts inserted as user messages at random positions."""
+    places = [p for p in _find_insert_positions(part) if part[p]["role"] != "system"]
     if not places:
-        return [*part, *map(_canary_message, said)]
+        return [*part, *map(_canary_message, canaries)]
     before: dict[int, ChatMessages] = {}
-    for canary in said:
+    for canary in canaries:
         before.setdefault(chance.choice(places), []).append(_canary_message(canary))
     return [m for i, message in enumerate(part) for m in (*before.get(i, ()), message)]
 
@@ -350,68 +391,75 @@ def _canary_message(canary: Canary) -> dict[str, str]:
     return {"role": "user", "content": canary.text}
 
 
-def find_faults(given: ChatMessages, back: ChatMessages) -> list[str]:
-    """Return in sentences what is wrong with messages that came back for those that were given."""
-    return [*_pair_faults(back), *_order_faults(given, back), *_system_faults(given, back)]
+def find_faults(before: ChatMessages, after: ChatMessages) -> list[str]:
+    """Return the faults of compacted messages as sentences: pairs, order, system message."""
+    return [
+        *_find_pair_faults(after),
+        *_find_order_faults(before, after),
+        *_find_system_faults(before, after),
+    ]
 
 
-def _pair_faults(back: ChatMessages) -> list[str]:
-    """Each result follows its call before anybody else speaks, and each call has its result."""
-    out: list[str] = []
+def _find_pair_faults(after: ChatMessages) -> list[str]:
+    """Return results without a preceding call, and calls without a result."""
+    faults: list[str] = []
     waiting: dict[str, int] = {}
-    for i, message in enumerate(back):
+    for i, message in enumerate(after):
         if message["role"] == "tool":
             name = str(message.get("tool_call_id", ""))
             if waiting.pop(name, None) is None:
-                out.append(
+                faults.append(
                     f"Message {i} is the result of {sanitize_line(redact(name), 40)!r}, a call "
                     "that is not"
                     " before it."
                 )
             continue
-        out += _unanswered(waiting)
-        waiting = dict.fromkeys(_calls(message), i)
-    # the newest calls may still be running; those of the last message are not missed
-    last = len(back) - 1
-    return out + _unanswered({c: i for c, i in waiting.items() if i != last})
+        faults += _list_unanswered(waiting)
+        waiting = dict.fromkeys(_get_call_ids(message), i)
+    # calls of the last message may still be running, so their results are not missed
+    last = len(after) - 1
+    return faults + _list_unanswered({c: i for c, i in waiting.items() if i != last})
 
 
-def _unanswered(waiting: dict[str, int]) -> list[str]:
+def _list_unanswered(waiting: dict[str, int]) -> list[str]:
     return [
         f"The call {sanitize_line(redact(c), 40)!r} of message {i} has lost its result."
         for c, i in waiting.items()
     ]
 
 
-def _calls(message: dict[str, Any]) -> list[str]:
+def _get_call_ids(message: dict[str, Any]) -> list[str]:
     calls = message.get("tool_calls")
-    found = calls if isinstance(calls, list) else []
-    return [str(c.get("id", "")) for c in found if isinstance(c, dict)]
+    entries = calls if isinstance(calls, list) else []
+    return [str(c.get("id", "")) for c in entries if isinstance(c, dict)]
 
 
-def _order_faults(given: ChatMessages, back: ChatMessages) -> list[str]:
-    """Messages that came back as they were stand in the order in which they were given."""
+def _find_order_faults(before: ChatMessages, after: ChatMessages) -> list[str]:
+    """Return unchanged messages that are no longer in their original order.
+
+    Greedy subsequence match: each unchanged message must occur behind the previous match.
+    """
     places: dict[str, list[int]] = {}
-    for i, message in enumerate(given):
+    for i, message in enumerate(before):
         places.setdefault(_message_key(message), []).append(i)
-    last, out = -1, []
-    for i, message in enumerate(back):
-        found = places.get(_message_key(message))
-        if not found:
+    last, faults = -1, []
+    for i, message in enumerate(after):
+        positions = places.get(_message_key(message))
+        if not positions:
             continue
-        later = next((p for p in found if p > last), None)
+        later = next((p for p in positions if p > last), None)
         if later is None:
-            out.append(f"Message {i} ({message['role']}) stands after one that was said later.")
+            faults.append(f"Message {i} ({message['role']}) stands after one that was said later.")
         else:
             last = later
-    return out
+    return faults
 
 
 def _message_key(message: dict[str, Any]) -> str:
     return json.dumps(message, sort_keys=True, default=str)
 
 
-def _system_faults(given: ChatMessages, back: ChatMessages) -> list[str]:
-    if given and given[0]["role"] == "system" and back[0] != given[0]:
+def _find_system_faults(before: ChatMessages, after: ChatMessages) -> list[str]:
+    if before and before[0]["role"] == "system" and after[0] != before[0]:
         return ["The system message does not stand first as it was."]
     return []

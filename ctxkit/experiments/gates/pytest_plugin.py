@@ -1,4 +1,4 @@
-"""The pytest fixture `ctxkit_gate`."""
+"""Pytest plugin with the fixture `ctxkit_gate` and the option ``--ctxkit-update``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BASELINE_FOLDER = "baselines"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--ctxkit-update``."""
+    """Add the option ``--ctxkit-update``, which writes baselines."""
     group = parser.getgroup("ctxkit")
     group.addoption(
         "--ctxkit-update",
@@ -27,16 +27,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def ctxkit_gate(request: pytest.FixtureRequest) -> Callable[..., GateReport]:
-    """Return a function that fails the test where sessions under rules got worse.
+    """Return a function that fails the test where figures got worse than the baseline.
 
-    ``ctxkit_gate(sessions, rules)`` takes what `ctxkit.gate` does; ``ctxkit_gate(compact=...)``
-    what `ctxkit.experiments.gates.gate_compactor` does. Without `baseline=` it is a file named
-    after the test in the folder `baselines` beside it. ``pytest --ctxkit-update`` writes it.
+    ``ctxkit_gate(sessions, rules)`` takes the arguments of `ctxkit.gate`;
+    ``ctxkit_gate(compact=...)`` those of `ctxkit.experiments.gates.gate_compactor`. The default of
+    `baseline=` is a file named after the test, in the folder `baselines` beside the test file.
+    ``pytest --ctxkit-update`` writes it.
     """
     update: bool = request.config.getoption("--ctxkit-update")
     name = re.sub(r"[^\w.-]+", "-", request.node.name)
 
-    def gated(*given: Any, **settings: Any) -> GateReport:
+    def gated(*arguments: Any, **settings: Any) -> GateReport:
         from ctxkit.experiments.gates.compactor_gate import gate_compactor
         from ctxkit.experiments.gates.regression_gate import gate
 
@@ -44,7 +45,9 @@ def ctxkit_gate(request: pytest.FixtureRequest) -> Callable[..., GateReport]:
         settings.setdefault("update", update)
         if settings["update"]:
             request.path.parent.joinpath(BASELINE_FOLDER).mkdir(exist_ok=True)
-        report: GateReport = (gate_compactor if "compact" in settings else gate)(*given, **settings)
+        report: GateReport = (gate_compactor if "compact" in settings else gate)(
+            *arguments, **settings
+        )
         report.check()
         return report
 

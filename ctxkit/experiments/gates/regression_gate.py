@@ -1,4 +1,4 @@
-"""`ctxkit.gate`: measures sessions under rules and compares them with a baseline file."""
+"""Regression gate (`ctxkit.gate`): figures of sessions under rules against a baseline file."""
 
 from __future__ import annotations
 
@@ -35,23 +35,34 @@ def gate(
     update: bool = False,
     tolerance: float = 0.0,
 ) -> GateReport:
-    """Return what got worse since a baseline was kept, of sessions under rules.
+    """Compare the figures of sessions under rules with a baseline file.
 
-    Looked at are the figures of `experiments.gates.FIGURES`: dollars, peak, needed-later loss, what
-    was retained, thrash, unpaid cuts, planted facts. Each is the mean over the sessions that are as
-    they were. A figure got worse where it moved by more than its noise: how far it moves when the
-    window is 1 % smaller or larger, of facts when they are said elsewhere.
+    The figures are those of `experiments.gates.regression_gate.FIGURES`, each the mean over the
+    sessions that have not changed since the baseline. A figure got worse where it moved by more
+    than its noise: how far it moves when the window is 1 % smaller or larger, and for planted facts
+    when they are planted elsewhere.
 
     Args:
         sessions: recorded sessions, paths of logs, or a folder of them.
-        rules: rules, policies, names of presets, or ``"all"``.
-        baseline: a JSON file to be kept with the code.
-        update: write the figures of now into it; what got worse is still told.
-        tolerance: share of a figure's own size that it may get worse by, where that is more.
+        rules: rules, policies, preset names, or ``"all"``.
+        baseline: a JSON file, kept under version control.
+        update: write the new figures into the baseline instead of comparing with it.
+        tolerance: relative change that is accepted where it is larger than the noise.
+
+    Returns:
+        A report: `ok` is False where a figure got worse or a run failed; `frame()` has one row per
+        figure.
 
     Raises:
-        BadArguments: there is no baseline and none is to be made, or it is of another version.
-        StoreError: it cannot be written.
+        BadArguments: the baseline is missing (without `update`), damaged or of another version, or
+            the tolerance is not between 0 and 1.
+        StoreError: the baseline cannot be written.
+
+    Example:
+        >>> import ctxkit as ck, tempfile
+        >>> path = tempfile.mkdtemp() + "/baseline.json"
+        >>> ck.gate(ck.samples.path(), ["none"], path, update=True).ok
+        True
     """
     from ctxkit.experiments.sweep_runs import get_recorded_sessions
     from ctxkit.session.session import with_unique_ids
@@ -64,22 +75,22 @@ def gate(
 def load_baseline_or_fail(
     baseline: str | os.PathLike[str], tolerance: float, *, update: bool
 ) -> FiguresByRules | None:
-    """Return the figures to hold against, before anything is measured; None: they are made anew.
+    """Return the figures of the baseline; None where it is to be written anew.
 
     Raises:
-        BadArguments: there are none, or the tolerance is no share.
+        BadArguments: there is no baseline, or the tolerance is not between 0 and 1.
     """
     if not 0 <= tolerance < 1:
         raise BadArguments(f"tolerance= is a share between 0 and 1, not {tolerance}.")
     if update:
         return None
-    found = load_baseline(baseline)
-    if found is None:
+    figures = load_baseline(baseline)
+    if figures is None:
         raise BadArguments(
             f"There is no baseline {str(baseline)!r} yet: make it with --update (update=True), "
             "look at it, and keep it with the code."
         )
-    return found
+    return figures
 
 
 def report_against_baseline(
@@ -88,7 +99,7 @@ def report_against_baseline(
     baseline: str | os.PathLike[str],
     tolerance: float,
 ) -> GateReport:
-    """Return the verdict; without figures to hold against, those of now are kept (`--update`)."""
+    """Return the comparison with the baseline; where `before` is None, write the new figures."""
     if before is not None:
         return compare_with_baseline(before, now, tolerance)
     bad = [(label, i, e.error) for label, of in now.items() for i, e in of.items() if e.error]
@@ -100,13 +111,13 @@ def report_against_baseline(
 
 
 ChangeState = Literal["same", "noise", "better", "worse", "gone"]
-_MAY_GO = {"retained"}
-"""Figures that are missing where nothing was cut: that is no loss."""
-_TINY = 1e-9
+_OPTIONAL_FIGURES = {"retained"}
+"""Figures that may be missing, because nothing was compacted."""
+_EPSILON = 1e-9
 
 
 class FigureChange(NamedTuple):
-    """One figure of one setting, as the mean over the sessions that both know."""
+    """Change of one figure of one setting, as the mean over the sessions in both measurements."""
 
     rules: str
     figure: str
@@ -114,65 +125,65 @@ class FigureChange(NamedTuple):
     before: float
     now: float | None
     floor: float
-    """What is less than this is no change: the noise, or the tolerance where that is more."""
+    """Smallest change that counts: the larger of noise and tolerance."""
     state: ChangeState
 
 
 @dataclass(frozen=True)
 class GateReport:
-    """What a gate found. `ok` is what CI asks; `frame()` has all rows."""
+    """Result of a gate: changes of figures, faults and notes; `ok` is the verdict for CI."""
 
     changes: tuple[FigureChange, ...]
     faults: tuple[str, ...] = ()
-    """What is wrong whatever the baseline says: failed runs, parted pairs, missing sessions."""
+    """Faults that fail the gate by themselves: failed runs, broken pairs, missing sessions."""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Take keys out of what it says: it lands in the logs of CI."""
+        """Redact secrets, because the report is printed to CI logs."""
         for name in ("faults", "notes"):
             object.__setattr__(self, name, tuple(map(redact, getattr(self, name))))
 
     @property
     def worse(self) -> tuple[FigureChange, ...]:
-        """The figures that got worse by more than the noise, and those that are gone."""
+        """Figures that got worse by more than the noise, and figures that disappeared."""
         return tuple(c for c in self.changes if c.state in ("worse", "gone"))
 
     @property
     def ok(self) -> bool:
-        """True where nothing got worse and nothing is at fault."""
+        """True where no figure got worse and there are no faults."""
         return not self.worse and not self.faults
 
     def check(self) -> None:
-        """Raise an AssertionError with the table where something got worse (for tests)."""
+        """Raise an AssertionError with the report as text where the gate is not passed."""
         if not self.ok:
             raise AssertionError(self.to_text())
 
     def frame(self) -> pd.DataFrame:
-        """Return one row a figure: rules, figure, sessions_n, before, now, floor, state."""
+        """Return one row per figure; the columns are the fields of `FigureChange`."""
         import pandas as pd
 
         return pd.DataFrame(self.changes, columns=list(FigureChange._fields))
 
     def to_text(self) -> str:
-        """Return what was found as lines of at most 80 characters."""
-        shown = self.worse or tuple(c for c in self.changes if c.state == "better")
+        """Return changes, faults, notes and verdict as lines of text."""
+        changes = self.worse or tuple(c for c in self.changes if c.state == "better")
         table = Table(
-            _CHANGE_HEADS, tuple(tuple(map(Cell, make_change_cells(c))) for c in shown)
+            _CHANGE_HEADS, tuple(tuple(map(Cell, make_change_cells(c))) for c in changes)
         ).to_text()
-        said = [sanitize_line(s, 400) for s in (*self.faults, *self.notes)]
-        return "\n".join([*filter(None, [table]), *said, self.sentence])
+        messages = [sanitize_line(s, 400) for s in (*self.faults, *self.notes)]
+        return "\n".join([*filter(None, [table]), *messages, self.sentence])
 
     @property
     def sentence(self) -> str:
-        """The verdict in a sentence."""
+        """The verdict as a sentence."""
         n, faults = len(self.worse), len(self.faults)
         if self.ok and not self.changes:
             return "The gate is passed: nothing is at fault."
         if self.ok:
             return f"The gate is passed: {len(self.changes)} figures, none got worse."
-        told = [f"{n} of {len(self.changes)} figures got worse"] if n else []
-        told += [f"{faults} fault{'s' * (faults != 1)}"] if faults else []
-        return f"The gate is not passed: {' and '.join(told)}."
+        reasons = [f"{n} of {len(self.changes)} figures got worse"] if n else []
+        reasons += [f"{faults} fault{'s' * (faults != 1)}"] if faults else []
+        return f"The gate is not passed: {' and '.join(reasons)}."
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -189,7 +200,7 @@ _CHANGE_HEADS = (
 
 
 def make_change_cells(change: FigureChange) -> tuple[str, ...]:
-    """Return a change as it stands in a table."""
+    """Return the cells of a change for a table."""
     kind = next(f.kind for f in FIGURES if f.name == change.figure)
     moved = None if change.now is None else change.now - change.before
     return (
@@ -204,11 +215,13 @@ def make_change_cells(change: FigureChange) -> tuple[str, ...]:
 
 
 def format_figure(value: float | None, kind: str, sign: str = "") -> str:
-    """Return a figure as text."""
+    """Return a figure of kind ``usd``, ``count`` or ``share`` as text; None gives ``-``."""
     if value is None:
         return "-"
     if kind == "share":
-        digits = 1 if not value or abs(value) >= 0.0005 else 3  # a change is not told as none
+        digits = (
+            1 if not value or abs(value) >= 0.0005 else 3
+        )  # a small change must not read as zero
         return f"{value:{sign}.{digits}%}"
     return f"{value:{sign},.4f}" if kind == "usd" else f"{value:{sign},.1f}"
 
@@ -216,7 +229,7 @@ def format_figure(value: float | None, kind: str, sign: str = "") -> str:
 def compare_with_baseline(
     before: FiguresByRules, now: FiguresByRules, tolerance: float = 0.0
 ) -> GateReport:
-    """Return how figures have changed, as means over the sessions that both know unchanged."""
+    """Compare figures as means over the sessions that are unchanged in both measurements."""
     changes: list[FigureChange] = []
     faults: list[str] = []
     notes: list[str] = []
@@ -225,48 +238,57 @@ def compare_with_baseline(
         if old is None:
             faults.append(f"The baseline has no figures of {label}: add them with --update.")
             continue
+        # the key of an entry changes with its session, so only unchanged sessions are compared
         both = [(old[i], e) for i, e in entries.items() if i in old and old[i].key == e.key]
-        faults += _failed(label, entries, old)
-        notes += _not_compared(label, entries, old)
+        faults += _list_failures(label, entries, old)
+        notes += _list_not_compared(label, entries, old)
         if not both:
             faults.append(f"{label}: no session of the baseline is here unchanged: see --update.")
-        changes += [c for f in FIGURES if (c := _change(label, f, both, tolerance)) is not None]
+        changes += [
+            c for f in FIGURES if (c := _compare_figure(label, f, both, tolerance)) is not None
+        ]
     return GateReport(tuple(changes), tuple(faults), tuple(notes))
 
 
-def _change(
+# Change detection per figure: means over paired sessions, and a floor below which a change is
+# noise. The floor is the mean over sessions of the larger of both measured noises, or the tolerance
+# times the old mean where that is larger. Changes within the floor never fail the gate, in either
+# direction. A figure that some sessions no longer have is `gone`, which fails the gate.
+def _compare_figure(
     label: str,
     figure: GateFigure,
     both: list[tuple[SessionFigures, SessionFigures]],
     tolerance: float,
 ) -> FigureChange | None:
     name = figure.name
+    # a figure that some sessions lost is gone, unless it is one that may be missing
     pairs = [
         (b.figures[name], n.figures.get(name)) for b, n in both if name in b.figures and not n.error
     ]
-    known = [(b, n) for b, n in pairs if n is not None]
-    if not pairs or (len(known) < len(pairs) and name in _MAY_GO and not known):
+    measured = [(b, n) for b, n in pairs if n is not None]
+    if not pairs or (len(measured) < len(pairs) and name in _OPTIONAL_FIGURES and not measured):
         return None
-    if len(known) < len(pairs) and name not in _MAY_GO:
+    if len(measured) < len(pairs) and name not in _OPTIONAL_FIGURES:
         mean = sum(b.value for b, _ in pairs) / len(pairs)
         return FigureChange(label, name, len(pairs), mean, None, 0.0, "gone")
-    n = len(known)
-    before, now = sum(b.value for b, _ in known) / n, sum(m.value for _, m in known) / n
-    noise = sum(max(b.noise, m.noise) for b, m in known) / n
+    n = len(measured)
+    before, now = sum(b.value for b, _ in measured) / n, sum(m.value for _, m in measured) / n
+    noise = sum(max(b.noise, m.noise) for b, m in measured) / n
     floor = max(noise, tolerance * abs(before))
-    moved = (now - before) if figure.worse == "up" else (before - now)
-    return FigureChange(label, name, n, before, now, floor, _state(moved, floor))
+    # positive: worse, whatever the direction of the figure
+    worsening = (now - before) if figure.worse == "up" else (before - now)
+    return FigureChange(label, name, n, before, now, floor, _classify_change(worsening, floor))
 
 
-def _state(moved: float, floor: float) -> ChangeState:
-    if abs(moved) <= _TINY:
+def _classify_change(worsening: float, floor: float) -> ChangeState:
+    if abs(worsening) <= _EPSILON:
         return "same"
-    if abs(moved) <= floor + _TINY:
+    if abs(worsening) <= floor + _EPSILON:
         return "noise"
-    return "worse" if moved > 0 else "better"
+    return "worse" if worsening > 0 else "better"
 
 
-def _failed(
+def _list_failures(
     label: str, entries: dict[str, SessionFigures], old: dict[str, SessionFigures]
 ) -> list[str]:
     return [
@@ -276,30 +298,34 @@ def _failed(
     ]
 
 
-def _not_compared(
+def _list_not_compared(
     label: str, entries: dict[str, SessionFigures], old: dict[str, SessionFigures]
 ) -> list[str]:
     changed = [i for i, e in entries.items() if i in old and old[i].key != e.key]
     new = [i for i in entries if i not in old]
-    gone = [i for i in old if i not in entries]
-    told = (("changed", changed), ("not in the baseline", new), ("in the baseline alone", gone))
+    missing = [i for i in old if i not in entries]
+    groups = (
+        ("changed", changed),
+        ("not in the baseline", new),
+        ("in the baseline alone", missing),
+    )
     return [
-        f"{label}: {len(found)} session{'s' * (len(found) != 1)} {why}, not compared: "
-        f"{sanitize_line(', '.join(found), 100)}."
-        for why, found in told
-        if found
+        f"{label}: {len(sessions)} session{'s' * (len(sessions) != 1)} {why}, not compared: "
+        f"{sanitize_line(', '.join(sessions), 100)}."
+        for why, sessions in groups
+        if sessions
     ]
 
 
 WINDOW_SHIFT = 0.01
-"""Share by which the window is made smaller and larger, to see what moves for nothing."""
+"""Relative change of the window, down and up, that measures the noise of a figure."""
 SEEDS = (0, 1, 2)
-"""Of the places at which facts are planted."""
+"""Seeds of the positions at which facts are planted."""
 FACTS_PLANTED = 12
 
 
 class GateFigure(NamedTuple):
-    """One figure, and which way is worse."""
+    """A figure of the gate with the direction that is worse."""
 
     name: str
     worse: Literal["up", "down"]
@@ -327,11 +353,11 @@ FIGURES = (
     ),
 )
 """The figures of rules, and from `faults_n` on those of a compactor."""
-_SCORED = FIGURES[:6]
+_SCORE_FIGURES = FIGURES[:6]
 
 
 class Measurement(msgspec.Struct, frozen=True, array_like=True):
-    """A figure and how far it moves where nothing changed that anybody would call a change."""
+    """A figure and its noise: its spread under changes that do not matter."""
 
     value: float
     noise: float = 0.0
@@ -341,71 +367,77 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The figures of one session under one setting."""
 
     key: str
-    """Changes as soon as the session does."""
+    """Hash of the session's content."""
     figures: dict[str, Measurement] = {}
     error: str | None = None
 
 
 FiguresByRules = dict[str, dict[str, SessionFigures]]
-"""By rules, then by session."""
+"""Figures by label of the rules, then by session id."""
 
 
 def measure_rules(sessions: Sequence[Session], rules: RulesArgument) -> FiguresByRules:
-    """Return the figures of sessions under rules.
+    """Measure the figures of sessions under rules, each with its noise.
 
-    The noise of a figure is how far it moves when the window is 1 % smaller or larger (cuts then
-    fall elsewhere), of facts how far it moves with the places at which they are said.
+    The noise of a score is its largest change when the window is `WINDOW_SHIFT` smaller or larger,
+    so that compactions fall elsewhere. The noise of planted facts is their spread over `SEEDS`.
     """
     from ctxkit.experiments.grids import label_rules, resolve_rules
     from ctxkit.experiments.session_runner import NamedRules, SessionRunner
 
-    given = resolve_rules(rules)
-    settings = [NamedRules.of(label, r) for label, r in zip(label_rules(given), given, strict=True)]
-    out: FiguresByRules = {s.label: {} for s in settings}
+    rules_list = resolve_rules(rules)
+    settings = [
+        NamedRules.of(label, r)
+        for label, r in zip(label_rules(rules_list), rules_list, strict=True)
+    ]
+    figures: FiguresByRules = {s.label: {} for s in settings}
     for session in sessions:
-        bench = SessionRunner(session)
-        talks = list(_with_planted_facts(session))
+        runner = SessionRunner(session)
+        planted = list(_with_planted_facts(session))
         for setting in settings:
-            out[setting.label][session.id] = _measure_session(bench, setting, talks)
-    return out
+            figures[setting.label][session.id] = _measure_session(runner, setting, planted)
+    return figures
 
 
-def _measure_session(bench: SessionRunner, setting: Any, talks: list[Any]) -> SessionFigures:
+def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) -> SessionFigures:
     from ctxkit.experiments.session_runner import RunOptions
 
     options = RunOptions(loss=True)
-    row = bench.row(setting, options)
+    row = runner.row(setting, options)
     if row.get("error"):
-        return SessionFigures(key=bench.name, error=str(row["error"]))
-    others = [bench.row(s, options) for s in _shifted_windows(setting, bench.limit)]
+        return SessionFigures(key=runner.name, error=str(row["error"]))
+    # the same setting in slightly other windows shows how far figures move without a cause
+    shifted_rows = [runner.row(s, options) for s in _shifted_windows(setting, runner.limit)]
     figures = {}
-    for figure in _SCORED:
-        values = [row.get(figure.name), *(o.get(figure.name) for o in others)]
+    for figure in _SCORE_FIGURES:
+        values = [row.get(figure.name), *(o.get(figure.name) for o in shifted_rows)]
         if values[0] is not None:
             figures[figure.name] = measure_first_with_noise(
                 [float(v) for v in values if v is not None]
             )
-    kept = [
-        share for talk in talks if (share := _surviving_fact_share(talk, setting.rules)) is not None
+    shares = [
+        share
+        for session_facts in planted
+        if (share := _surviving_fact_share(session_facts, setting.rules)) is not None
     ]
-    if kept:
-        mean = sum(kept) / len(kept)
-        figures["facts_kept"] = Measurement(mean, max(abs(k - mean) for k in kept))
-    return SessionFigures(key=bench.name, figures=figures)
+    if shares:
+        mean = sum(shares) / len(shares)
+        figures["facts_kept"] = Measurement(mean, max(abs(k - mean) for k in shares))
+    return SessionFigures(key=runner.name, figures=figures)
 
 
 def measure_first_with_noise(values: Sequence[float]) -> Measurement:
-    """Return the first of some values, with how far the others are from it."""
+    """Return the first value, with the largest distance of the others as its noise."""
     return Measurement(values[0], max(abs(v - values[0]) for v in values))
 
 
 def _shifted_windows(setting: Any, limit: int | None) -> Iterable[Any]:
-    """Yield the setting in a window that is a little smaller, and a little larger."""
+    """Yield the setting with a slightly smaller and a slightly larger window."""
     window = setting.rules.window or limit
     if window is None:
         return
     for share in (1 - WINDOW_SHIFT, 1 + WINDOW_SHIFT):
-        with suppress(BadArguments):  # its reserve, or what it keeps, leaves no room in a window
+        with suppress(BadArguments):  # reserve and kept tokens do not fit this window
             rules = setting.rules.but(window=max(int(window * share), 1))
             yield setting._replace(rules=rules)
 
@@ -414,31 +446,31 @@ def _with_planted_facts(session: Session) -> Iterable[tuple[Session, Sequence[An
     from ctxkit.metrics.retention_checks import make_facts, plant_facts
 
     for seed in SEEDS:
-        said = make_facts(FACTS_PLANTED, seed)
+        facts = make_facts(FACTS_PLANTED, seed)
         try:
-            yield plant_facts(session, said, seed), said
+            yield plant_facts(session, facts, seed), facts
         except BadArguments:
-            return  # no user speaks in its first half: the figure is missing
+            return  # no user message in the first half: the figure is missing
 
 
-def _surviving_fact_share(talk: tuple[Session, Sequence[Any]], rules: Any) -> float | None:
+def _surviving_fact_share(session_facts: tuple[Session, Sequence[Any]], rules: Any) -> float | None:
     from ctxkit.engine.replay import replay
     from ctxkit.metrics.retention_checks import check_facts_in_view
 
-    session, said = talk
+    session, facts = session_facts
     try:
-        found = check_facts_in_view(replay(session, rules), said)
+        survives = check_facts_in_view(replay(session, rules), facts)
     except CtxkitError:
         return None
-    return sum(found.values()) / len(found)
+    return sum(survives.values()) / len(survives)
 
 
 BASELINE_VERSION = 1
-"""Of the file; that of the scores stands beside it."""
+"""Version of the baseline file; the file also holds `ROW_VERSION` of the scores."""
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was measured, and by which kit."""
+    """Content of a baseline file."""
 
     gate: int
     scores: int
@@ -447,55 +479,56 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def load_baseline(path: str | os.PathLike[str]) -> FiguresByRules | None:
-    """Return the figures of a baseline; None where there is no file.
+    """Read the figures of a baseline file; None where there is no file.
 
     Raises:
-        BadArguments: the file is no baseline, or one of another version.
+        BadArguments: the file is unreadable, damaged or of another version.
     """
     from ctxkit.experiments.session_runner import ROW_VERSION as SCORES
 
-    place = Path(path).expanduser()
+    file = Path(path).expanduser()
     try:
-        data = place.read_bytes()
+        data = file.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         why = error.strerror or type(error).__name__
-        raise BadArguments(f"The baseline {str(place)!r} cannot be read: {why}.") from None
-    again = "--update (update=True) makes it anew."
+        raise BadArguments(f"The baseline {str(file)!r} cannot be read: {why}.") from None
+    # versions are read first, since a file of another version need not have this structure
+    advice = "--update (update=True) makes it anew."
     try:
-        told = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        versions = [msgspec.json.decode(told[n]) for n in ("gate", "scores")]
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        versions = [msgspec.json.decode(fields[n]) for n in ("gate", "scores")]
     except (msgspec.MsgspecError, KeyError, ValueError, RecursionError):
-        raise BadArguments(f"{str(place)!r} is no baseline of a gate: {again}") from None
+        raise BadArguments(f"{str(file)!r} is no baseline of a gate: {advice}") from None
     if versions != [BASELINE_VERSION, SCORES]:
         raise BadArguments(
-            f"The baseline {str(place)!r} was made by another version, whose figures mean something"
+            f"The baseline {str(file)!r} was made by another version, whose figures mean something"
             f" else (gate {versions[0]}, scores {versions[1]}; here {BASELINE_VERSION}, "
-            f"{SCORES}): {again}"
+            f"{SCORES}): {advice}"
         )
     try:
         return msgspec.json.decode(data, type=Baseline).entries
     except (msgspec.MsgspecError, ValueError) as error:
-        raise BadArguments(f"The baseline {str(place)!r} is damaged ({error}): {again}") from None
+        raise BadArguments(f"The baseline {str(file)!r} is damaged ({error}): {advice}") from None
 
 
 def save_baseline(path: str | os.PathLike[str], entries: FiguresByRules) -> None:
-    """Write a baseline, whole or not at all; what it holds of other rules and sessions stays.
+    """Write a baseline atomically; figures of other rules and sessions in the file stay.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     from ctxkit._internal.safe_fs import write_file as written
     from ctxkit.experiments.session_runner import ROW_VERSION as SCORES
 
     try:
-        kept = load_baseline(path) or {}
+        old = load_baseline(path) or {}
     except BadArguments:
-        kept = {}
-    whole = {
-        label: {**kept.get(label, {}), **entries.get(label, {})} for label in {**kept, **entries}
+        old = {}
+    merged = {
+        label: {**old.get(label, {}), **entries.get(label, {})} for label in {**old, **entries}
     }
-    made = Baseline(gate=BASELINE_VERSION, scores=SCORES, ctxkit=get_version(), entries=whole)
-    text = msgspec.json.format(msgspec.json.encode(made, order="sorted"), indent=1)
+    baseline = Baseline(gate=BASELINE_VERSION, scores=SCORES, ctxkit=get_version(), entries=merged)
+    text = msgspec.json.format(msgspec.json.encode(baseline, order="sorted"), indent=1)
     written(Path(path).expanduser(), [text, b"\n"])

@@ -1,4 +1,4 @@
-"""How runs under a policy differ from others: ratios, noise floors and a growth model.
+"""Behaviour of runs under different policies: paired ratios, noise floors and a growth model.
 
 The published runs have totals alone, so a run is taken to grow evenly: its prompt at call `t` is
 `first + (t - 1) (reply + result)`, where `reply` is its own mean output, `first` the smallest
@@ -78,17 +78,17 @@ RATIO_COLUMNS = {
     "prompt": "the same of the mean prompt, the part that turns are no part of",
 }
 """Of the table `ratios`; `bill` rests on the growth model of `experiments.studies.behaviour`."""
-_SETS = ["scaffold", "model"]
-_ORDER = ("raw", "mask", "summary", "hybrid")
-_SMALL = 50
+_MODEL_KEYS = ["scaffold", "model"]
+_POLICY_ORDER = ("raw", "mask", "summary", "hybrid")
+_MIN_TASKS = 50
 """Tasks of a side experiment: other windows of a mask; between managed runs they are left out."""
 
 
 def compare_policies(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each two policies that one model ran the same tasks under.
+    """Compare each pair of policies under which one model ran the same tasks.
 
     Args:
-        runs: what `runs.read` returned.
+        runs: result of `published_runs.read_runs`.
     """
     import pandas as pd
 
@@ -96,45 +96,45 @@ def compare_policies(runs: pd.DataFrame) -> pd.DataFrame:
     firsts: dict[Any, float] = {s: first_prompt(g) for s, g in raw.groupby("scaffold")}
     rows: list[dict[str, Any]] = []
     by: Any
-    for by, group in runs[~runs["repeat"]].groupby(_SETS, sort=True):
+    for by, group in runs[~runs["repeat"]].groupby(_MODEL_KEYS, sort=True):
         scaffold, model = by
-        for before, after, pairs in _pairs(group):
+        for before, after, pairs in _pair_policies(group):
             head = {"before": before, "after": after[0], "family": get_model_family(str(model))}
             rows.append(
                 {**head, "scaffold": scaffold, "model": model, "setting": after[1]}
-                | _ratio_figures(pairs, before, after, firsts[scaffold])
+                | _measure_ratios(pairs, before, after, firsts[scaffold])
             )
     return pd.DataFrame(rows, columns=list(RATIO_COLUMNS))
 
 
-def _pairs(group: pd.DataFrame) -> Iterator[tuple[str, tuple[str, str], pd.DataFrame]]:
-    """Yield the pairs of a model's runs, each once: policy before, policy after, tasks."""
-    found: list[tuple[Any, pd.DataFrame]] = list(group.groupby(["policy", "setting"]))
-    sets = sorted(found, key=lambda s: _ORDER.index(s[0][0]))
+def _pair_policies(group: pd.DataFrame) -> Iterator[tuple[str, tuple[str, str], pd.DataFrame]]:
+    """Yield each pair of a model's runs once: policy before, policy and setting after, tasks."""
+    groups: list[tuple[Any, pd.DataFrame]] = list(group.groupby(["policy", "setting"]))
+    sets = sorted(groups, key=lambda s: _POLICY_ORDER.index(s[0][0]))
     for (before, first), (after, then) in combinations(sets, 2):
         managed = before[0] != "raw" and after[0] != "hybrid"
-        if before[0] != after[0] and not (managed and min(len(first), len(then)) <= _SMALL):
+        if before[0] != after[0] and not (managed and min(len(first), len(then)) <= _MIN_TASKS):
             yield before[0], after, pair_tasks(first, then)
 
 
-def _ratio_figures(
+def _measure_ratios(
     pairs: pd.DataFrame, before: str, after: tuple[str, str], first: float
 ) -> dict[str, Any]:
     turns_now, turns = pairs["turns_now"].to_numpy(), pairs["turns_before"].to_numpy()
-    found = bootstrap_ratio(turns_now, turns)
+    turns_ratio = bootstrap_ratio(turns_now, turns)
     usd = bootstrap_ratio(pairs["usd_now"].to_numpy(), pairs["usd_before"].to_numpy())
     out: dict[str, Any] = {"tasks": len(pairs)}
-    out |= dict(zip(("turns", "turns_low", "turns_high", "turns_error"), found, strict=True))
+    out |= dict(zip(("turns", "turns_low", "turns_high", "turns_error"), turns_ratio, strict=True))
     out |= dict(zip(("usd", "usd_low", "usd_high"), usd[:3], strict=True))
     out["each"] = _median_task_change(turns_now, turns)
     if before != "raw":
         return out
     raw = pairs.rename(columns={f"{c}_before": c for c in ("turns", "tokens", "output")})
-    told, real = predict_tokens(raw, *after, first), pairs["tokens_now"].to_numpy()
+    predicted, real = predict_tokens(raw, *after, first), pairs["tokens_now"].to_numpy()
     out |= dict(
-        zip(("bill", "bill_low", "bill_high"), bootstrap_ratio(told, real)[:3], strict=True)
+        zip(("bill", "bill_low", "bill_high"), bootstrap_ratio(predicted, real)[:3], strict=True)
     )
-    out["prompt"] = (told.sum() / turns.sum()) / (real.sum() / turns_now.sum())
+    out["prompt"] = (predicted.sum() / turns.sum()) / (real.sum() / turns_now.sum())
     return out
 
 
@@ -143,10 +143,17 @@ def _median_task_change(now: NDArray[Any], before: NDArray[Any]) -> float:
 
 
 def leave_one_out() -> pd.DataFrame:
-    """Return for each model what was expected of it from all others, and what it did.
+    """Cross-validate the elongation factors by leaving out one model at a time.
 
-    One row a model and policy: turns after / turns before as measured, the factor that the other
-    models' studies give with its 80 % interval, and whether that holds the measured one.
+    Returns:
+        One row per model and policy: `measured` (turns after / turns before), `expected` with `low`
+        and `high` (80 % interval from the studies of the other models), and `held` (whether the
+        interval contains the measured ratio).
+
+    Example:
+        >>> from ctxkit.experiments.studies.behaviour import leave_one_out
+        >>> len(leave_one_out())
+        13
     """
     import pandas as pd
 
@@ -155,12 +162,12 @@ def leave_one_out() -> pd.DataFrame:
         if study.before != "raw" or study.after == "hybrid":
             continue
         rest = [s for s in load_studies() if (s.scaffold, s.model) != (study.scaffold, study.model)]
-        found = estimate_elongation(study.after, "raw", "other", tuple(rest))
+        elongation = estimate_elongation(study.after, "raw", "other", tuple(rest))
         rows.append(
             {"after": study.after, "scaffold": study.scaffold, "model": study.model}
-            | {"measured": study.ratio, "expected": found.factor}
-            | {"low": found.low, "high": found.high}
-            | {"held": found.low <= study.ratio <= found.high}
+            | {"measured": study.ratio, "expected": elongation.factor}
+            | {"low": elongation.low, "high": elongation.high}
+            | {"held": elongation.low <= study.ratio <= elongation.high}
         )
     return pd.DataFrame(rows)
 
@@ -176,9 +183,9 @@ _FLOOR_SEED = 1729
 
 
 def pair_repeats(runs: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return the settings that were run twice over the same tasks, paired.
+    """Return the settings that were run twice over the same tasks, paired by task.
 
-    One whose second run is a copy of the first (a mask of M=72: all 50 rows are equal) is no run.
+    A second run that equals the first in every row is a copy (mask, M=72) and left out.
     """
     out = []
     sets = dict(iter(runs.groupby(["scaffold", "model", "policy", "setting", "repeat"])))
@@ -194,20 +201,24 @@ def pair_repeats(runs: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 def estimate_noise_floors(
     pairs: list[pd.DataFrame], tasks: tuple[int, ...] = TASKS
 ) -> pd.DataFrame:
-    """Return the floor for numbers of tasks (see `COLUMNS`).
+    """Estimate the noise floor of totals over numbers of tasks (see `FLOOR_COLUMNS`).
 
-    Tasks are drawn again from each setting, and of each task it is left to chance which of its two
-    runs is called the second: the same policy on both sides.
+    Bootstrap under the null hypothesis of equal policies: tasks are resampled with replacement, and
+    for each task chance decides which of its two runs counts as the second.
 
     Args:
-        pairs: each setting's two runs, as `repeats` gives them.
+        pairs: the two runs of each setting, as `pair_repeats` returns them.
         tasks: numbers of tasks.
     """
     import pandas as pd
 
     random = np.random.default_rng(_FLOOR_SEED)
     rows = [
-        {"figure": f, "tasks": n, "floor": _floor([_both_figures(p, f) for p in pairs], n, random)}
+        {
+            "figure": f,
+            "tasks": n,
+            "floor": _estimate_floor([_both_figures(p, f) for p in pairs], n, random),
+        }
         for f in _FIGURES
         for n in tasks
     ]
@@ -215,15 +226,15 @@ def estimate_noise_floors(
 
 
 def measure_repeat_ratios(pairs: list[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
-    """Return the ratios of the second run to the first as they are, with 80 % intervals."""
+    """Return the ratio of second to first run for each setting, with 80 % intervals."""
     import pandas as pd
 
     rows = []
     for name, pair in pairs:
         for figure in _FIGURES:
             now, before = (pair[f"{figure}_{x}"].to_numpy() for x in ("now", "before"))
-            found = bootstrap_ratio(now, before)
-            rows.append({"policy": name, "figure": figure, "tasks": len(pair), **found._asdict()})
+            ratio = bootstrap_ratio(now, before)
+            rows.append({"policy": name, "figure": figure, "tasks": len(pair), **ratio._asdict()})
     return pd.DataFrame(rows).drop(columns="error")
 
 
@@ -231,9 +242,10 @@ def _both_figures(pairs: pd.DataFrame, figure: str) -> Any:
     return pairs[[f"{figure}_before", f"{figure}_now"]].to_numpy()
 
 
-def _floor(settings: list[Any], tasks: int, random: np.random.Generator) -> float:
+def _estimate_floor(settings: list[Any], tasks: int, random: np.random.Generator) -> float:
     logs = []
     for both in settings:
+        # resample tasks with replacement, then swap the two runs of a task with probability 1/2
         drawn = both[random.integers(0, len(both), (DRAWS, tasks))]
         turned = random.random((DRAWS, tasks, 1)) < 0.5
         totals = np.where(turned, drawn[..., ::-1], drawn).sum(axis=1)
@@ -245,27 +257,27 @@ MASKED_LINE_TOKENS = 12
 """Tokens of the line in the place of a masked result."""
 SUMMARY_TOKENS = 800
 """Tokens of a summary."""
-_SMALLEST = 0.01
-"""Share of the runs whose mean prompt is taken to be smaller than a first prompt."""
+_FIRST_PROMPT_QUANTILE = 0.01
+"""Quantile of the mean prompts that estimates the size of a first prompt."""
 
 
 def first_prompt(raw: pd.DataFrame) -> float:
-    """Return the tokens of a first prompt: what one mean prompt in a hundred is below."""
-    return float((raw["tokens"] / raw["turns"]).quantile(_SMALLEST))
+    """Return the tokens of a first prompt: the 1 % quantile of the runs' mean prompts."""
+    return float((raw["tokens"] / raw["turns"]).quantile(_FIRST_PROMPT_QUANTILE))
 
 
 def model_unmanaged_prompts(turns: int, first: float, step: float) -> NDArray[Any]:
-    """Return the prompt of each call where nothing is taken away."""
+    """Return the prompt tokens of each call without context management."""
     grown: NDArray[Any] = step * np.arange(turns)
     return first + grown
 
 
 def model_masked_prompts(
-    turns: int, first: float, reply: float, result: float, keep: int
+    turns: int, first: float, reply: float, result: float, last_results: int
 ) -> NDArray[Any]:
-    """Return the prompt of each call under a mask of all but the last `keep` results."""
+    """Return the prompt tokens of each call where all but the last results are masked."""
     before: NDArray[Any] = np.arange(turns)
-    whole = np.minimum(before, keep)
+    whole = np.minimum(before, last_results)
     out: NDArray[Any] = (
         first + reply * before + result * whole + MASKED_LINE_TOKENS * (before - whole)
     )
@@ -273,35 +285,40 @@ def model_masked_prompts(
 
 
 def model_summarised_prompts(
-    turns: int, first: float, step: float, keep: int, chunk: int
+    turns: int, first: float, step: float, last_turns: int, chunk: int
 ) -> NDArray[Any]:
-    """Return the prompt of each call where `chunk` turns are summarised once `keep` more stand."""
+    """Return the prompt tokens of each call where chunks of turns are summarised.
+
+    `chunk` turns are summarised each time that `chunk` + `last_turns` stand whole.
+    """
     before: NDArray[Any] = np.arange(turns)
-    times: NDArray[Any] = np.maximum(before - keep, 0) // chunk
+    # number of summaries made so far; each replaces the one before
+    times: NDArray[Any] = np.maximum(before - last_turns, 0) // chunk
     out: NDArray[Any] = first + SUMMARY_TOKENS * (times > 0) + step * (before - chunk * times)
     return out
 
 
 def predict_tokens(raw: pd.DataFrame, policy: str, setting: str, first: float) -> NDArray[Any]:
-    """Return for each raw run the tokens of all its prompts under a policy, its calls as they were.
+    """Predict for each unmanaged run the total prompt tokens under a policy, with equal calls.
 
     Args:
-        raw: runs without management, as `runs.read` gives them.
-        policy: mask, summary or hybrid (the mask within what the summaries leave).
+        raw: runs without management, as `read_runs` returns them.
+        policy: mask, summary or hybrid (the smaller of both prompts at each call).
         setting: such as ``"N=21 M=10"``.
         first: tokens of the first prompt.
     """
-    told = {k: int(v) for k, v in re.findall(r"([NM])=(\d+)", setting)}
-    keep, chunk = told["M"], told.get("N", 0)
+    numbers = {k: int(v) for k, v in re.findall(r"([NM])=(\d+)", setting)}
+    last_turns, chunk = numbers["M"], numbers.get("N", 0)
 
     def total(turns: int, tokens: int, reply: float) -> float:
+        # Linear growth with the run's own mean prompt: mean = start + step * (turns - 1) / 2.
         start = min(first, tokens / turns)
         step = 2 * (tokens / turns - start) / max(turns - 1, 1)
-        said = min(reply, step)
-        mask = model_masked_prompts(turns, start, said, step - said, keep)
+        reply_tokens = min(reply, step)
+        mask = model_masked_prompts(turns, start, reply_tokens, step - reply_tokens, last_turns)
         if policy == "mask":
             return float(mask.sum())
-        short = model_summarised_prompts(turns, start, step, keep, chunk)
+        short = model_summarised_prompts(turns, start, step, last_turns, chunk)
         return float((short if policy == "summary" else np.minimum(short, mask)).sum())
 
     rows = zip(raw["turns"].tolist(), raw["tokens"].tolist(), raw["output"].tolist(), strict=True)
@@ -309,12 +326,12 @@ def predict_tokens(raw: pd.DataFrame, policy: str, setting: str, first: float) -
 
 
 DRAWS = 2_000
-"""Times that the tasks are drawn again for an interval."""
+"""Bootstrap resamples for an interval."""
 _RATIO_SEED = 1729
 
 
 class Ratio(NamedTuple):
-    """The total of one run over another's, its interval, and the error of its logarithm."""
+    """Ratio of two totals, its 80 % interval, and the standard error of its logarithm."""
 
     ratio: float
     low: float
@@ -322,16 +339,20 @@ class Ratio(NamedTuple):
     error: float
 
 
+# Ratio estimator over paired tasks with a percentile bootstrap: tasks are resampled with
+# replacement, both runs of a task together, and the 80 % interval is taken from the quantiles of
+# the log ratio. The seed is fixed, so that tables are reproducible. Cost: draws times tasks.
 def bootstrap_ratio(now: NDArray[Any], before: NDArray[Any], draws: int = DRAWS) -> Ratio:
-    """Return sum(now) / sum(before) over the same tasks; the interval is a bootstrap over tasks.
+    """Return sum(now) / sum(before) with a percentile bootstrap interval over tasks.
 
     Args:
-        now: one figure a task.
-        before: the other run's, in the same order.
-        draws: times that the tasks are drawn again.
+        now: one figure per task.
+        before: figures of the other run, in the same order.
+        draws: number of resamples.
     """
     random = np.random.default_rng(_RATIO_SEED)
     drawn = random.integers(0, len(now), (draws, len(now)))
+    # the ratio of sums is skewed, its logarithm nearly normal
     logs = np.log(now[drawn].sum(axis=1) / before[drawn].sum(axis=1))
     low, high = np.exp(np.quantile(logs, [(1 - INTERVAL_LEVEL) / 2, (1 + INTERVAL_LEVEL) / 2]))
     return Ratio(float(now.sum() / before.sum()), float(low), float(high), float(logs.std()))

@@ -1,11 +1,12 @@
-"""Scripted agents that look up what they cannot see, beside what a replay predicted.
+"""Closed-loop study: scripted agents that look up what they cannot see, against their replays.
 
-No key is needed: the agents are scripted (`experiments.studies.closed_loop`), the engine, the
-tools, the edits and the bill are those of any live session. One agent runs without management, and
-its record is replayed under each policy; then the same agent runs under the policy itself.
+One agent runs without context management, and its record is replayed under each policy (open
+loop); then the same agent runs under the policy itself (closed loop). The difference is what a
+replay cannot predict. The agents need no API key: only the model is scripted; engine, tools, edits
+and bills are those of any live session.
 
-The world is a folder of made-up configuration files. Each question of the user asks for the sum of
-numbers that stand in some of them.
+The world is a folder of generated configuration files. Each question asks for the sum of the ports
+in some of them.
 """
 
 from __future__ import annotations
@@ -73,18 +74,18 @@ COLUMNS = {
     "missed_calls": "calls real / foretold - 1",
     "missed_usd": "dollars real / foretold - 1",
 }
-_RESULT = "read_config"
+_READ_TOOL = "read_config"
 
 
 def run_scripted_agent(
     rules: RulesLike = "none", at: World | None = None, *, blind: bool = False
 ) -> Session:
-    """Return the session of an agent that answered all questions of a world under rules.
+    """Run an agent through all questions of a world under rules and return its session.
 
     Args:
         rules: rules, a preset or its name.
-        at: the world; None: `seekers.world()`.
-        blind: the agent does not look at its prompt, so that no rules change its steps.
+        at: the world; None: `make_world()`.
+        blind: the agent ignores its prompt, so that rules do not change its steps.
     """
     from ctxkit.agent import Agent
     from ctxkit.agent.event_loops import BackgroundTask
@@ -112,16 +113,15 @@ def run_scripted_agent(
 
 
 def apply_prices(session: Session) -> Session:
-    """Return a scripted session as if a model with a price had answered and summarised.
+    """Return a scripted session as if the model `PRICED` had answered and summarised.
 
-    The summaries were made without a model; a replay bills them as if one had written them, so the
-    agent's bill has to hold the same.
+    Replays bill summaries as written by a model, so the live session must be billed alike.
     """
-    log = tuple(_priced(entry) for entry in session.log)
+    log = tuple(_price_entry(entry) for entry in session.log)
     return msgspec.structs.replace(session, log=log, model=PRICED)
 
 
-def _priced(entry: Message | Edit) -> Message | Edit:
+def _price_entry(entry: Message | Edit) -> Message | Edit:
     if isinstance(entry, Edit):
         return msgspec.structs.replace(entry, source="recorded")
     return msgspec.structs.replace(entry, model=PRICED) if entry.role == "assistant" else entry
@@ -130,65 +130,75 @@ def _priced(entry: Message | Edit) -> Message | Edit:
 def loop(
     rules: Sequence[RulesLike], at: World | None = None, *, blind: bool = False
 ) -> pd.DataFrame:
-    """Return for each of the rules what was foretold and what came true (see `COLUMNS`).
+    """Compare replay and live run of a scripted agent under each of the rules.
 
     Args:
         rules: rules, presets or their names.
-        at: the world; None: `seekers.world()`.
-        blind: see `lived`.
+        at: the world; None: `make_world()`.
+        blind: see `run_scripted_agent`.
+
+    Returns:
+        One row per rules, indexed by their label; columns: `COLUMNS`.
+
+    Example:
+        >>> from ctxkit.experiments.studies.closed_loop import loop, make_world
+        >>> frame = loop(["none"], make_world(questions=3))
+        >>> float(frame["missed_usd"].iloc[0])
+        0.0
     """
     import pandas as pd
 
     at = at or make_world()
     record = run_scripted_agent("none", at, blind=blind)
-    rows = [_row(record, resolve_rules(each), at, blind=blind) for each in rules]
+    rows = [_compare_rules(record, resolve_rules(each), at, blind=blind) for each in rules]
     return pd.DataFrame(rows, columns=list(COLUMNS)).set_index("rules")
 
 
-def _row(record: Session, rules: Rules, at: World, *, blind: bool) -> dict[str, Any]:
+def _compare_rules(record: Session, rules: Rules, at: World, *, blind: bool) -> dict[str, Any]:
     from ctxkit.engine.replay import replay
     from ctxkit.experiments.scores import score
 
-    again = replay(record, rules.but(counter=tokens.get_counter("chars/4")))
-    told = score(again, loss=False)
-    real = run_scripted_agent(rules, at, blind=blind)
-    paid = score(real, loss=False)
-    row: dict[str, Any] = {"rules": rules.label, "out_of_sight": count_out_of_sight(again, at)}
+    replayed = replay(record, rules.but(counter=tokens.get_counter("chars/4")))
+    predicted = score(replayed, loss=False)
+    live = run_scripted_agent(rules, at, blind=blind)
+    paid = score(live, loss=False)
+    row: dict[str, Any] = {"rules": rules.label, "out_of_sight": count_out_of_sight(replayed, at)}
     columns = {"calls": "calls_n", "tokens": "prompt_tokens", "usd": "cost_usd"}
     for name, column in columns.items():
-        row |= {f"{name}_foretold": told[column], f"{name}_real": paid[column]}
-    row["again"] = count_reads(real) - count_reads(record)
-    row["given_up"] = sum(m.text == GIVE_UP_TEXT for m in real.messages)
+        row |= {f"{name}_foretold": predicted[column], f"{name}_real": paid[column]}
+    row["again"] = count_reads(live) - count_reads(record)
+    row["given_up"] = sum(m.text == GIVE_UP_TEXT for m in live.messages)
     for name in ("calls", "usd"):
         missed = row[f"{name}_real"] / row[f"{name}_foretold"] - 1
-        row[f"missed_{name}"] = round(missed, 9) + 0.0  # the last bits of a sum are no miss
+        row[f"missed_{name}"] = round(missed, 9) + 0.0  # drop rounding errors of the sums
     return row
 
 
 def count_reads(session: Session) -> int:
-    """Return how often a file was read."""
-    return sum(c.name == _RESULT for m in session.messages for c in m.tool_calls)
+    """Return the number of calls that read a file."""
+    return sum(c.name == _READ_TOOL for m in session.messages for c in m.tool_calls)
 
 
-def count_out_of_sight(again: Session, at: World) -> int:
-    """Return how many numbers a replay did not show when they were asked for, though it had before.
+def count_out_of_sight(replayed: Session, at: World) -> int:
+    """Count the numbers that the agent had read but that a replay did not show when needed.
 
-    Each of them is one more step, at least, that a real run would take: what a replay can tell of
-    what it misses.
+    Each costs a live run at least one more step, so the count is the replay's own estimate of its
+    error.
     """
-    known, missing = set[str](), 0
-    first = {call.turn: call.index for call in reversed(again.calls)}
+    read_before, missing = set[str](), 0
+    first = {call.turn: call.index for call in reversed(replayed.calls)}
+    # a number counts as missing where it was read in an earlier turn and is not in this prompt
     for turn in sorted(first):
-        wanted = set(at.asked[turn])
-        shown = find_visible_services(item.message for item in again.sent(first[turn]))
-        missing += len((wanted & known) - shown)
-        known |= wanted
+        needed = set(at.asked[turn])
+        visible = find_visible_services(item.message for item in replayed.sent(first[turn]))
+        missing += len((needed & read_before) - visible)
+        read_before |= needed
     return missing
 
 
 RECENT_PORTS = 6
-"""Ports asked for last, from which the next are drawn where a question is near."""
-_WORDS = (
+"""Number of recent ports from which a near question draws."""
+_SERVICE_NAMES = (
     *("archive", "billing", "cache", "deploy", "export", "fleet", "gateway", "health", "import"),
     *("journal", "kiosk", "ledger", "mirror", "notify", "orders", "portal", "queue", "router"),
     *("search", "tariff", "upload", "vault", "worker", "zone"),
@@ -198,22 +208,22 @@ INSTRUCTIONS = "You look after the configuration of many services.\n" + "\n".joi
     "service again when its number is not in sight."
     for i in range(1, 41)
 )
-"""The system prompt: long enough to be cached, as those of real agents are."""
-_LINES = ("retries", "timeout", "batch", "level", "region", "owner", "window", "limit")
+"""System prompt, long enough for the prompt cache, as those of real agents are."""
+_SETTING_NAMES = ("retries", "timeout", "batch", "level", "region", "owner", "window", "limit")
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Files, and questions about them."""
+    """Generated files, and questions about them."""
 
     files: dict[str, str]
-    """Text by path."""
+    """Text of each file by path."""
     asked: tuple[tuple[str, ...], ...]
-    """For each question the services whose ports it asks for."""
+    """Services whose ports each question asks for."""
     ports: dict[str, int]
 
     def question(self, n: int) -> str:
-        """Return what the user says."""
+        """Return the text of a question."""
         return f"Question {n}: what is the sum of the ports of {' and '.join(self.asked[n])}?"
 
     def read_config(self, path: str) -> str:
@@ -230,24 +240,24 @@ def make_world(
     near: float = 0.5,
     seed: int = 7,
 ) -> World:
-    """Return a world made by chance: the same for the same numbers.
+    """Generate a world from a seed.
 
     Args:
-        questions: that the user asks, one a turn.
-        services: files that there are, at most 24.
+        questions: number of questions, one per turn.
+        services: number of files, at most 24.
         each: ports that a question asks for.
-        lines: of a file; one of them is the port.
-        near: share of the ports that are asked for again soon: they are among the last `SOON`.
-        seed: of the chance.
+        lines: lines of a file; one of them is the port.
+        near: probability that a port is drawn from the `RECENT_PORTS` last ones.
+        seed: seed of the random numbers.
     """
     random = Random(seed)  # noqa: S311  a made-up world, not a secret
-    names = _WORDS[:services]
+    names = _SERVICE_NAMES[:services]
     ports = {name: random.randrange(2_000, 60_000) for name in names}
-    files = {service_path(name): _file(name, ports[name], lines, random) for name in names}
-    return World(files, _asked(names, questions, each, near, random), ports)
+    files = {service_path(name): _make_file(name, ports[name], lines, random) for name in names}
+    return World(files, _draw_questions(names, questions, each, near, random), ports)
 
 
-def _asked(
+def _draw_questions(
     names: Sequence[str], questions: int, each: int, near: float, random: Random
 ) -> tuple[tuple[str, ...], ...]:
     out: list[tuple[str, ...]] = []
@@ -262,8 +272,11 @@ def _asked(
     return tuple(out)
 
 
-def _file(name: str, port: int, lines: int, random: Random) -> str:
-    out = [f"{name}_{random.choice(_LINES)}_{i} = {random.randrange(10**6)}" for i in range(lines)]
+def _make_file(name: str, port: int, lines: int, random: Random) -> str:
+    out = [
+        f"{name}_{random.choice(_SETTING_NAMES)}_{i} = {random.randrange(10**6)}"
+        for i in range(lines)
+    ]
     out[random.randrange(lines)] = f"{name}_port = {port}"
     return "\n".join(out)
 
@@ -271,17 +284,17 @@ def _file(name: str, port: int, lines: int, random: Random) -> str:
 def make_seeker(
     *, counter: TokenCounter, clock: Callable[[], float], blind: bool = False
 ) -> LookupModel:
-    """Return the model of the agent.
+    """Return the scripted model of the agent.
 
     Args:
-        counter: counts the prompts for its bill.
-        clock: seconds.
-        blind: it does not look, but believes what it was ever told: it takes the same steps under
-            any policy, so that what a replay foretells must come true.
+        counter: token counter for the bill.
+        clock: returns the time in seconds.
+        blind: the model remembers all it has read and ignores its prompt, so that it takes the same
+            steps under any policy and replays must be exact.
     """
     return LookupModel(tool="read_config", blind=blind, name="seeker", counter=counter, clock=clock)
 
 
 def find_visible_services(messages: Iterable[Message]) -> set[str]:
-    """Return the services whose port stands in a prompt, in a result or in a summary."""
+    """Return the services whose port is visible in a prompt, in a result or a summary."""
     return set(find_ports(messages))

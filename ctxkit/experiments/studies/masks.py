@@ -1,4 +1,4 @@
-"""Bills of replayed masks against runs that were recorded under one."""
+"""Accuracy study of replayed masks: predicted against billed tokens of runs under a mask."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 RECORDED_WINDOW = 5
-"""Observations that the recorded runs were shown whole."""
+"""Observations that the recorded runs showed whole."""
 WINDOWS = (1, 2, 3, 4, 5, 6, 8, 10, 20)
 NO_MASK = 0
-"""Stands for no mask at all."""
+"""Window that stands for no mask."""
 COLUMNS = {
     "task": "SWE-bench Verified's id",
     "calls": "replies in the file",
@@ -48,31 +48,31 @@ COLUMNS = {
 
 
 def measure_masks(folder: Path) -> pd.DataFrame:
-    """Return one row for each run that has as many replies as calls (see `COLUMNS`).
+    """Measure each run under masks of several windows, one row per run (see `COLUMNS`).
 
-    Others made a last call whose reply is not in the file, so what was sent cannot be compared.
+    Runs whose file lacks the reply of the last call are left out: their totals cannot be compared.
     """
     import pandas as pd
 
     from ctxkit.formats.reading import read
 
     sessions = [read(p) for p in sorted(folder.glob("*.traj"))]
-    rows = [_row(s) for s in sessions if s.details.get("api_calls") == len(s.calls)]
+    rows = [_measure_session(s) for s in sessions if s.details.get("api_calls") == len(s.calls)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _row(session: Session) -> dict[str, Any]:
+def _measure_session(session: Session) -> dict[str, Any]:
     from ctxkit import presets, tokens
     from ctxkit.engine.replay import run_replay
 
-    exact, told = tokens.exact_counter(), session.details
+    exact, details = tokens.exact_counter(), session.details
     sizes = {
         "chars": [sum(map(count_part_chars, m.parts)) for m in session.messages],
         "o200k": [exact.message(m) for m in session.messages],
     }
     rules = {n: presets.swe_agent_mask(n=n) for n in WINDOWS} | {NO_MASK: presets.none()}
     row = {"task": session.id, "calls": len(session.calls)}
-    row |= {"sent": told["input_tokens"], "usd": told["cost_usd"]}
+    row |= {"sent": details["input_tokens"], "usd": details["cost_usd"]}
     for unit, each in sizes.items():
         for n, rule in rules.items():
             prompts = run_replay(session, rule, tokens=each, fixed=0).prompts
@@ -86,43 +86,53 @@ def measure_prediction_errors(
     unit: Unit = "chars",
     sent: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Return for each task foretold / recorded prompt tokens - 1; its own record is not used.
+    """Return predicted / recorded prompt tokens - 1 for each task, cross-validated.
+
+    The only fitted constant, billed tokens per unit, is the median of the other tasks.
 
     Args:
         runs: the table `masks`.
-        window: observations that the replayed mask keeps; 0: no mask.
-        unit: what the messages were sized in.
-        sent: what the runs sent; None: as recorded. (Shuffled, the error must be large.)
+        window: observations that the replayed mask leaves whole; 0: no mask.
+        unit: unit of the message sizes.
+        sent: prompt tokens that the runs sent; None: as recorded. (Shuffled values must give large
+            errors.)
     """
     sized = runs[f"{unit}_{window}"].to_numpy(dtype=float)
     real = runs["sent"].to_numpy(dtype=float) if sent is None else sent.astype(float)
     rates = real / sized
+    # leave-one-out: each task is predicted by the median rate of the others
     others = np.array([np.median(np.delete(rates, i)) for i in range(len(rates))])
     return np.asarray(others * sized / real - 1)
 
 
 def by_window(runs: pd.DataFrame, unit: Unit = "chars") -> pd.DataFrame:
-    """Return for each window the size of the error: median with 80 % interval, nine tenths.
+    """Summarise the absolute error for each window of the replayed mask.
 
-    `window` is missing for no mask; `rate` is the median of units a billed token.
+    Args:
+        runs: the table `masks`.
+        unit: unit of the message sizes.
+
+    Returns:
+        One row per window: `window` (missing for no mask), `median` with its 80 % interval `low`
+        and `high`, `nine_tenths` (90 % quantile), `rate` (median of units per billed token).
     """
     import pandas as pd
 
     rows = []
     for n in (*WINDOWS, NO_MASK):
-        off = np.abs(measure_prediction_errors(runs, n, unit))
-        low, high = _interval(off)
+        errors = np.abs(measure_prediction_errors(runs, n, unit))
+        low, high = _bootstrap_median(errors)
         rows.append(
-            {"window": n or None, "median": float(np.median(off)), "low": low, "high": high}
-            | {"nine_tenths": float(np.quantile(off, 0.9))}
+            {"window": n or None, "median": float(np.median(errors)), "low": low, "high": high}
+            | {"nine_tenths": float(np.quantile(errors, 0.9))}
             | {"rate": float((runs[f"{unit}_{n}"] / runs["sent"]).median())}
         )
     return pd.DataFrame(rows).astype({"window": "Int64"})
 
 
-def _interval(off: NDArray[Any]) -> tuple[float, float]:
-    """Return the 80 % interval of a median, from tasks drawn again."""
+def _bootstrap_median(errors: NDArray[Any]) -> tuple[float, float]:
+    """Return the 80 % bootstrap interval of a median over tasks."""
     random = np.random.default_rng(1729)
-    drawn = np.median(off[random.integers(0, len(off), (2_000, len(off)))], axis=1)
+    drawn = np.median(errors[random.integers(0, len(errors), (2_000, len(errors)))], axis=1)
     low, high = np.quantile(drawn, [0.1, 0.9])
     return float(low), float(high)

@@ -1,6 +1,4 @@
-"""Published runs of The Complexity Trap as a tidy frame, where they lie, and the tables that
-ship.
-"""
+"""Published runs of The Complexity Trap as a tidy frame, and the tables derived from them."""
 
 from __future__ import annotations
 
@@ -52,24 +50,24 @@ _MODELS = (
     ("qwen3-32b", r"qwen3-32b-"),
 )
 _DEFAULT_M = 10
-"""Observations that the runs whose name does not say it kept whole."""
+"""Whole observations of runs whose name does not state M."""
 
 
 class ExperimentName(NamedTuple):
-    """What the name of an experiment says."""
+    """Fields that the name of an experiment encodes."""
 
     model: str
     policy: str
     setting: str
     small: bool
-    """True for a run over 50 tasks that was named so."""
+    """True where the name marks a run over 50 tasks."""
 
 
 def parse_experiment_name(experiment: str) -> ExperimentName:
-    """Return what the name of an experiment says.
+    """Parse the name of an experiment.
 
     Raises:
-        BadArguments: it names a model or a policy that is not known.
+        BadArguments: its model or policy is unknown.
     """
     model = next((m for m, form in _MODELS if re.search(form, experiment)), None)
     window = re.search(r"(?:masking-|_)M_(\d+)", experiment)
@@ -89,26 +87,25 @@ def parse_experiment_name(experiment: str) -> ExperimentName:
 
 
 def read_runs(path: Path) -> pd.DataFrame:
-    """Return the runs of the published table, one row a task and run (see `COLUMNS`).
+    """Read the published table, one row per task and run (see `RUN_COLUMNS`).
 
-    A run without a turn or without a token is one that failed before it began; it is left out. (36
-    of the masked runs of Gemini 2.5 Flash are such, with one turn each: counted in, masks would
-    seem to make runs shorter.)
+    Runs without turns or tokens failed before they started and are left out. (36 masked runs of
+    Gemini 2.5 Flash have one turn and no tokens; with them masks would seem to shorten runs.)
     """
     import pandas as pd
 
     raw = pd.read_csv(path)
-    told = {name: parse_experiment_name(name) for name in raw["experiment"].unique()}
-    again = {n._replace(small=True) for n in told.values() if not n.small}
+    parsed = {name: parse_experiment_name(name) for name in raw["experiment"].unique()}
+    repeated = {n._replace(small=True) for n in parsed.values() if not n.small}
     names: Any = raw["experiment"]
     out = pd.DataFrame(
         {
             "scaffold": raw["scaffold"],
             **{
-                f: names.map({k: getattr(v, f) for k, v in told.items()})
+                f: names.map({k: getattr(v, f) for k, v in parsed.items()})
                 for f in ExperimentName._fields[:3]
             },
-            "repeat": names.map({k: v.small and v in again for k, v in told.items()}),
+            "repeat": names.map({k: v.small and v in repeated for k, v in parsed.items()}),
             "task": raw["instance_id"],
             "turns": raw["turn_count"],
             "usd": raw["cost"],
@@ -135,47 +132,55 @@ def find_studies_folder() -> Path | None:
     named, sessions = (os.environ.get(f"CTXKIT_{n}") for n in ("STUDIES", "SESSIONS"))
     if not named and not sessions:
         return None
-    found = Path(named) if named else Path(sessions or "").resolve().parent / "studies"
-    return found if found.is_dir() else None
+    folder = Path(named) if named else Path(sessions or "").resolve().parent / "studies"
+    return folder if folder.is_dir() else None
 
 
 def find_source(name: str, root: Path | None = None) -> Path:
     """Return a file or folder of published runs.
 
     Args:
-        name: `COMPLEXITY_TRAP` or `MASKED`.
-        root: the folder that holds both; None: as `folder` finds it.
+        name: `COMPLEXITY_TRAP` or `MASKED_TRAJECTORIES`.
+        root: the folder that holds both; None: the result of `find_studies_folder`.
 
     Raises:
-        BadArguments: it is not there.
+        BadArguments: the file or folder does not exist.
     """
     root = root or find_studies_folder()
-    found = None if root is None else root / name
-    if found is None or not found.exists():
+    source = None if root is None else root / name
+    if source is None or not source.exists():
         raise BadArguments(f"Set CTXKIT_STUDIES to a folder that holds {name}.")
-    return found
+    return source
 
 
 TABLES_FOLDER = Path(__file__).parent / "tables"
 SEPARATOR = ";"
 _DIGITS = "%.5g"
-"""Of every number that is no whole one."""
+"""Format of numbers that are not whole."""
 
 
 def list_table_names() -> list[str]:
-    """Return the names of the tables."""
+    """Return the names of the committed tables."""
     return sorted(p.stem for p in TABLES_FOLDER.glob("*.csv"))
 
 
 def table(name: str) -> pd.DataFrame:
-    """Return a table; where its figures come from stands in ``frame.attrs["source"]``.
+    """Read a committed table.
 
     Args:
-        name: `masks`, `ratios`, `floors` or `repeats`; their columns are told in the module of that
-            study (`repeats`: `floors.seen`).
+        name: `masks` (columns: `masks.COLUMNS`), `ratios` (`behaviour.RATIO_COLUMNS`), `floors`
+            (`behaviour.FLOOR_COLUMNS`) or `repeats` (`behaviour.measure_repeat_ratios`).
+
+    Returns:
+        The table; ``frame.attrs["source"]`` names the origin of its figures.
 
     Raises:
-        BadArguments: there is none of that name.
+        BadArguments: there is no table of that name.
+
+    Example:
+        >>> from ctxkit.experiments.studies.published_runs import table
+        >>> list(table("floors").columns)
+        ['figure', 'tasks', 'floor']
     """
     import pandas as pd
 
@@ -189,6 +194,6 @@ def table(name: str) -> pd.DataFrame:
 
 
 def write_table(path: Path, frame: pd.DataFrame, source: str) -> None:
-    """Write a table with its source; five figures of each number."""
+    """Write a table as CSV with its source as comment lines, five digits per number."""
     body = frame.to_csv(index=False, sep=SEPARATOR, float_format=_DIGITS, lineterminator="\n")
     path.write_text("".join(f"# {line}\n" for line in source.splitlines()) + body, encoding="utf-8")

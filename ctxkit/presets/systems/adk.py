@@ -122,6 +122,12 @@ def adk(
         event_retention_size: events at the end that are kept as they are.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.adk(context_window=128_000)
+        >>> rules.parameters["context_window"]
+        128000
     """
     if (token_threshold is None) != (event_retention_size is None):
         raise BadArguments("token_threshold and event_retention_size must be set together.")

@@ -71,14 +71,15 @@ class TwoPhases(ConfiguredPolicy):
         """Return the history after one phase or both."""
         new = history
         if new.tokens > self.eviction * room.budget:
-            new = self.collapsed(new)
+            new = self.collapse_tool_uses(new)
         if new.tokens > self.truncation * room.budget:
-            new = self.cut(new, int(self.eviction * room.budget))
+            new = self.drop_oldest(new, int(self.eviction * room.budget))
         return new
 
-    def collapsed(self, history: History) -> History:
+    def collapse_tool_uses(self, history: History) -> History:
         """Return the history with a line in the place of each old tool use."""
         asks = history.column("asks") & history.role("assistant")
+        # replies with calls, and the results of each call group by position
         replies = np.flatnonzero(asks).tolist()
         old = replies[: max(len(replies) - self.keep_groups, 0)]
         if not old:
@@ -89,16 +90,22 @@ class TwoPhases(ConfiguredPolicy):
             results.setdefault(int(groups[p]), []).append(p)
         changes: dict[int, Message | str | None] = {}
         for p in old:
-            reply, said = history[p], [(r, history[r]) for r in results.get(int(groups[p]), ())]
+            reply, results_here = (
+                history[p],
+                [(r, history[r]) for r in results.get(int(groups[p]), ())],
+            )
             names = {c.id: c.name for c in reply.tool_calls}
-            mine = {m.call_id: (r, m) for r, m in said if m.call_id in names}
-            whole = len(mine) == len(reply.tool_calls)
-            if not whole or stays[p] or any(stays[r] for r, _ in mine.values()):
+            answers = {m.call_id: (r, m) for r, m in results_here if m.call_id in names}
+            all_answered = len(answers) == len(reply.tool_calls)
+            # a use with a missing result, or with a protected message, stays as it is
+            if not all_answered or stays[p] or any(stays[r] for r, _ in answers.values()):
                 continue
-            lines = [f"{name}: {get_plain_text(mine[i][1])}".strip() for i, name in names.items()]
+            lines = [
+                f"{name}: {get_plain_text(answers[i][1])}".strip() for i, name in names.items()
+            ]
             text = Text(tool_results_line(lines))
             changes[p] = Message(role="assistant", id=reply.id, agent=reply.agent, parts=(text,))
-            changes |= dict.fromkeys(r for r, _ in mine.values())
+            changes |= dict.fromkeys(r for r, _ in answers.values())
         if not changes:
             return history
         new = history.replace(
@@ -106,12 +113,12 @@ class TwoPhases(ConfiguredPolicy):
         )
         return new if new.tokens < history.tokens else history
 
-    def cut(self, history: History, budget: int) -> History:
+    def drop_oldest(self, history: History, budget: int) -> History:
         """Return the history without its oldest groups, until the budget holds."""
         start = 0
         if self.first_user:
-            asked = history.next(0, "user")
-            start = asked + 1 if asked >= 0 else 0
+            request = history.next(0, "user")
+            start = request + 1 if request >= 0 else 0
         n = len(history)
         if n < 2:  # it may be the reply alone that a log begins with
             return history
@@ -153,6 +160,12 @@ def agent_framework(
             the other share.
         keep_last_tool_call_groups: replies with tool calls at the end that stay whole.
         preserve_first_user_group: whether the first user message always stays.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.agent_framework(keep_last_tool_call_groups=2)
+        >>> rules.parameters["keep_last_tool_call_groups"]
+        2
     """
     if truncation_threshold < tool_eviction_threshold:
         raise BadArguments("truncation_threshold must not lie below tool_eviction_threshold.")

@@ -102,19 +102,19 @@ class AiSummary(Summary):
 
     def cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept."""
-        keep = self.keep_tokens
-        if not keep:
+        target_tokens = self.keep_tokens
+        if not target_tokens:
             return super().cut(history, room)
         if self.quirks:
-            return self._turn(history, keep)
-        if history.estimated <= keep:
+            return self._find_turn_cut(history, target_tokens)
+        if history.estimated <= target_tokens:
             return 0
-        first = min(history.back(keep + 1, estimated=True) + 1, len(history) - 1)
+        first = min(history.back(target_tokens + 1, estimated=True) + 1, len(history) - 1)
         return history.safe(first) or history.safe_before(first)
 
-    def _turn(self, history: History, keep: int) -> int:
+    def _find_turn_cut(self, history: History, target_tokens: int) -> int:
         start = self.start(history)
-        crossing = max(history.back(keep, estimated=True), start)
+        crossing = max(history.back(target_tokens, estimated=True), start)
         return (
             history.safe_before(max(find_turn_start(history, crossing), 0))
             if crossing > start
@@ -187,13 +187,19 @@ def ai(
         truncate_mode: `head` or `head_tail` of the lines; `middle` for characters and bytes too.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program did: compact by whole turns, without a digest.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.ai(reserve_tokens=8_000)
+        >>> rules.parameters["reserve_tokens"]
+        8000
     """
     if context_window is not None and context_window < 0:
         raise BadArguments(
             f"A window of {context_window} tokens holds nothing: give 0 for an unknown one."
         )
-    known = 200_000 if context_window is None else context_window
-    limit, source = effective_limit(known, reserve_tokens, max_tokens)
+    window = 200_000 if context_window is None else context_window
+    limit, source = effective_limit(window, reserve_tokens, max_tokens)
     policy = AiSummary(
         keep_tokens=min(keep_recent_tokens, limit // 2)
         if limit and keep_recent_tokens > 0

@@ -51,6 +51,12 @@ def ai_sdk(
         tool_calls: `none`, `all`, `before-last-message` or `before-last-N-messages`.
         tools: names or globs of the tools that this concerns.
         empty_messages: what becomes of messages that hold nothing afterwards.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.ai_sdk(context_window=128_000)
+        >>> rules.parameters["context_window"]
+        128000
     """
     pruning = Prune(
         reasoning=reasoning,

@@ -65,6 +65,7 @@ class AiderSummary(CustomCutSummary):
         n = len(history) - 1  # the request that waits
         if n <= MIN_SPLIT:
             return history.safe_before(max(n, 0))
+        # half of the limit from the end, then back to a reply
         whole, p = history.before(n, estimated=True), n
         while p and whole - history.before(p - 1, estimated=True) < self.limit_tokens // 2:
             p -= 1
@@ -93,6 +94,12 @@ def aider(
             1,024 to 8,192.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.aider(max_chat_history_tokens=4_000)
+        >>> rules.parameters["max_chat_history_tokens"]
+        4000
     """
     limit = max_chat_history_tokens
     if limit is None:

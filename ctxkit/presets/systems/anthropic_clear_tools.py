@@ -55,6 +55,12 @@ def anthropic_clear_tools(
             price.
         exclude_tools: tools whose uses are never cleared.
         clear_tool_inputs: clear the arguments of the calls too.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.anthropic_clear_tools(clear_at_least=5_000)
+        >>> rules.parameters["clear_at_least"]
+        5000
     """
     pruning = ClearUses(
         trigger=trigger,

@@ -68,15 +68,21 @@ def anthropic_compact(
         keep_messages: how many it keeps; only with the pause.
         instructions: what the summariser is told instead of the standard prompt.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.anthropic_compact(trigger=100_000)
+        >>> rules.parameters["trigger"]
+        100000
     """
     if trigger < MIN_TRIGGER_TOKENS:
         raise BadArguments(
             f"trigger must be {MIN_TRIGGER_TOKENS:,} tokens or more, as the API asks; got "
             f"{trigger:,}."
         )
-    kept = keep_messages if pause_after_compaction else 0
+    end_messages = keep_messages if pause_after_compaction else 0
     return Rules(
-        policy=SummariseAll(keep_end=kept, instructions=instructions or INSTRUCTIONS),
+        policy=SummariseAll(keep_end=end_messages, instructions=instructions or INSTRUCTIONS),
         trigger=Above(trigger, or_equal=True),
         window=context_window,
         summariser=summariser,

@@ -60,6 +60,7 @@ class FloorSummary(Summary):
             return 0
         latest = users[-self.protected_turns]
         whole = history.before(len(history))
+        # the oldest request from which the rest fits the floor
         for p in users:
             if p >= latest:
                 break
@@ -122,6 +123,12 @@ def boise(
         cache_ttl_seconds: seconds that it lives.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.boise(ceiling_ratio=0.4)
+        >>> rules.parameters["ceiling_ratio"]
+        0.4
     """
     ceiling, floor, hard = window_thresholds(
         context_window or 200_000,

@@ -78,11 +78,11 @@ class ClaudeSummary(AnchoredSummary):
         start, n = self.front(history), self.cut(history, room)
         if not removable_mask(history, start, n).any():
             return history
-        made = as_summary_message(self.written(history, n), self.prefix)
-        back = self.restored(history)
-        said = [made, back] if back else made
+        summary = as_summary_message(self.written(history, n), self.prefix)
+        files_message = self.make_files_message(history)
+        inserted = [summary, files_message] if files_message else summary
         new = history.summarise(
-            n, said, "everything is summarised", start=start, method="claude_code"
+            n, inserted, "everything is summarised", start=start, method="claude_code"
         )
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
@@ -90,32 +90,35 @@ class ClaudeSummary(AnchoredSummary):
         """Return the end: nothing is kept as it is."""
         return end_of_removable(history)
 
-    def restored(self, history: History) -> Message | None:
+    def make_files_message(self, history: History) -> Message | None:
         """Return a message with the files that were read or written last."""
-        found, most = last_files(history, self.files), 4 * self.file_tokens
-        if not found:
+        text_by_path, max_chars = last_files(history, self.files), 4 * self.file_tokens
+        if not text_by_path:
             return None
-        whole = {path: f":\n{text}" for path, text in found.items() if 0 < len(text) <= most}
-        text = "\n\n".join(f"File {path}{whole.get(path, '')}" for path in found)
+        bodies = {
+            path: f":\n{text}" for path, text in text_by_path.items() if 0 < len(text) <= max_chars
+        }
+        text = "\n\n".join(f"File {path}{bodies.get(path, '')}" for path in text_by_path)
         return Message(role="user", kind="injected", parts=(Text(text),))
 
 
 def last_files(history: History, n: int) -> dict[str, str]:
     """Return the files that were read or written last, newest first, with what was read of them."""
-    asked: dict[str, str] = {}
-    seen: dict[str, str] = {}
+    path_by_call: dict[str, str] = {}
+    text_by_path: dict[str, str] = {}
+    # Insertion order is the order of last use: a path is moved to the end whenever it is touched.
     for message in history.messages:
         for call in message.tool_calls:
             path, name = content.call_path(call), call.name
             if path and (is_read_tool(name) or is_write_tool(name)):
-                seen[path] = seen.pop(path, "")
+                text_by_path[path] = text_by_path.pop(path, "")
                 if is_read_tool(name):
-                    asked[call.id] = path
-        if message.role == "tool" and message.call_id in asked and not message.is_error:
-            path = asked[message.call_id]
-            seen.pop(path, None)
-            seen[path] = get_plain_text(message)
-    return dict(list(reversed(seen.items()))[:n])
+                    path_by_call[call.id] = path
+        if message.role == "tool" and message.call_id in path_by_call and not message.is_error:
+            path = path_by_call[message.call_id]
+            text_by_path.pop(path, None)
+            text_by_path[path] = get_plain_text(message)
+    return dict(list(reversed(text_by_path.items()))[:n])
 
 
 @typed
@@ -157,16 +160,22 @@ def claude_code(
             is cleared.
         focus: what a summary shall look at besides, as after `/compact`.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.claude_code(context_window=200_000)
+        >>> rules.parameters["context_window"]
+        200000
     """
-    held = summary_max_output_tokens + buffer_tokens
-    check_window(context_window, held)
+    reserve = summary_max_output_tokens + buffer_tokens
+    check_window(context_window, reserve)
     if autocompact_pct_override is not None and not 0 < autocompact_pct_override <= 100:
         raise BadArguments("autocompact_pct_override is a percentage above 0 and up to 100.")
     trigger: Any = Share(1.0, of="budget", or_equal=True)
     window = context_window or 200_000
     if auto_compact_window is not None:
-        check_window(auto_compact_window, held)
-        trigger = trigger | Above(auto_compact_window - held, or_equal=True)
+        check_window(auto_compact_window, reserve)
+        trigger = trigger | Above(auto_compact_window - reserve, or_equal=True)
         window = min(window, auto_compact_window)
     if autocompact_pct_override is not None:
         at = (window - summary_max_output_tokens) * autocompact_pct_override / 100
@@ -185,7 +194,7 @@ def claude_code(
         policy=policy,
         trigger=trigger,
         window=context_window,
-        reserve=held,
+        reserve=reserve,
         summariser=summariser,
         auto=auto_compact_enabled,
     )

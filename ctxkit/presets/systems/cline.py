@@ -69,8 +69,8 @@ class ClineSummary(Summary):
 
 def reserve_for_window(window: int) -> int:
     """Return the tokens that Cline 3.x holds free of a window."""
-    known = {64_000: 27_000, 128_000: 30_000, 200_000: 40_000}
-    return known.get(window, min(40_000, window // 5))
+    reserves = {64_000: 27_000, 128_000: 30_000, 200_000: 40_000}
+    return reserves.get(window, min(40_000, window // 5))
 
 
 @typed
@@ -100,6 +100,12 @@ def cline(
         preserve_recent_tokens: tokens at the end that stay as they are, with the whole last turn.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.cline(version="3")
+        >>> rules.parameters["version"]
+        '3'
     """
     more: dict[str, Any] = {"estimator": "chars/4"}
     if version == "3":

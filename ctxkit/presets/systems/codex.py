@@ -85,17 +85,17 @@ class CodexSummary(Summary):
     def __call__(self, history: History, _room: ContextBudget) -> History:
         """Return the user's messages with a summary behind them."""
         start, n, at = self.front(history), end_of_removable(history), np.arange(len(history))
-        asked = history.role("user") & ~history.stays & (at >= start)
-        if not (removable_mask(history, start, n) & ~asked[start:n]).any():
+        requests = history.role("user") & ~history.stays & (at >= start)
+        if not (removable_mask(history, start, n) & ~requests[start:n]).any():
             return history
-        kept, short = self.chosen(history, asked)
+        chosen, shortened = self.choose_requests(history, requests)
         passage = Passage(history, n, start, self.limit, self.told())
-        made = as_summary_message(self.asked(self.maker, passage), self.prefix)
-        rest = history.keep(kept | history.stays | (at < start) | (at >= n)).messages
+        summary = as_summary_message(self.asked(self.maker, passage), self.prefix)
+        rest = history.keep(chosen | history.stays | (at < start) | (at >= n)).messages
         tail = len(history) - n
-        shown = [short.get(m.id, m) for m in rest[: len(rest) - tail]]
+        visible_requests = [shortened.get(m.id, m) for m in rest[: len(rest) - tail]]
         new = history.become(
-            [*shown, made, *rest[len(rest) - tail :]],
+            [*visible_requests, summary, *rest[len(rest) - tail :]],
             "only the user's messages are kept",
             method="codex",
         )
@@ -105,34 +105,41 @@ class CodexSummary(Summary):
         """Return the first position that may go: requests that were kept stand before summaries."""
         first, items = super().front(history, first), history.head.items
         if self.summaries_stay:
-            made = (p for p, i in enumerate(items) if i.row < 0 and i.role(history.log) == SUMMARY)
-            first = max(first, 1 + max(made, default=-1))
+            summaries = (
+                p for p, i in enumerate(items) if i.row < 0 and i.role(history.log) == SUMMARY
+            )
+            first = max(first, 1 + max(summaries, default=-1))
         return first
 
-    def chosen(self, history: History, asked: np.ndarray) -> tuple[np.ndarray, dict[str, Message]]:
+    def choose_requests(
+        self, history: History, requests: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, Message]]:
         """Return which user messages are kept, and the one that is cut, by its id."""
-        kept, left = np.zeros(len(history), bool), self.user_tokens
-        short: dict[str, Message] = {}
-        for p in np.flatnonzero(asked)[::-1].tolist():
-            if left <= 0:
+        mask, tokens_left = np.zeros(len(history), bool), self.user_tokens
+        shortened: dict[str, Message] = {}
+        # newest first, until the budget is used; the last one that does not fit is shortened
+        for p in np.flatnonzero(requests)[::-1].tolist():
+            if tokens_left <= 0:
                 break
             size, message = int(history.estimates[p]), history[p]
-            kept[p] = True
-            if size > left:
-                short[message.id] = content.replace_text(
-                    message, truncate_to_tokens(get_plain_text(message), left)
+            mask[p] = True
+            if size > tokens_left:
+                shortened[message.id] = content.replace_text(
+                    message, truncate_to_tokens(get_plain_text(message), tokens_left)
                 )
-            left -= size
-        return kept, short
+            tokens_left -= size
+        return mask, shortened
 
 
 def truncate_to_tokens(text: str, tokens: int) -> str:
     """Return a text with its middle cut out, in about so many tokens of four characters."""
-    keep = max(tokens * 4, 0)
-    if len(text) <= keep:
+    max_chars = max(tokens * 4, 0)
+    if len(text) <= max_chars:
         return text
-    head, tail = keep - keep // 2, keep // 2
-    return f"{text[:head]}…{(len(text) - keep) // 4} tokens truncated…{text[len(text) - tail :]}"
+    head, tail = max_chars - max_chars // 2, max_chars // 2
+    return (
+        f"{text[:head]}…{(len(text) - max_chars) // 4} tokens truncated…{text[len(text) - tail :]}"
+    )
 
 
 @typed
@@ -164,6 +171,12 @@ def codex(
         compact_prompt: what the summariser is told, in place of the default.
         focus: what a summary shall look at besides (not in Codex).
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.codex(context_window=272_000)
+        >>> rules.parameters["context_window"]
+        272000
     """
     trigger: Any = Share(0.9, or_equal=True)
     if model_auto_compact_token_limit is not None:
@@ -217,7 +230,7 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     """Gather what the file says at its top, and over it what the profile says that it names."""
-    found = CONFIG_TABLE.found(config)
+    parsed = CONFIG_TABLE.found(config)
     name = config.get("profile")
     profile = (
         get_section(config, f"profiles.{name}")
@@ -225,8 +238,8 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
         else None
     )
     if isinstance(profile, dict):
-        CONFIG_TABLE.read(profile, found, f"profiles.{name}.")
-    return found
+        CONFIG_TABLE.read(profile, parsed, f"profiles.{name}.")
+    return parsed
 
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,26 +61,27 @@ class DeepSummary(common.ClauseSummary):
 
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with short arguments, summarised where that is still due."""
-        new = self.shortened(history, room)
+        new = self.shorten_arguments(history, room)
         if self.trigger is not None and not self.trigger(new, room):
             return new
         return super().__call__(new, room)
 
-    def shortened(self, history: History, room: ContextBudget) -> History:
+    def shorten_arguments(self, history: History, room: ContextBudget) -> History:
         """Return the history with long arguments of old calls cut."""
         if self.args_keep is None:
             return history
-        old = common.langchain_cut(history, room, self.args_keep)
+        # positions in front of the cut are old; the mask is in order, so the loop may stop there
+        old = common.find_langchain_cut(history, room, self.args_keep)
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
             if p >= old:
                 break
-            changed = content.replace_arguments(history[p], self._short)
+            changed = content.replace_arguments(history[p], self._shorten_call)
             if changed != history[p]:
                 changes[p] = changed
         return history.shorten(changes, reason="long arguments of old calls are cut")
 
-    def _short(self, call: ToolCall) -> dict[str, Any] | None:
+    def _shorten_call(self, call: ToolCall) -> dict[str, Any] | None:
         if call.name not in self.tools:
             return None
         texts = {k: v for k, v in call.arguments.items() if isinstance(v, str)}
@@ -118,9 +119,15 @@ def deepagents(
         truncate_args_max_length: characters of an argument above which it is cut.
         summary_prompt: what the summariser is told, in place of the default.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.deepagents(trigger=("fraction", 0.8))
+        >>> rules.parameters["trigger"]
+        ('fraction', 0.8)
     """
-    due = common.langchain_trigger(trigger)
-    args = common.langchain_trigger(truncate_args_trigger)
+    due = common.make_langchain_trigger(trigger)
+    args = common.make_langchain_trigger(truncate_args_trigger)
     if due is None:
         raise BadArguments("deepagents needs a trigger, such as ('fraction', 0.85).")
     policy = DeepSummary(

@@ -175,13 +175,19 @@ def fased(
         focus: what a summary shall look at besides, as after `/compact`.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program does where it fails or differs.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.fased(reserve_tokens=40_000)
+        >>> rules.parameters["reserve_tokens"]
+        40000
     """
     parameters = dict(locals())
     check_between(0.1, 0.9, max_history_share=max_history_share)
-    held = openclaw_shared.effective_reserve(reserve_tokens, reserve_tokens_floor)
-    check_window(context_window, held, keep_recent_tokens)
-    common = openclaw_shared.summary_settings(
-        parameters, held, focus=focus, seconds=300.0 if quirks else timeout_seconds
+    reserve = openclaw_shared.get_effective_reserve(reserve_tokens, reserve_tokens_floor)
+    check_window(context_window, reserve, keep_recent_tokens)
+    common = openclaw_shared.make_summary_settings(
+        parameters, reserve, focus=focus, seconds=300.0 if quirks else timeout_seconds
     )
     common |= {"must_shrink": not quirks, "quirks": quirks}
     policy: PiSummary = PiSummary(**common)
@@ -196,18 +202,18 @@ def fased(
         )
     window = context_window or 200_000
     flush = memory_flush_threshold(
-        window, reserve_tokens_floor if quirks else held, soft_threshold_tokens
+        window, reserve_tokens_floor if quirks else reserve, soft_threshold_tokens
     )
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
-        pruning=openclaw_shared.cache_ttl_pruning(parameters)
+        pruning=openclaw_shared.make_cache_ttl_pruning(parameters)
         if context_pruning == "cache-ttl"
         else None,
         warnings=(Above(flush, or_equal=True),) if memory_flush and flush > 0 else (),
         flush=MemoryFlush(below=window - int(flush)) if memory_flush and flush > 0 else None,
         window=context_window,
-        reserve=held,
+        reserve=reserve,
         estimator="fased",
         summariser=summariser,
         config=ConfigWriter("fased"),
@@ -244,10 +250,10 @@ CONFIG_TABLE = KeyTable(
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     """Gather what the file says; without `agents.defaults` the program runs the plain mode."""
-    found = CONFIG_TABLE.found(config)
+    parsed = CONFIG_TABLE.found(config)
     if get_section(config, openclaw_shared.DEFAULTS_SECTION) is None:
-        found.settings["mode"] = "default"
-        found.notes.append(
+        parsed.settings["mode"] = "default"
+        parsed.notes.append(
             "Without agents.defaults Fased runs mode 'default', and so do these rules."
         )
     guarded, retries = (
@@ -256,8 +262,8 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     )
     if guarded is not None and GUARD_ENABLED_KEY.read(guarded):
         retries = DEFAULT_RETRIES if retries is None else retries
-        found.settings[GUARD_RETRIES_KEY.parameter] = GUARD_RETRIES_KEY.read(retries)
-    return found
+        parsed.settings[GUARD_RETRIES_KEY.parameter] = GUARD_RETRIES_KEY.read(retries)
+    return parsed
 
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:

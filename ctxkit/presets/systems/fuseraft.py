@@ -136,8 +136,12 @@ class GuardUnlessDue(BaseGuard):
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
-        held = self.guard.first(past, forecast, start, stop)
-        return held if held <= start else self.trigger.first(forecast, start, held)
+        allowed_call = self.guard.first(past, forecast, start, stop)
+        return (
+            allowed_call
+            if allowed_call <= start
+            else self.trigger.first(forecast, start, allowed_call)
+        )
 
 
 @typed
@@ -224,6 +228,12 @@ def fuseraft(
         adaptive_trim: trim for one call where the prompt is over the window, instead of failing.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program does where it differs from its document.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.fuseraft(token_budget=60_000)
+        >>> rules.parameters["token_budget"]
+        60000
     """
     parameters = dict(locals())
     _check_settings(parameters)
@@ -234,8 +244,8 @@ def fuseraft(
     if max_single_turn_input_tokens:
         others.insert(0, TurnSpent(max_single_turn_input_tokens))
     trigger: Any = Above(token_budget, estimated=True) if mode == "window" else turns
-    never_held = others[0] if max_single_turn_input_tokens else others[-1]
-    guards: list[Any] = [GuardUnlessDue(Grace(calls=1), never_held)]
+    unguarded = others[0] if max_single_turn_input_tokens else others[-1]
+    guards: list[Any] = [GuardUnlessDue(Grace(calls=1), unguarded)]
     if mode != "window" and anti_thrash_window and anti_thrash_min_savings_ratio:
         thrash = AntiThrash(
             anti_thrash_min_savings_ratio,
@@ -281,9 +291,9 @@ def _make_policy(p: dict[str, Any]) -> Any:
     if p["mode"] == "window":
         return Window(keep_tokens=p["token_budget"], estimated=True)
     reasoning = p["include_reasoning"]
-    told: dict[str, Any] = {}
+    template_settings: dict[str, Any] = {}
     if p["summary_template"]:
-        told = {"instructions": p["summary_template"], "sections": ()}
+        template_settings = {"instructions": p["summary_template"], "sections": ()}
     return Narrative(
         mode=p["mode"],
         keep_replies=p["keep_recent_turns"],
@@ -297,7 +307,7 @@ def _make_policy(p: dict[str, Any]) -> Any:
         ),  # a model that just refused a prompt is not sent a larger one
         must_shrink=not p["quirks"],
         quirks=p["quirks"],
-        **told,
+        **template_settings,
     )
 
 
@@ -326,8 +336,8 @@ def _make_pruning(p: dict[str, Any]) -> Any:
         Budget(max_chars=4 * tokens) if tokens else None,
         AdaptiveTrim() if p["adaptive_trim"] else None,
     ]
-    found = [part for part in parts if part is not None]
-    return Chain.of(*found) if found else None
+    prunings = [part for part in parts if part is not None]
+    return Chain.of(*prunings) if prunings else None
 
 
 CONFIG = ConfigFormat(

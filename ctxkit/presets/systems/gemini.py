@@ -101,9 +101,9 @@ class GeminiSummary(Summary):
 
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with its old part in a snapshot."""
-        return super().__call__(self.truncated(history), room)
+        return super().__call__(self.truncate_outputs(history), room)
 
-    def truncated(self, history: History) -> History:
+    def truncate_outputs(self, history: History) -> History:
         """Return the history with outputs beyond the budget cut to head and tail."""
         tools = history.role("tool")
         long = tools & (history.chars > self.result_chars + len(TRUNCATED_MARK))
@@ -112,6 +112,7 @@ class GeminiSummary(Summary):
         total, sizes = 0, history.estimates
         head, tail = self.result_chars // 5, self.result_chars * 4 // 5
         changes: dict[int, Message | str] = {}
+        # newest first: outputs within the budget stay whole, older long ones are shortened
         for p in np.flatnonzero(tools)[::-1].tolist():
             size = int(sizes[p])
             if total + size > self.result_tokens and long[p]:
@@ -213,6 +214,12 @@ def gemini(
         max_state_tokens: pipeline: tokens of a snapshot.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.gemini(variant="pipeline")
+        >>> rules.parameters["variant"]
+        'pipeline'
     """
     common: dict[str, Any] = {
         "window": context_window,
@@ -220,7 +227,7 @@ def gemini(
         "summariser": summariser,
         "config": ConfigWriter("gemini"),
     }
-    told = with_focus(INSTRUCTIONS, focus)
+    instructions = with_focus(INSTRUCTIONS, focus)
     if variant == "classic":
         if not 0 < compression_preserve_threshold < 1:
             raise BadArguments("compression_preserve_threshold lies between 0 and 1.")
@@ -229,7 +236,7 @@ def gemini(
             preserve=compression_preserve_threshold,
             result_tokens=function_response_token_budget,
             result_chars=truncate_tool_output_threshold,
-            instructions=told,
+            instructions=instructions,
         )
         return Rules(
             policy=policy,
@@ -246,7 +253,7 @@ def gemini(
         node_tokens=max_tokens_per_node,
         limit=max_state_tokens,
         estimated=True,
-        instructions=told,
+        instructions=instructions,
     )
     masked = 4 * masking_threshold_tokens
     return Rules(
@@ -330,21 +337,21 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     That the pipeline takes its two budgets from `historyWindow`, and not from its profile alone, is
     not confirmed.
     """
-    found = CONFIG_TABLE.found(config)
+    parsed = CONFIG_TABLE.found(config)
     for path in OLDER_THRESHOLD_PATHS:
         if (value := get_section(config, path)) is not None:
-            found.settings.setdefault(THRESHOLD_KEY.parameter, THRESHOLD_KEY.read(value, path))
+            parsed.settings.setdefault(THRESHOLD_KEY.parameter, THRESHOLD_KEY.read(value, path))
     if get_section(config, "experimental.contextManagement") is True:
-        found.settings["variant"] = "pipeline"
-    return found
+        parsed.settings["variant"] = "pipeline"
+    return parsed
 
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys."""
-    made = CONFIG_TABLE.tree(parameters)
+    tree = CONFIG_TABLE.tree(parameters)
     if parameters.get("variant") is not None:
-        made["experimental"] = {"contextManagement": parameters["variant"] == "pipeline"}
-    return made
+        tree["experimental"] = {"contextManagement": parameters["variant"] == "pipeline"}
+    return tree
 
 
 KEY_PATHS = {**CONFIG_TABLE.paths, "variant": "experimental.contextManagement"}

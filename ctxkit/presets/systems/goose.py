@@ -64,10 +64,10 @@ class WithRequest(CustomCutSummary):
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary, the line that the work goes on, and the last request if it went."""
-        made = super().written(history, first)
-        if isinstance(made, int):
-            return made
-        summary = as_summary_message(made)
+        summary_text = super().written(history, first)
+        if isinstance(summary_text, int):
+            return summary_text
+        summary = as_summary_message(summary_text)
         request = history.nth_last("user", 1)
         again = get_plain_text(history[request]) if self.front(history) <= request < first else ""
         parts = (*summary.parts, Text(CONTINUE_NOTE), *((Text(again),) if again else ()))
@@ -93,6 +93,12 @@ def goose(
             (`GOOSE_AUTO_COMPACT_THRESHOLD`); 0 or 1: only after an overflow.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.goose(auto_compact_threshold=0.7)
+        >>> rules.parameters["auto_compact_threshold"]
+        0.7
     """
     full: Any = Overflow(recorded=True)
     if 0 < auto_compact_threshold < 1:

@@ -55,36 +55,38 @@ class Edited(ConfiguredPolicy):
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
         """Return the history without old thinking and old tool results."""
-        new = self.thoughtless(history)
+        new = self.clear_thinking(history)
         if self.keep_inputs:
             return new.shorten(
-                self._old(new), REMOVED_PLACEHOLDER, reason="old tool results are removed"
+                self._find_old_results(new),
+                REMOVED_PLACEHOLDER,
+                reason="old tool results are removed",
             )
-        changes = self.named(new)
+        changes = self.replace_old_uses(new)
         shorter = new.replace(changes, reason="old tool uses are removed") if changes else new
         return shorter if shorter.tokens < new.tokens else new
 
-    def thoughtless(self, history: History) -> History:
+    def clear_thinking(self, history: History) -> History:
         """Return the history without the thinking of old replies."""
         if self.thinking_turns is None:
             return history
         replies = np.flatnonzero(history.role("assistant"))
         old = replies[: max(len(replies) - self.thinking_turns, 0)]
         old = old[history.column("thinks")[old] & ~history.stays[old]]
-        made = {p: content.without_reasoning(history[p]) for p in old.tolist()}
-        changes = {p: new for p, new in made.items() if new.parts}
+        shortened = {p: content.without_reasoning(history[p]) for p in old.tolist()}
+        changes = {p: new for p, new in shortened.items() if new.parts}
         return history.shorten(changes, reason="old thinking is cleared")
 
-    def _old(self, history: History) -> np.ndarray:
+    def _find_old_results(self, history: History) -> np.ndarray:
         """Return the positions of the results that are removed, oldest first."""
-        said = history.column("rows") >= 0
-        rows = np.flatnonzero(history.role("tool") & said & ~history.tool(*self.exclude))
+        recorded = history.column("rows") >= 0
+        rows = np.flatnonzero(history.role("tool") & recorded & ~history.tool(*self.exclude))
         rows = rows[: max(len(rows) - self.keep, 0)]
         return np.asarray(rows[~history.stays[rows]])
 
-    def named(self, history: History) -> dict[int, Message | str | None]:
+    def replace_old_uses(self, history: History) -> dict[int, Message | str | None]:
         """Return the changes that leave of each old use one line in its reply."""
-        old, rows = self._old(history).tolist(), history.column("rows").tolist()
+        old, rows = self._find_old_results(history).tolist(), history.column("rows").tolist()
         groups = history.log.groups
         gone = {(groups[rows[p]], history[p].call_id) for p in old}
         changes: dict[int, Message | str | None] = dict.fromkeys(old)
@@ -92,12 +94,12 @@ class Edited(ConfiguredPolicy):
             calls = [c for c in history[p].tool_calls if (rows[p], c.id) in gone]
             if calls:
                 left = content.without_calls(history[p], {c.id for c in calls})
-                notes = tuple(Text(_note(c.name)) for c in calls)
+                notes = tuple(Text(_describe_call(c.name)) for c in calls)
                 changes[p] = msgspec.structs.replace(left, parts=(*left.parts, *notes))
         return changes
 
 
-def _note(tool: str) -> str:
+def _describe_call(tool: str) -> str:
     return f"[Tool call: {tool} (parameters and results removed from history)]"
 
 
@@ -124,6 +126,12 @@ def inspect_edit(
         keep_tool_inputs: whether the calls stay where their results are cleared; else both
             become one line.
         exclude_tools: tools whose uses are never cleared.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.inspect_edit(keep_tool_uses=5)
+        >>> rules.parameters["keep_tool_uses"]
+        5
     """
     thinking = None if keep_thinking_turns == "all" else keep_thinking_turns
     policy: Any = Edited(
@@ -134,6 +142,6 @@ def inspect_edit(
     )
     return Rules(
         policy=policy,
-        trigger=common.inspect_trigger(threshold),
+        trigger=common.make_inspect_trigger(threshold),
         window=context_window,
     )

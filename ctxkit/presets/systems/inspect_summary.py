@@ -44,9 +44,9 @@ class TaskAndSummary(AnchoredSummary):
 
     def front(self, history: History, first: int = 0) -> int:
         """Return the first position that may be summarised: behind the first user message."""
-        asked = history.next(0, "user")
-        if asked >= 0 and not history.role("summary")[:asked].any():
-            first = max(first, asked + 1)
+        task = history.next(0, "user")
+        if task >= 0 and not history.role("summary")[:task].any():
+            first = max(first, task + 1)
         return super().front(history, first)
 
     def cut(self, history: History, _room: ContextBudget) -> int:
@@ -73,6 +73,12 @@ def inspect_summary(
         instructions: what the summariser is told besides.
         prompt: what it is told in place of the default.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.inspect_summary(threshold=0.8)
+        >>> rules.parameters["threshold"]
+        0.8
     """
     policy = TaskAndSummary(
         keep_messages=1,
@@ -81,7 +87,7 @@ def inspect_summary(
     )
     return Rules(
         policy=policy,
-        trigger=common.inspect_trigger(threshold),
+        trigger=common.make_inspect_trigger(threshold),
         window=context_window,
         summariser=summariser,
     )

@@ -45,18 +45,19 @@ class Trim(ConfiguredPolicy):
 
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with the task and its end."""
-        limit = common.inspect_trigger(self.threshold).tokens(room)
+        limit = common.make_inspect_trigger(self.threshold).tokens(room)
+        # one pass drops a share of the conversation; repeat until the prompt fits
         while history.tokens > limit:
-            new = self.once(history)
+            new = self.trim_once(history)
             if new is history:
                 break
             history = new
         return history
 
-    def once(self, history: History) -> History:
+    def trim_once(self, history: History) -> History:
         """Return the history after one pass."""
-        asked = history.next(0, "user")
-        start = asked + 1 if asked >= 0 else 1
+        task = history.next(0, "user")
+        start = task + 1 if task >= 0 else 1
         start = history.safe(start) or len(history)
         n = len(history) - start
         first = start + int(n * (1 - self.preserve))
@@ -78,9 +79,15 @@ def inspect_trim(
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         preserve: share of the messages after the task that one pass leaves.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.inspect_trim(threshold=0.8)
+        >>> rules.parameters["threshold"]
+        0.8
     """
     return Rules(
         policy=Trim(threshold=threshold, preserve=preserve),
-        trigger=common.inspect_trigger(threshold),
+        trigger=common.make_inspect_trigger(threshold),
         window=context_window,
     )

@@ -77,6 +77,7 @@ class KeepTheText(ConfiguredPolicy):
         results = (history.column("roles") == TOOL) & ~history.stays
         if self.scorer is None:  # none is left out, so only long ones are looked at
             results &= history.chars > self.head_chars + SLACK_CHARS
+        # low score of the result: shorten it; low score of the call too: drop both
         for p in np.flatnonzero(results[:edge]).tolist():
             message = history[p]
             call, result = (1.0, 0.0) if self.scorer is None else self.scorer(message)
@@ -103,22 +104,22 @@ class KeepTheText(ConfiguredPolicy):
         return content.replace_text(message, head + note)
 
 
-def drop_results(history: History, gone: list[int]) -> History:
+def drop_results(history: History, dropped: list[int]) -> History:
     """Return the history without some results and the calls they answer; a reply's text stays."""
-    if not gone:
+    if not dropped:
         return history
-    groups, rows, places = history.log.groups, history.column("rows").tolist(), set(gone)
-    asked: dict[int, set[str | None]] = {}
-    for p in gone:
-        asked.setdefault(groups[rows[p]], set()).add(history[p].call_id)
-    left = []
+    groups, rows, places = history.log.groups, history.column("rows").tolist(), set(dropped)
+    dropped_calls: dict[int, set[str | None]] = {}
+    for p in dropped:
+        dropped_calls.setdefault(groups[rows[p]], set()).add(history[p].call_id)
+    remaining = []
     for p, message in enumerate(history.messages):
         if p in places:
             continue
-        new = content.without_calls(message, asked.get(rows[p], ()))
+        new = content.without_calls(message, dropped_calls.get(rows[p], ()))
         if new is message or new.parts:
-            left.append(new)
-    return history.become(left, "calls and results that are no longer needed", method="jev")
+            remaining.append(new)
+    return history.become(remaining, "calls and results that are no longer needed", method="jev")
 
 
 @typed
@@ -146,6 +147,12 @@ def jev(
         truncate_head_chars: characters that a cut result keeps.
         scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no
             old result does.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.jev(compact_at=0.7)
+        >>> rules.parameters["compact_at"]
+        0.7
     """
     if scorer is not None and not callable(scorer):
         raise BadArguments(

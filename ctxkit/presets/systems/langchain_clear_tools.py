@@ -55,6 +55,12 @@ def langchain_clear_tools(
         clear_tool_inputs: clear the arguments of the calls too.
         exclude_tools: tools whose results are never cleared.
         placeholder: what a cleared result says.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.langchain_clear_tools(keep=5)
+        >>> rules.parameters["keep"]
+        5
     """
     pruning = ClearUses(
         trigger=trigger,

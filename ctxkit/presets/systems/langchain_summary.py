@@ -54,6 +54,7 @@ class LangChainSummary(common.ClauseSummary):
         """Return what the summariser is sent."""
         start, most, total = 0, self.trim_tokens, history.before(first, estimated=True)
         if most is not None and total > most:
+            # the newest tokens that fit, then forward to a request or summary
             start = first
             while start > 0 and total - history.before(start - 1, estimated=True) <= most:
                 start -= 1
@@ -93,8 +94,14 @@ def langchain_summary(
             all.
         summary_prompt: what the summariser is told, in place of the default.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.langchain_summary(trigger=("messages", 50))
+        >>> rules.parameters["trigger"]
+        ('messages', 50)
     """
-    due = common.langchain_trigger(trigger)
+    due = common.make_langchain_trigger(trigger)
     policy = LangChainSummary(
         keep_messages=1,
         keep=common.check_clause(keep, "keep"),

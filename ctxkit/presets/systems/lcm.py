@@ -72,16 +72,17 @@ class Leaves(CustomCutSummary):
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with leaves in the place of its oldest chunks."""
         new = history
+        # oldest chunks become summaries until the prompt fits, then summaries are condensed
         while new.tokens > self.share * room.limit:
-            shorter = self.leaf(new)
+            shorter = self.summarise_oldest_chunk(new)
             if shorter is new or (self.must_shrink and shorter.tokens >= new.tokens):
                 break
             new = shorter
-        while (fewer := self.condensed(new)) is not new:
+        while (fewer := self.condense_summaries(new)) is not new:
             new = fewer
         return new
 
-    def leaf(self, history: History) -> History:
+    def summarise_oldest_chunk(self, history: History) -> History:
         """Return the history with its oldest chunk as a summary; itself where none is left."""
         start, last = self.front(history), max(len(history) - self.tail, 0)
         aim = history.before(start, estimated=True) + self.chunk
@@ -92,9 +93,9 @@ class Leaves(CustomCutSummary):
         stop = stop if stop <= last else history.safe_before(last)
         if stop <= start or not removable_mask(history, start, stop).any():
             return history
-        return self.between(history, start, stop, "the oldest chunk")
+        return self.summarise_range(history, start, stop, "the oldest chunk")
 
-    def condensed(self, history: History) -> History:
+    def condense_summaries(self, history: History) -> History:
         """Return the history with its oldest summaries as one, where there are as many."""
         n, first = 0, 0
         for p in range(self.front(history)):
@@ -102,14 +103,14 @@ class Leaves(CustomCutSummary):
                 first = first if n else p
                 n += 1
                 if n == self.fanout:
-                    return self.between(history, first, p + 1, "many summaries become one")
+                    return self.summarise_range(history, first, p + 1, "many summaries become one")
         return history
 
-    def between(self, history: History, start: int, stop: int, why: str) -> History:
+    def summarise_range(self, history: History, start: int, stop: int, why: str) -> History:
         """Return the history with a summary in the place of some messages."""
         passage = Passage(history, stop, start, self.limit, self.told())
-        made = self.joined([self.asked(self.maker, passage)], [passage])
-        return history.summarise(stop, made, why, start=start, method="summary")
+        summary = self.joined([self.asked(self.maker, passage)], [passage])
+        return history.summarise(stop, summary, why, start=start, method="summary")
 
 
 @typed
@@ -137,6 +138,12 @@ def lcm(
         fanout: summaries that become one of the next depth.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.lcm(fanout=4)
+        >>> rules.parameters["fanout"]
+        4
     """
     if not 0 < context_threshold < 1:
         raise BadArguments("context_threshold lies between 0 and 1.")

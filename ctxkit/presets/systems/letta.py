@@ -65,6 +65,7 @@ class LettaSummary(AnchoredSummary):
         if history.steps:
             return 0
         share, most = self.share, self.goal * room.limit * (1 - self.share)
+        # widen the summarised share by tenths until the rest fits
         while share < 1:
             first = history.safe(int(n * share))
             if first and history.tokens - history.before(first) <= most:
@@ -100,6 +101,12 @@ def letta(
         prompt: what the summariser is told, in place of the default.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.letta(sliding_window_percentage=0.5)
+        >>> rules.parameters["sliding_window_percentage"]
+        0.5
     """
     if not 0 < sliding_window_percentage < 1:
         raise BadArguments("sliding_window_percentage is a share above 0 and below 1.")

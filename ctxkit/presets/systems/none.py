@@ -12,5 +12,11 @@ def none(*, context_window: int | None = None) -> Rules:
 
     Args:
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.none(context_window=128_000)
+        >>> rules.parameters["context_window"]
+        128000
     """
     return Rules(window=context_window)

@@ -69,6 +69,12 @@ def openai_server(
         compact_threshold: tokens of the prompt above which the server compacts; None: 0.7 of the
             window.
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.openai_server(context_window=128_000)
+        >>> rules.parameters["context_window"]
+        128000
     """
     trigger: Any = Share(0.7) if compact_threshold is None else Above(compact_threshold)
     return Rules(

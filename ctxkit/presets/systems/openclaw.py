@@ -135,34 +135,34 @@ class OpenClawSummary(Safeguard):
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return the old turns that do not follow word for word, and the head of a split one."""
-        found = super().passages(history, first)
+        all_passages = super().passages(history, first)
         if not self.once or not self.recent_turns:
-            return found
-        old = found[0]
+            return all_passages
+        old = all_passages[0]
         users = [p for p in old.positions if history[p].role == "user"]
         start = users[-self.recent_turns :][0] if users else old.before
         if has_content(history, start) and start > old.start:
-            found[0] = replace(old, before=start)
-        return found
+            all_passages[0] = replace(old, before=start)
+        return all_passages
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the turns behind it."""
-        made = super().written(history, first)
-        if not isinstance(made, str) or not self.recent_turns:
-            return made
-        gone = [history[p] for p in range(first)]
-        return made + recent_turns_section(gone, self.recent_turns)
+        summary = super().written(history, first)
+        if not isinstance(summary, str) or not self.recent_turns:
+            return summary
+        removed = [history[p] for p in range(first)]
+        return summary + recent_turns_section(removed, self.recent_turns)
 
 
 def recent_turns_section(messages: list[Message], turns: int) -> str:
     """Return a section with what the user and the agent said in the last turns of some messages."""
-    said = [m for m in messages if m.role in ("user", "assistant") and get_plain_text(m).strip()]
-    starts = [i for i, m in enumerate(said) if m.role == "user"]
+    spoken = [m for m in messages if m.role in ("user", "assistant") and get_plain_text(m).strip()]
+    starts = [i for i, m in enumerate(spoken) if m.role == "user"]
     if not starts:
         return ""
     lines = [
         f"- {m.role}: {content.one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
-        for m in said[starts[-turns:][0] :]
+        for m in spoken[starts[-turns:][0] :]
     ]
     return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)
 
@@ -242,18 +242,24 @@ def openclaw(
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.openclaw(recent_turns_preserve=2)
+        >>> rules.parameters["recent_turns_preserve"]
+        2
     """
     parameters = dict(locals())
     check_between(0.1, 0.9, max_history_share=max_history_share)
     check_between(0, 12, recent_turns_preserve=recent_turns_preserve)
     check_between(0, 3, quality_guard_max_retries=quality_guard_max_retries)
     newest = version == "2026.9.6"
-    held = openclaw_shared.effective_reserve(reserve_tokens, reserve_tokens_floor)
+    reserve = openclaw_shared.get_effective_reserve(reserve_tokens, reserve_tokens_floor)
     if newest:
-        held = openclaw_shared.cap_reserve(held, context_window)
-    check_window(context_window, held, keep_recent_tokens)
-    common = openclaw_shared.summary_settings(
-        parameters, held, focus=custom_instructions, seconds=timeout_seconds
+        reserve = openclaw_shared.cap_reserve(reserve, context_window)
+    check_window(context_window, reserve, keep_recent_tokens)
+    common = openclaw_shared.make_summary_settings(
+        parameters, reserve, focus=custom_instructions, seconds=timeout_seconds
     )
     policy: PiSummary = PiSummary(**common)
     if mode == "safeguard":
@@ -274,11 +280,11 @@ def openclaw(
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
-        pruning=openclaw_shared.cache_ttl_pruning(parameters, **images)
+        pruning=openclaw_shared.make_cache_ttl_pruning(parameters, **images)
         if pruning == "cache-ttl"
         else None,
         window=context_window,
-        reserve=held,
+        reserve=reserve,
         estimator="openclaw" if newest else "pi",
         summariser=summariser,
         config=ConfigWriter("openclaw"),
@@ -332,21 +338,21 @@ RETIRED_SETTINGS = (
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     """Gather what the file says."""
-    found = CONFIG_TABLE.found(config)
-    if found.settings.get("pruning") == "off":
-        found.settings["pruning"] = None
+    parsed = CONFIG_TABLE.found(config)
+    if parsed.settings.get("pruning") == "off":
+        parsed.settings["pruning"] = None
     old = [
         k.path
         for k in CONFIG_TABLE.keys
-        if k.parameter in RETIRED_SETTINGS and k.parameter in found.settings
+        if k.parameter in RETIRED_SETTINGS and k.parameter in parsed.settings
     ]
     if old:
-        found.settings["version"] = OLDER_VERSION
-        found.notes.append(
+        parsed.settings["version"] = OLDER_VERSION
+        parsed.notes.append(
             f"OpenClaw {NEWEST_VERSION} deletes {', '.join(old)}: these are the rules of "
             f"{OLDER_VERSION}."
         )
-    return found
+    return parsed
 
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -354,8 +360,8 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     retired = (
         RETIRED_SETTINGS if parameters.get("version", NEWEST_VERSION) == NEWEST_VERSION else ()
     )
-    kept = {k: v for k, v in parameters.items() if k not in retired}
-    return CONFIG_TABLE.tree({**kept, "pruning": parameters.get("pruning") or "off"})
+    writable = {k: v for k, v in parameters.items() if k not in retired}
+    return CONFIG_TABLE.tree({**writable, "pruning": parameters.get("pruning") or "off"})
 
 
 WEIGH_CONFIG = partial(openclaw_shared.weigh_config, openclaw=True)

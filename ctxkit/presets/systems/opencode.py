@@ -110,16 +110,17 @@ class OpenCodeSummary(Summary):
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history summarised where it is full, else pruned."""
         if self.prune and history.tokens < room.budget:
-            return self.pruned(history)
+            return self.prune_outputs(history)
         return super().__call__(history, room)
 
-    def pruned(self, history: History) -> History:
+    def prune_outputs(self, history: History) -> History:
         """Return the history without the output of old tools, up to the last summary."""
         stop = max(history.nth_last("user", 2), 0)
         mask = (
             history.role("tool") & (np.arange(len(history)) < stop) & ~history.tool(PROTECTED_TOOL)
         )
         rows = np.flatnonzero(mask & (history.chars > len(CLEARED_PLACEHOLDER)))[::-1]
+        # newest first: outputs behind the protected tokens are old
         sizes = history.estimates[rows]
         old = rows[np.cumsum(sizes) > self.prune_protect]
         if int(history.estimates[old].sum()) <= self.prune_minimum:
@@ -138,6 +139,7 @@ class OpenCodeSummary(Summary):
             return self.from_request(history, budget)
         first, whole = n, history.before(n, estimated=True)
         most = n if self.tail_turns is None else self.tail_turns
+        # from the last turn back, as long as whole turns fit the budget
         for turn in range(1, most + 1):
             start = history.nth_last("user", turn)
             if start < 0:
@@ -226,16 +228,22 @@ def opencode(
         max_bytes: bytes of it; 0: all.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.opencode(version="1.0")
+        >>> rules.parameters["version"]
+        '1.0'
     """
     output = min(limit_output, MAX_OUTPUT_TOKENS) or MAX_OUTPUT_TOKENS
-    held = output
+    reserve = output
     window = context_window
     if limit_input is None and version == "2":
-        held = BUFFER_TOKENS if reserved is None else reserved
+        reserve = BUFFER_TOKENS if reserved is None else reserved
     elif limit_input is not None:
-        held = min(BUFFER_TOKENS, output) if reserved is None else reserved
+        reserve = min(BUFFER_TOKENS, output) if reserved is None else reserved
         window = limit_input if context_window is None else min(limit_input, context_window)
-    check_window(window, held)
+    check_window(window, reserve)
     turns = 2 if tail_turns is None and version == "1.0" else tail_turns
     if version == "2" and preserve_recent_tokens is None:
         preserve_recent_tokens = 15_000
@@ -257,7 +265,7 @@ def opencode(
         trigger=trigger | opens_turn if prune else trigger,
         pruning=Outputs(max_lines=max_lines, max_chars=0, max_bytes=max_bytes, mode="head"),
         window=window,
-        reserve=held,
+        reserve=reserve,
         estimator="chars/4",
         summariser=summariser,
         auto=auto,
@@ -300,27 +308,27 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     """Gather what the file says; limits are those of its `model`, where `provider` lists it."""
-    found = CONFIG_TABLE.found(config)
+    parsed = CONFIG_TABLE.found(config)
     model = config.get("model")
     provider, _, name = model.partition("/") if isinstance(model, str) else ("", "", "")
     limit = get_section(config, ("provider", provider, "models", name, "limit"))
     if isinstance(limit, dict):
-        LIMIT_TABLE.read(limit, found, f"provider.{provider}.models.{name}.limit.")
-        found.subject = str(model)
-    return found
+        LIMIT_TABLE.read(limit, parsed, f"provider.{provider}.models.{name}.limit.")
+        parsed.subject = str(model)
+    return parsed
 
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys."""
-    made = {"$schema": "https://opencode.ai/config.json", **CONFIG_TABLE.tree(parameters)}
+    tree = {"$schema": "https://opencode.ai/config.json", **CONFIG_TABLE.tree(parameters)}
     if any(parameters.get(k.parameter) is not None for k in LIMIT_TABLE.keys):
         model = parameters.get("subject") or PLACEHOLDER_MODEL
         provider, _, name = model.partition("/")
-        made |= {
+        tree |= {
             "model": model,
             "provider": {provider: {"models": {name: {"limit": LIMIT_TABLE.tree(parameters)}}}},
         }
-    return made
+    return tree
 
 
 KEY_PATHS = {**CONFIG_TABLE.paths, **{k.parameter: f"limit.{k.path}" for k in LIMIT_TABLE.keys}}

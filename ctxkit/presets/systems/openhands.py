@@ -53,12 +53,12 @@ class OpenHandsSummary(AnchoredSummary):
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with its middle summarised; if that fails and must be, all of it."""
         new = super().__call__(history, room)
-        soft = len(history) > self.max_size and history.tokens <= self.most(room)
+        soft = len(history) > self.max_size and history.tokens <= self.get_max_tokens(room)
         if new is not history or self.whole or soft or history.steps:
             return new
         return replace(self, whole=True, keep_first=0)(history, room)
 
-    def most(self, room: ContextBudget) -> int:
+    def get_max_tokens(self, room: ContextBudget) -> int:
         """Return the tokens above which it is due."""
         return min(self.max_tokens or room.limit, room.limit)
 
@@ -67,10 +67,11 @@ class OpenHandsSummary(AnchoredSummary):
         n = len(history)
         if self.whole:
             return history.safe_before(n)
+        # Tail length by each limit that is exceeded (events, tokens); the shorter tail wins.
         tails = []
         if n > self.max_size:
             tails.append(self.max_size // 2 - self.keep_first - 1)
-        most = self.most(room)
+        most = self.get_max_tokens(room)
         if history.tokens > most:  # what is left lies below the half, not at it
             tails.append(n - history.fitting(most // 2 - 1, start=min(self.keep_first, n)))
         if not tails:  # asked for: by hand, or after an overflow; once is enough
@@ -103,6 +104,12 @@ def openhands(
         keep_first: events at the beginning that are never forgotten.
         minimum_progress: share of the events that a condensation must forget.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.openhands(max_size=120)
+        >>> rules.parameters["max_size"]
+        120
     """
     if max_size < 1 or keep_first < 0 or max_size // 2 - keep_first - 1 <= 0:
         raise BadArguments(

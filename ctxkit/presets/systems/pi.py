@@ -156,6 +156,12 @@ def pi(
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program of that version does where it loses messages, cuts nothing, or
             looks only before a turn.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.pi(reserve_tokens=8_000)
+        >>> rules.parameters["reserve_tokens"]
+        8000
     """
     check_window(context_window, reserve_tokens, keep_recent_tokens)
     newest = version == "1.5.2"

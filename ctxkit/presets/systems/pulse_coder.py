@@ -91,27 +91,31 @@ class PulseSummary(Summary):
         if first <= start or not has_content(history, first, start):
             return history
         try:
-            made = self.written(history, first)
-            if isinstance(made, str):
-                said = {SENT_ROLE_KEY: "assistant"}
-                made = Message(role="summary", parts=(Text(made),), details=said)
-            new = history.summarise(first, made, "summary", start=start, method="summary")
+            summary = self.written(history, first)
+            if isinstance(summary, str):
+                details = {SENT_ROLE_KEY: "assistant"}
+                summary = Message(role="summary", parts=(Text(summary),), details=details)
+            new = history.summarise(first, summary, "summary", start=start, method="summary")
         except ModelError as error:
-            return self.last(FALLBACK_PRUNE(history, room), "fallback").instead_of(str(error))
+            return self.cut_to_last_turns(FALLBACK_PRUNE(history, room), "fallback").instead_of(
+                str(error)
+            )
         if is_above_target(new, self.target):
-            return self.last(history, "summary-too-large")
+            return self.cut_to_last_turns(history, "summary-too-large")
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
     def cut(self, history: History, _room: ContextBudget) -> int:
         """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
-        return self.begun(history) if history.count("user") > (self.keep_turns or 1) else 0
+        return (
+            self.find_last_turns(history) if history.count("user") > (self.keep_turns or 1) else 0
+        )
 
-    def last(self, history: History, why: str) -> History:
+    def cut_to_last_turns(self, history: History, why: str) -> History:
         """Return the last turns alone."""
-        first, start = self.begun(history), self.front(history)
+        first, start = self.find_last_turns(history), self.front(history)
         return history.drop(first, why, start=start, method="fallback")
 
-    def begun(self, history: History) -> int:
+    def find_last_turns(self, history: History) -> int:
         """Return where the last turns begin."""
         return history.safe_before(max(history.nth_last("user", self.keep_turns or 1), 0))
 
@@ -154,6 +158,12 @@ def pulse_coder(
         max_compaction_attempts: compactions in one turn.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: take a result that is not smaller.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.pulse_coder(keep_last_turns=4)
+        >>> rules.parameters["keep_last_turns"]
+        4
     """
     trigger = int(0.75 * context_window_tokens) if compact_trigger is None else compact_trigger
     target = int(0.5 * context_window_tokens) if compact_target is None else compact_target
@@ -205,12 +215,14 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     The program takes text that is no number for NaN, and then compacts before every call; here it
     is refused.
     """
-    known = {k.path for k in CONFIG_TABLE.keys} | CONFIG_TABLE.elsewhere
-    mine = {k: _number(v) for k, v in config.items() if k in known and v not in ("", None)}
-    return CONFIG_TABLE.found(mine)
+    names = {k.path for k in CONFIG_TABLE.keys} | CONFIG_TABLE.elsewhere
+    variables = {
+        k: _parse_whole(v) for k, v in config.items() if k in names and v not in ("", None)
+    }
+    return CONFIG_TABLE.found(variables)
 
 
-def _number(value: Any) -> Any:
+def _parse_whole(value: Any) -> Any:
     """Return a whole number out of a text, where it is one."""
     text = value.strip() if isinstance(value, str) else ""
     return int(text) if text.isdecimal() and len(text) < 16 else value

@@ -78,6 +78,12 @@ def roo(
             100).
         custom_condensing_prompt: what the summariser is told instead.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.roo(auto_condense_context_percent=80)
+        >>> rules.parameters["auto_condense_context_percent"]
+        80
     """
     check_between(5, 100, auto_condense_context_percent=auto_condense_context_percent)
     half = DropHalf(keep_first=1, quarter=False, pairs="all")

@@ -79,14 +79,15 @@ def reduction_cut(history: History, target: int, threshold: int) -> int:
         target -= 1
         if not target:
             return n
+    # a summary at the front is not part of the messages to reduce
     offset = int(history[0].role == "summary")
     least = n - threshold - target
     if least <= offset:
         return 0
     first = n - target
     first = tool_run_start(history, first, offset)
-    asked = next((p for p in range(first, least - 1, -1) if history[p].role == "user"), first)
-    return history.safe_before(asked)
+    request = next((p for p in range(first, least - 1, -1) if history[p].role == "user"), first)
+    return history.safe_before(request)
 
 
 def tool_run_start(history: History, position: int, start: int) -> int:
@@ -142,6 +143,12 @@ def semantic_kernel(
             looked for.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.semantic_kernel(context_window=128_000)
+        >>> rules.parameters["context_window"]
+        128000
     """
     policy: Any = Truncated(target=target_count, threshold=threshold_count)
     if method == "summary":

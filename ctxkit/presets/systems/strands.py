@@ -76,22 +76,23 @@ class Sliding(ConfiguredPolicy):
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the window."""
         if self.truncate and Overflow(recorded=True)(history, room):
-            new = self.truncated(history)
+            new = self.truncate_results(history)
             if new is not history:
                 return new
-        return self.slid(history) if len(history) > self.window_size else history
+        return self.slide_window(history) if len(history) > self.window_size else history
 
-    def slid(self, history: History) -> History:
+    def slide_window(self, history: History) -> History:
         """Return the last messages, from a user message on, else from a call with its result."""
+        # prefer a request as the first message, else any position that separates no pair
         n = len(history)
         start = n - self.window_size
-        found = history.next(start, "user") if self.window_size else n
-        cut = found if found >= 0 else history.safe(start)
+        request = history.next(start, "user") if self.window_size else n
+        cut = request if request >= 0 else history.safe(start)
         first = min(self.pin_first, n)
         first = (history.safe(first) or n) if first else 0
         return history.drop(cut, f"older than the last {self.window_size} messages", start=first)
 
-    def truncated(self, history: History) -> History:
+    def truncate_results(self, history: History) -> History:
         """Return the history with long results cut to both ends."""
         changes: dict[int, Message | str] = {}
         long = history.role("tool") & (history.chars > 2 * EDGE_CHARS + len(TRUNCATED_MARK))
@@ -153,6 +154,12 @@ def strands(
         preserve_recent_messages: messages at the end that are never summarised.
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.strands(method="summary")
+        >>> rules.parameters["method"]
+        'summary'
     """
     trigger: Any = Overflow(recorded=True)
     if proactive_compression is not None:

@@ -21,6 +21,12 @@ def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None 
         polling: mask only at every so many observations, so that the provider's cache lives in
             between.
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.swe_agent_mask(n=10)
+        >>> rules.parameters["n"]
+        10
     """
     return Rules(
         pruning=Clear(keep_last=n, polling=polling, placeholder=MASKED_PLACEHOLDER),

@@ -113,39 +113,47 @@ class CheckpointMaker:
         """Return the checkpoint as a message of role `summary`, its fields in `details`."""
         point, why, previous = None, "", _previous_checkpoint(passage)
         if self.model is not None:
-            point, why = self._asked(passage, previous)
+            point, why = self._ask_model(passage, previous)
         if point is None:
             point = checkpoint_without_model(passage.messages, previous, quirks=self.quirks)
         point = with_approvals(point, passage.messages, previous)
         pending = [m for m in passage.history.messages if m.pending]
         fields = {k: v for k, v in vars(point).items() if v}
-        made = Message(
+        message = Message(
             role="summary",
             id=f"checkpoint-{passage.messages[-1].id}" if passage.messages else "",
             parts=(Text(render_checkpoint(point, pending)),),
             details={"checkpoint": fields},
         )
-        return written_instead(made, why) if why else made
+        return written_instead(message, why) if why else message
 
-    def _asked(
+    def _ask_model(
         self, passage: Passage, previous: Checkpoint | None
     ) -> tuple[Checkpoint | None, str]:
         """Return the model's checkpoint; None where it fails twice, and why the last one did."""
-        said = "\n".join(summary_prompts.plain_text(m) for m in passage.messages)
+        transcript = "\n".join(summary_prompts.plain_text(m) for m in passage.messages)
         texts = [
             t for m in passage.messages for t in (m.text, *map(encode_arguments, m.tool_calls))
         ]
-        known = "\n".join([said, *texts, _checkpoint_words(previous), passage.instructions])
-        names = summary_prompts.find_identifiers(said, inner_paths=self.quirks)
-        told = (
+        source_text = "\n".join(
+            [transcript, *texts, _checkpoint_words(previous), passage.instructions]
+        )
+        names = summary_prompts.find_identifiers(transcript, inner_paths=self.quirks)
+        instructions = (
             f"{INSTRUCTIONS}\n\nKeep:"
             f" {', '.join(names)}\n\n{passage.instructions}\n\n"
             f"{summary_prompts.tyrum_transcript(passage.messages)}"
         )
         lack: tuple[str, ...] = ()
         why = ""
+        # Each attempt is audited: fields must be valid, identifiers must be neither lost nor
+        # invented. The next attempt is told what the last one lacked.
         for _ in range(self.attempts):
-            again = told if not lack else f"{told}\n\nThe last attempt lacked: {', '.join(lack)}."
+            again = (
+                instructions
+                if not lack
+                else f"{instructions}\n\nThe last attempt lacked: {', '.join(lack)}."
+            )
             try:
                 point = parse_checkpoint(
                     json.loads(str(self.model(replace(passage, instructions=again))))
@@ -153,11 +161,13 @@ class CheckpointMaker:
             except (ModelError, BadArguments, ValueError, AttributeError) as error:
                 lack, why = (f"valid JSON ({error})",), str(error)
                 continue
-            lack = ("anything at all",) if point.empty else ()
+            lack = ("anything at all",) if point.is_empty else ()
             if not lack and not self.quirks:
                 lack = summary_prompts.lost_identifiers(names, _checkpoint_words(point))
-                made_up = summary_prompts.invented_identifiers(_checkpoint_words(point), known)
-                lack += (f"any ground for {', '.join(made_up)}",) if made_up else ()
+                invented = summary_prompts.invented_identifiers(
+                    _checkpoint_words(point), source_text
+                )
+                lack += (f"any ground for {', '.join(invented)}",) if invented else ()
             if not lack:
                 return point, ""
             why = f"the checkpoint lacked {', '.join(lack)}"
@@ -195,18 +205,18 @@ class TyrumSummary(Summary):
         return history.safe_before(first)
 
 
-def last_units_start(history: History, keep: int) -> int:
-    """Return where the last `keep` messages begin; a reply with its tools and steps is one."""
-    if not keep:
+def last_units_start(history: History, units: int) -> int:
+    """Return where the last `units` messages begin; a reply with its tools and steps is one."""
+    if not units:
         return len(history)
-    begun = np.flatnonzero(_unit_starts(history))
-    return int(begun[-keep]) if keep < len(begun) else 0
+    starts = np.flatnonzero(_unit_starts(history))
+    return int(starts[-units]) if units < len(starts) else 0
 
 
 def _unit_starts(history: History) -> NDArray[Any]:
     """Return a mask: True where a message of Tyrum begins."""
-    said = history.role("assistant", "tool")
-    return np.asarray(~(said & np.concatenate(([False], said[:-1]))))
+    replies = history.role("assistant", "tool")
+    return np.asarray(~(replies & np.concatenate(([False], replies[:-1]))))
 
 
 @dataclass(frozen=True)
@@ -221,13 +231,13 @@ class Spoken:
         return history.count("user") + int(replies.sum()) >= self.n
 
 
-def make_pruning(max_messages: int = 0, keep: int = 4) -> Any:
+def make_pruning(max_messages: int = 0, last_messages: int = 4) -> Any:
     """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many."""
     cap = 0 if max_messages <= 0 else max(8, max_messages)
-    keep = max(2, keep)
+    last_messages = max(2, last_messages)
     if cap:
-        keep = min(keep, max(2, cap - 1))
-    prune = Prune(tool_calls=f"before-last-{keep}-messages")
+        last_messages = min(last_messages, max(2, cap - 1))
+    prune = Prune(tool_calls=f"before-last-{last_messages}-messages")
     return Chain.of(prune, Cap(max_messages=cap))
 
 
@@ -266,10 +276,16 @@ def tyrum(
             without a model.
         quirks: find only inner parts of paths, audit nothing and look only before a turn, as the
             program.
+
+    Example:
+        >>> from ctxkit import presets
+        >>> rules = presets.tyrum(reserved_input_tokens=30_000)
+        >>> rules.parameters["reserved_input_tokens"]
+        30000
     """
-    keep = keep_last_messages_after_compaction
+    last_messages = keep_last_messages_after_compaction
     check_between(0, 400_000, reserved_input_tokens=reserved_input_tokens)
-    check_between(0, 200, keep_last_messages_after_compaction=keep)
+    check_between(0, 200, keep_last_messages_after_compaction=last_messages)
     if limit_input and limit_input > reserved_input_tokens:
         trigger: Any = Above(limit_input - reserved_input_tokens, or_equal=True, estimated=True)
     else:
@@ -279,7 +295,7 @@ def tyrum(
     if quirks:
         trigger = Both((trigger, opens_turn))
     policy = TyrumSummary(
-        keep_messages=max(keep, 1),
+        keep_messages=max(last_messages, 1),
         summariser=CheckpointMaker(model=summariser, quirks=quirks),
         must_shrink=not quirks,
     )
@@ -322,7 +338,7 @@ class Checkpoint:
     handoff_md: str = ""
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """True where nothing at all is said."""
         return not any(getattr(self, f.name) for f in fields(self))
 
@@ -333,14 +349,16 @@ def parse_checkpoint(data: Mapping[str, object]) -> Checkpoint:
     Raises:
         BadArguments: a key is unknown, or a value is not text or a list of text.
     """
-    known = {f.name: f for f in fields(Checkpoint)}
+    fields_by_name = {f.name: f for f in fields(Checkpoint)}
     out: dict[str, str | tuple[str, ...]] = {}
     for key, value in data.items():
-        if key not in known:
-            raise BadArguments(f"A checkpoint has no field {key!r}.{did_you_mean(key, known)}")
+        if key not in fields_by_name:
+            raise BadArguments(
+                f"A checkpoint has no field {key!r}.{did_you_mean(key, fields_by_name)}"
+            )
         if isinstance(value, str):
-            out[key] = value if isinstance(known[key].default, str) else (value,)
-        elif isinstance(value, (list, tuple)) and isinstance(known[key].default, tuple):
+            out[key] = value if isinstance(fields_by_name[key].default, str) else (value,)
+        elif isinstance(value, (list, tuple)) and isinstance(fields_by_name[key].default, tuple):
             out[key] = tuple(str(v) for v in value)
         else:
             raise BadArguments(f"Field {key!r} of a checkpoint must be text or a list of text.")
@@ -376,15 +394,15 @@ def checkpoint_without_model(
         quirks: find only the inner part of a path, as Tyrum's program does.
     """
     old = previous or Checkpoint()
-    said = [(m.role, short_line(get_plain_text(m))) for m in messages]
-    user = [t for role, t in said if role == "user" and t]
-    agent = [t for role, t in said if role == "assistant" and t]
-    system = [t for role, t in said if role == "system" and t]
+    lines = [(m.role, short_line(get_plain_text(m))) for m in messages]
+    user = [t for role, t in lines if role == "user" and t]
+    agent = [t for role, t in lines if role == "assistant" and t]
+    system = [t for role, t in lines if role == "system" and t]
     names = summary_prompts.find_identifiers(
         "\n".join(get_plain_text(m) for m in messages), inner_paths=quirks
     )
     recent = unique_lines([*user[-2:], *agent[-2:]], 8)
-    history = unique_lines((f"{role}: {text}" for role, text in said if text), 8)
+    history = unique_lines((f"{role}: {text}" for role, text in lines if text), 8)
     parts = [old.handoff_md] if old.handoff_md else []
     parts += ["Compacted history:", *(f"- {h}" for h in history)] if history else []
     parts += ["Continue with:", *(f"- {p}" for p in recent)] if recent else []
@@ -413,10 +431,12 @@ def with_approvals(
 ) -> Checkpoint:
     """Return a checkpoint with what was allowed and refused before, and in these messages."""
     old = previous.approvals if previous is not None else ()
-    return replace(point, approvals=unique_lines([*old, *_approvals(messages)], MAX_LIST_LINES))
+    return replace(
+        point, approvals=unique_lines([*old, *_iter_approvals(messages)], MAX_LIST_LINES)
+    )
 
 
-def _approvals(messages: Sequence[Message]) -> Iterable[str]:
+def _iter_approvals(messages: Sequence[Message]) -> Iterable[str]:
     calls = {c.id: c for m in messages for c in m.tool_calls}
     for m in messages:
         answer = m.details.get(APPROVAL_KEY)
