@@ -28,6 +28,7 @@ _LINE_MAGICS = {
 }
 """Line magics, and the methods that they are."""
 _CELL_MAGICS = ("agent", "team", "compact")
+# The call that IPython makes of a magic's line, with a `;` behind the name or the arguments.
 _CALL = rf"run_line_magic\((['\"])(?:{'|'.join(_LINE_MAGICS)})"
 _SEMICOLON_CALL = re.compile(
     rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;[ \t]*(\5\)))(\s*)$"""

@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
+# The order matters. What needs no session is checked first (prompt, variable, pictures, limits), so
+# a line that is refused there opens nothing. A dry run returns before the session is opened. Then
+# the session is opened or resumed, its notes are printed once, and approval is set anew for each
+# turn, since a cell asks in its input field and a turn in the background by buttons.
 def run_agent(kit: KitState, line: AgentLine, body: str) -> object:
     """Take the turn that a line and a cell ask for; without a prompt, show the status."""
     prompt = "\n".join(t for t in (line.prompt.strip(), body.strip()) if t)
@@ -80,6 +84,7 @@ def run_agent(kit: KitState, line: AgentLine, body: str) -> object:
         Workspace().vouch(name)
     if line.dry_run:
         return show_dry_run(kit, name, line, prompt, pictures)
+    # Only new rules or a new model call for a note on the window.
     fresh = name not in kit.lives or line.rules is not None or line.model is not None
     live = kit.lives.open(name, **_line_settings(line))
     live.limit(_update_limits(live.agent.limits, limits))
@@ -282,6 +287,7 @@ def load_attachments(words: str | None, names: Mapping[str, Any]) -> list[Image]
     """
     if not words:
         return []
+    # A file's name may hold commas: words that name a file as a whole are not split.
     names_or_paths = [words] if Path(words).expanduser().is_file() else words.split(",")
     return [_load_attachment(w.strip(), names) for w in names_or_paths if w.strip()]
 
@@ -301,6 +307,7 @@ def _load_attachment(word: str, names: Mapping[str, Any]) -> Image:
         )
         raise BadArguments(sentence)
     try:
+        # One byte above the bound shows that a file is too large without reading all of it.
         with path.open("rb") as file:
             return image_from_bytes(file.read(MAX_IMAGE_BYTES + 1), sanitize_line(word, 200))
     except OSError as e:
@@ -343,6 +350,7 @@ def describe_dry_run(
     context.add(Message(role="user", id="dry-run", parts=(Text(prompt), *pictures)))
     (messages, _), tokens = context.preview(), context.estimate_size()
     parts = _tokens_by_part(messages, context.log.counter, context.schemas)
+    # The estimate is distributed over the parts in proportion to their counts.
     sizes = apportion(tokens, [n for _, n in parts])
     rows = [f"{n:>9,}  {name}" for n, (name, _) in zip(sizes, parts, strict=True)]
     limit = context.run.room.limit
@@ -362,6 +370,7 @@ def describe_dry_run(
 def describe_window_mismatch(agent: Agent) -> list[str]:
     """Return notes on rules that were made for another window than the model's; usually none."""
     room, model, rules = agent.compactor.context.run.room, agent.model, agent.rules
+    # Presets name this parameter after their system; all begin with `context_window`.
     window = next((k for k in rules.parameters if k.startswith("context_window")), None)
     less = [k for k in rules.parameters if re.search("reserve|output|^keep_.*tokens", k)]
     advice = "Give other rules, or a model with a larger window."
@@ -417,6 +426,7 @@ def _describe_price(model: Model, tokens: int) -> str:
     model_price = price(model.name)
     if model_price is None:
         return "No price of the model is known."
+    # The dearest case: all of the prompt is written to the cache.
     dearest = tokens * model_price.at(tokens).write()
     return f"The first prompt would cost at most ${dearest:.4f}, its reply beside."
 
@@ -429,6 +439,7 @@ def _would_compact(trial: Any, rules: Rules) -> bool:
         return False
     compacted_sizes: list[int] = []
 
+    # A probe in place of the policy: it notes the call and changes nothing.
     def policy(history: History, room: ContextBudget) -> History:  # noqa: ARG001  the shape of a policy
         compacted_sizes.append(history.tokens)
         return history

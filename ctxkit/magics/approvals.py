@@ -116,6 +116,10 @@ _PLAIN_KEY = re.compile(r"[\w-][\w .-]*")
 _STYLE = "white-space:pre-wrap;overflow-wrap:anywhere;direction:ltr"
 
 
+# What a person allows must be what runs. `whole` is the call as it will run, with every character
+# visible, and each row begins with a mark, so no argument can imitate the question. `clean` is the
+# call with keys redacted; it replaces `whole` in what the front end saves. A call that cannot be
+# shown whole (too long, nested too deep) is refused and never shortened.
 @dataclass(frozen=True)
 class Question:
     """What a person is asked about a call; made by `question_about`."""
@@ -196,6 +200,7 @@ def showing(question: Question) -> Iterator[str]:
     """
     shell = _find_shell()
     if shell is None or not hasattr(shell, "kernel"):
+        # Without a kernel what is printed cannot be replaced, so keys would stay in a file.
         if question.hides_keys and not sys.stdout.isatty():
             raise BadArguments(UNSAFE)
         yield f"{question.whole}\n{_CHOICES}"
@@ -203,6 +208,7 @@ def showing(question: Question) -> Iterator[str]:
     from IPython.core.displaypub import CapturingDisplayPublisher
     from IPython.display import display
 
+    # A program that executes notebooks allows no input.
     if not getattr(shell.kernel, "_allow_stdin", True):
         raise BadArguments(UNASKED)
     if isinstance(shell.display_pub, CapturingDisplayPublisher):
@@ -233,6 +239,7 @@ async def ask_here(question: Question) -> str:
         BadArguments: nobody can be asked.
     """
     with showing(question) as prompt:
+        # In a thread, since `input` blocks and the event loop must go on.
         return str(await run_in_thread(lambda: _read_answer(prompt)))
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 T = TypeVar("T")
+# Quoted parts and plain characters side by side; a quote without its partner is a character.
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
 _WORD = re.compile(r"""(?:--[\w-]+=)?(?:"[^"]*"|'(?:(?!\s--).)*?')(?=\s|$)|\S+""", re.DOTALL)
 """A word of plain text. Quotes stand around it, never within (don't), and single ones, which may be
@@ -90,6 +91,9 @@ def strip_comment(line: str) -> str:
     return line if at is None else line[:at].rstrip()
 
 
+# One pass over the tokens. Options may stand anywhere before the rest. The first other word begins
+# the rest, where the shape has one: it is cut out of the line by position, so its quotes and blanks
+# remain. Without a rest, words fill the fields in order.
 def parse_line(kind: type[T], line: str, magic: str) -> T:
     """Return a line as a value of a dataclass made of `word`, `option` and `rest`.
 
@@ -152,6 +156,9 @@ def _parse_option(
     )
 
 
+# Text between options is copied by position: `at` is where the last option ended, and `pieces`
+# holds the texts before each option. `_parse_option` takes a value out of `value`, a list of at
+# most one token, whose length afterwards tells whether it was used.
 def _extract_options(
     text: str, options: dict[str, Field[Any]], magic: str, values: dict[str, Any]
 ) -> str:
@@ -232,6 +239,7 @@ def format_usage(kind: type, magic: str) -> str:
 
 
 def _convert_value(field_of_value: Field[Any], value: str, magic: str) -> Any:
+    # Annotations are strings here; `int | None` is parsed as `int`.
     parse = {"int": int, "float": float}.get(str(field_of_value.type).removesuffix(" | None"), str)
     try:
         return parse(value)

@@ -50,6 +50,7 @@ def run_subcommand(
             return TextPage(format_overview(magic, subcommands, default))
         chosen, after = subcommands[default], line
     elif first.text in subcommands:
+        # Cut by position, so that quotes and blanks behind the subcommand remain.
         chosen, after = subcommands[first.text], line[first.start + len(first.text) :]
     else:
         hint = did_you_mean(first.text, subcommands)
@@ -102,6 +103,7 @@ def run_cell_magic(
     run: Callable[[KitState, Any, str], object],
 ) -> object:
     """Run what a line and the cell below it ask for, or say how the line is written."""
+    # A `;` silences a line magic; above a cell it is text.
     words = line if cell is not None else strip_semicolon(line)
     if wants_help(words):
         return TextPage(f"{format_usage(magic.shape, magic.magic)}\n\n{magic.note}")

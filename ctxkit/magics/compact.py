@@ -119,6 +119,7 @@ def run_compact(kit: KitState, options: CompactLine, body: str) -> object:
     live = kit.lives.get(options.session)
     kit.lives.free(live.name)
     policy = _choose_policy(kit, options)
+    # The session's own policy may find nothing to do; then all but the newest turn goes.
     instead = None if policy is not None else KEEP_NEWEST_TURN
     before = get_current_size(live.session).tokens
     if options.dry_run:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext
 
 _MAX = 200
+# Maybe an assignment, then one or two `%`, the magic's name, and the words behind it.
 _LINE = re.compile(r"^\s*(?:[\w.\[\]'\", ]+=\s*)?%{1,2}(\w+)[ \t]+(.*)$")
 
 
@@ -51,6 +52,10 @@ def make_matcher(
     return ctxkit_matcher
 
 
+# The words before the cursor decide. Without any: subcommands, and options of the default. Behind
+# an option with a value: its values. Where the fragment begins with `-`: options that are not there
+# yet. Else: values of the next word, whose number is that of the words before without options and
+# their values.
 def complete_line(
     line: str,
     shapes: Mapping[str, type],

@@ -42,6 +42,7 @@ class KitState(KitSettings):
             ReadError: the file that the settings name cannot be read.
         """
         chosen = name or self.sessions.active_name
+        # A live session may have grown since it was registered.
         if self._lives is not None and chosen in self._lives:
             return self._lives.get(chosen).session
         if name is not None:
@@ -96,6 +97,7 @@ class KitState(KitSettings):
         if origin in self.lives:  # the same model, rules and files
             live = self.lives.get(origin)
             settings = {**live.settings, "root": str(live.root.folder)}
+        # The file comes first, since opening the session reads it.
         write(moved, path)
         place.vouch(name)
         self.sessions.add(moved, name)
@@ -109,6 +111,7 @@ class KitState(KitSettings):
         session, path = live.session, live.log.path
         name = f"{live.name}-{live.id}"
         self.lives.close(live.name)
+        # The log is closed by now, so no writer holds the old name.
         path.rename(path.with_name(f"{name}.jsonl"))
         live.workspace.vouch(name)
         self.sessions.add(session, name)

@@ -59,6 +59,7 @@ def run_sections(kit: KitState, line: SectionsLine) -> pd.DataFrame | TextPage:
         return TextPage(f"Sections of new sessions: {', '.join(names) or 'none'}.")
     live = kit.lives.get(session_name)
     kit.lives.free(live.name)
+    # Instructions are put only into a session that is still empty.
     own = "" if live.session.log else kit.lives.named.system(live.settings)
     names, words = _switch_sections(line.words.strip(), live.settings["sections"])
     live.inject(words, own)
@@ -74,6 +75,7 @@ def _switch_sections(words: str, before: str) -> tuple[tuple[str, ...], str]:
     Names with signs change what words before them switched on.
     """
     names = parse_section_names(words, parse_section_names(before))
+    # Words with signs depend on those before; then the names themselves are kept.
     alone = words if parse_section_names(words) == names else ",".join(names)
     return names, alone or OFF
 

@@ -259,6 +259,7 @@ def make_report(kit: KitState, options: CallLine) -> ContextReport:
 
 
 def _short_number(n: int) -> str:
+    # From 999,500 on, thousands would round to 1000k.
     return f"{n / 1e6:.1f}M" if n >= 999_500 else f"{n / 1000:.0f}k" if n >= 1000 else str(n)
 
 

@@ -48,6 +48,11 @@ DEFAULT_SESSION = "main"
 """Name of a session that nobody named."""
 
 
+# A name is unknown, remembered (settings only) or open. `_known` holds open sessions and `_made`
+# the parts that each was opened with; where new settings resolve to other parts, the session is
+# opened anew. `_remembered` holds settings with which a session is opened next, `_running` the
+# latest background turn of each, `_always` the tools allowed for good. Only `open` adds to
+# `_known`, and no session is closed or changed by `open` while a turn of it runs.
 class LiveSessions:
     """Live sessions by name.
 
@@ -186,6 +191,7 @@ class LiveSessions:
         if before is None:
             stored = read_session_settings(self._kit.kept(name))
             before = stored.words if stored is not None else {}
+        # Precedence, from low to high: the kit, the session as it was opened, this line.
         defaults = {k: getattr(self._kit, k) for k in SESSION_SETTINGS}
         merged = {**defaults, **before, **{k: v for k, v in options.items() if v is not None}}
         if merged["via"]:  # the agent's model is its own affair
@@ -309,6 +315,7 @@ class PartsResolver:
 
     def _check_model(self, name: str) -> None:
         """Refuse a name that is neither a script, a local model, nor one of a known provider."""
+        # A name without a provider is accepted only where the price table has it.
         if name and "/" not in name and name not in ("scripted", "local") and price(name) is None:
             scripts = [f"scripted/{s}" for s in (*SCRIPTS, LOOKUP_NAME, *self._kit.sessions)]
             match = next((s for s in scripts if s.endswith(f"/{name}")), None)
@@ -342,6 +349,7 @@ class PartsResolver:
         from ctxkit.presets.registry import resolve_rules
 
         value = self._kit.shell.user_ns.get(name) if name.isidentifier() else None
+        # A variable of the user's comes before a preset of the same name.
         if value is not None and (isinstance(value, (Rules, str)) or callable(value)):
             return resolve_rules(value, once=once)
         if name == STANDARD_RULES.name:
@@ -443,6 +451,7 @@ def _read_file(words: str, root: Path | None) -> str | None:
         with here.open("rb") as file:
             return _decode_instructions(file.read(_MOST + 1), words)
     if root is not None and root.is_dir() and not here.is_absolute():
+        # Within the root a file is read through `Root`, which refuses paths that leave it.
         place = Root(root)
         with suppress(StoreError):
             if place.is_file(place.parts(words)):

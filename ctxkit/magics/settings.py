@@ -159,6 +159,7 @@ class SessionRegistry:
         """
         base_name = name or sanitize_line(session.id, 40).replace(" ", "-") or "session"
         chosen, n = base_name, 2
+        # Only a name derived from the id gets a number; one that was given replaces what it named.
         while (
             name is None
             and chosen in self._sessions
@@ -228,6 +229,7 @@ class KitSettings(Magics):
         config=True
     )
 
+    # Each option with a setting becomes a trait of the class under the same name.
     vars().update(
         (name, _text_setting(default, f"For sessions without --{name.replace('_', '-')}: {words}."))
         for name, (default, words) in get_settings(AgentLine).items()

@@ -34,6 +34,7 @@ def run_team(kit: KitState, line: TeamLine, task: str) -> TextPage:
         )
     options = {k: v for k, v in asdict(line).items() if k not in ("name", "out") and v is not None}
     previous = {**_previous_settings(line.name, options), **kit.teams.get(line.name, {})}
+    # Precedence, from low to high: the kit, the team as it was opened last, this line.
     settings = {"approve": kit.approve, **previous, **options}
     opened_team = opened(
         settings["config"],

@@ -41,6 +41,12 @@ _PRE = "white-space:pre-wrap;margin:0;font:inherit"
 _CUT = "… (the session has the whole turn)\n"
 
 
+# A state machine over the events of a turn. `_open` collects the text that is being written,
+# `_fold` the thinking or the arguments of a call; every event but a piece of text and a result of a
+# tool closes both. An error of the model is held in `_error` and becomes a line only when another
+# line or the end of the turn follows; where the caller gets the error, the end drops it. The line
+# of a compaction has estimated sizes until the next reply, whose prompt gives the true ones;
+# `_estimated` holds the places of such lines.
 class TurnDisplay:
     """A turn as it is shown: text, and its twin in HTML.
 
@@ -217,6 +223,7 @@ def truncate_start(text: str, max_bytes: int) -> str:
     if len(escape_html(text).encode()) <= max_bytes:
         return text
     max_bytes -= len(escape_html(_CUT).encode())
+    # Binary search: the escaped size grows with the number of characters.
     low, high = 0, min(len(text), max_bytes)
     while low < high:  # the longest end that fits
         half = (low + high + 1) // 2
@@ -389,6 +396,7 @@ class TurnScreen:
         self._live.unlisten(self.hear)
         html = self.turn.html(is_final=True) + render_growth(self._live)
         self.shown = TextAndHtml(self.turn.plain(is_final=True), html)
+        # A terminal prints the whole turn; a notebook saves the bounded form.
         whole = (
             TextAndHtml(self.turn.plain(), html)
             if isinstance(self._view, TerminalView)
@@ -402,6 +410,7 @@ class TurnScreen:
         now = time.monotonic()
         if isinstance(self._view, TerminalView):
             return
+        # The chart takes longer than the words and has a longer pause of its own.
         if event.kind == "model_response" and now - self._charted > _CHART_PAUSE:
             self._chart = render_growth(self._live)
             self._charted = time.monotonic()

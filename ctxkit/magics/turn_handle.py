@@ -33,6 +33,12 @@ class TurnInterrupted(KeyboardInterrupt):
         return [str(self)]
 
 
+# Two threads use a handle: that of the kernel, which runs cells and clicks, and that of the turn's
+# event loop, in which `ask` waits. `ask` creates a future and sets `_question`; `answer` settles
+# the future by `call_soon_threadsafe`, so only its own loop touches it. At most one question
+# stands, its first answer counts, and an answer that names an earlier question does nothing.
+# `_unseen` disables the buttons for `_LOOK` seconds after a question appears. After `over` the
+# result replaces the widget.
 class TurnHandle:
     """A turn in the background: `state`, `stop()`, `result()`; it is a view of the turn, too.
 
@@ -73,6 +79,7 @@ class TurnHandle:
                 waiting.
         """
         until = time.monotonic() + (float("inf") if seconds is None else seconds)
+        # Waiting in short steps, since a question may come up while this cell waits.
         while not self.running.wait(min(_TICK, max(until - time.monotonic(), 0))):
             if question := self._question:  # this cell waits, so that no click arrives
                 self.answer(ask_waiting(question), question)
@@ -112,6 +119,7 @@ class TurnHandle:
             word: such as `y`, `deny`, `always`.
             question: the one that is meant; another one gets no answer. None: whichever stands.
         """
+        # Read once: the turn's thread may replace it at any time.
         pending = self._answer
         if question is not None and question is not self._question:
             return
@@ -156,6 +164,7 @@ class TurnHandle:
         )
         bundle_with_text = {**bundle, "text/plain": text}
         box.display = display(bundle_with_text, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        # The turn may have ended while the widget was built.
         self._leave_result(box)
 
     def show(self, display: TextAndHtml) -> None:
@@ -206,6 +215,7 @@ class _HandleView:
 
         def button(name: str, does: Callable[[], None], tip: str) -> Any:
             widget = Button(description=name, tooltip=tip)
+            # A click may be on its way when the button is disabled.
             widget.on_click(lambda _: None if widget.disabled else does())
             return widget
 

@@ -104,6 +104,8 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
     fired = np.zeros(len(table), dtype=bool)
     if "compaction_occurred" in table.columns:
         fired = table["compaction_occurred"].fillna(False).to_numpy(dtype=bool)  # noqa: FBT003
+    # A marker row has the number of the turn after the compaction, a flag in a row of a turn that
+    # of the turn before it.
     cuts = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
     return BudgetData(
         tuple(agents),
@@ -256,6 +258,7 @@ def _agent_names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64], NDA
     rows, sessions = pd.factorize(table["session"])
     if len(sessions) <= 1:
         return words, codes, marker
+    # Session and agent as one number, which `divmod` takes apart.
     pairs, both = pd.factorize(rows.astype(np.int64) * (len(words) + 1) + codes)
     places = [divmod(int(p), len(words) + 1) for p in both]
     return [f"{sessions[s]} · {words[a]}" for s, a in places], pairs, marker

@@ -80,6 +80,10 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
             CallCacheUse(x.call, x.read, x.write + x.write_1h, x.fresh, *causes[x.call])
             for x in build_recorded_ledger(session).lines
         )
+    # A replay has no recorded cache, so its misses are derived. Misses of the record that come from
+    # pauses, models or settings stay, since a replay keeps these. Compactions of the record are
+    # replaced by those of the replay. `shared` is the part of a prompt that equals the beginning of
+    # prompts before it, which is what a cache can serve.
     cost_model, (prompts, shared), spots = (
         ReplayCostModel.of(origin),
         get_replay_prompt_arrays(session),
@@ -92,6 +96,7 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
         miss = misses[c]
         own_kind = miss.kind if miss is not None and miss.kind != "compaction" else None
         kind = "compaction" if c in compacted_calls else own_kind
+        # A cold start is charged with the whole prompt, any other miss with the shared part.
         expected = int(prompts[c] if kind == "cold_start" else min(shared[c], prompts[c]))
         read, prompt = cost_model.read(c, by_call), int(prompts[c])
         written = prompt - read if cost_model.write(c, prompt) else 0
@@ -223,6 +228,7 @@ class PromptStrip(NamedTuple):
 
 def _split_block(block: PromptBlock, ends: tuple[int, int, int]) -> Iterable[BlockSpan]:
     at, stop = block.start, block.start + block.tokens
+    # Intersection of intervals: `ends` ascend, and `at` moves to the end of each part.
     for kind, end in enumerate(ends):
         part = min(stop, end) - at
         if part > 0:
@@ -248,6 +254,7 @@ def strip_data(session: Session, call: int = -1) -> PromptStrip:
         _IN_NO_MESSAGE if m.kind == "fixed" else describe_message(m, call) for m, call in pairs
     ]
     sizes = [i.tokens for i in items]
+    # What was billed beyond the messages stands before them.
     outside = max(total - sum(sizes), 0)
     blocks, start = [], 0
     rows = [(_IN_NO_MESSAGE, outside, False)] if outside else []
@@ -255,6 +262,7 @@ def strip_data(session: Session, call: int = -1) -> PromptStrip:
         (name, n, i.message.role == "tool") for name, n, i in zip(names, sizes, items, strict=True)
     ]
     for name, tokens, result in rows:
+        # Sizes are derived, so the last blocks are cut where their sum exceeds the bill.
         size = min(tokens, total - start)
         if size > 0:
             blocks.append(PromptBlock(name, start, size, result))
@@ -384,6 +392,8 @@ class BlockRows(Drawing):
     def _last_token(self) -> int:
         return max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
 
+    # Totals must not overlap. Each takes `_TOTAL_WIDTH`; `free` is where the one before ends, and
+    # `last` leaves enough width for the kinds that follow.
     def _make_totals(self, i: int, row: BlockRow) -> list[dict[str, Any]]:
         """Return how many tokens of a row are of each kind, each below the first of its blocks."""
         notes, free = [], 0.0

@@ -106,6 +106,7 @@ def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
             f" {format_tokens(one.put_in)}\n{one.what}"
         )
 
+    # Numbers repeat over several sessions, so their bars are numbered through.
     places = [k if several else s.number for k, s in enumerate(data)]
     columns = (
         ("put in", [_inserted_tokens(s) for s in data], 3),
@@ -224,6 +225,7 @@ def thrash_data(
             " given: draw them one by one."
         )
     calls, shares = cuts.columns["call"], cuts.columns[column]
+    # A compaction after the last call is drawn behind it, at `n`.
     n = (
         len(cuts.sessions[0].calls)
         if cuts.sessions
@@ -415,6 +417,7 @@ def loss_data(session: Session) -> tuple[FamilyLoss, ...]:
 
 def _family_rows(analysis: LossAnalysis | None) -> tuple[FamilyLoss, ...]:
     rows = list_family_counts(analysis) if analysis is not None else []
+    # The first three counts are disjoint and add up to the items: shown, recoverable, lost.
     return tuple(
         FamilyLoss._make((number, call, family, sum(counts[:3]), *counts[:5], counts[6]))
         for number, call, family, counts in rows
@@ -550,6 +553,7 @@ def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> Compactio
             f" per='compaction')); this frame lacks {', '.join(missing)}."
         )
     table = drop_unmarked(of)[list(needed)]
+    # As objects, missing values become None instead of NaN.
     plain = table.astype(object).where(table.notna(), None)
     columns: dict[str, list[Any]] = {n: plain[n].tolist() for n in needed}
     return CompactionTable(tuple(dict.fromkeys(map(str, columns["session"]))), (), columns)

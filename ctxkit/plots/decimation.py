@@ -33,6 +33,7 @@ def decimate(y: NDArray[Any], n: int) -> NDArray[np.int64]:
     body = np.asarray(y)[: full * width].reshape(full, width)
     low, high = body, body
     if body.dtype.kind == "f" and np.isnan(body).any():
+        # In each comparison NaN gets the value that cannot win.
         low, high = np.where(np.isnan(body), np.inf, body), np.where(np.isnan(body), -np.inf, body)
     base = np.arange(full) * width
     picks = np.stack([base, base + low.argmin(1), base + high.argmax(1), base + width - 1], 1)
@@ -45,6 +46,7 @@ def decimate(y: NDArray[Any], n: int) -> NDArray[np.int64]:
         if not np.isnan(rest).all():
             ends += [int(np.nanargmin(rest)), int(np.nanargmax(rest))]
         indices = np.concatenate([indices, tail[np.unique(ends)]])
+    # An extreme at the end of its bin, or equal values, yield an index more than once.
     is_first: NDArray[np.bool_] = np.concatenate([[True], indices[1:] != indices[:-1]])
     return np.asarray(indices[is_first], dtype=np.int64)
 
@@ -54,5 +56,6 @@ def decimate_stack(bands: Sequence[NDArray[Any]], n: int) -> NDArray[np.int64]:
     extremes of each band; NaN counts as nothing.
     """
     heights = [np.nan_to_num(band) for band in bands]
+    # An extreme of a band need not be an extreme of the sum.
     ends = [int(i) for y in heights if len(y) for i in (y.argmin(), y.argmax())]
     return np.union1d(decimate(np.sum(heights, axis=0), n), np.array(ends, dtype=np.int64))

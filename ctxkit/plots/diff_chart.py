@@ -53,6 +53,11 @@ class MessageChange(NamedTuple):
     preview: str
 
 
+# The edits of the compaction are applied to the window before it, and both windows are compared.
+# Messages are compared by identity, since equal ones may occur twice. A message of the window
+# before either stays (the same object), is shortened (its fate names the new object), or is gone.
+# What else stands in the window after was put in, and is inserted before the first message that
+# went. Fates are those after all edits up to this compaction, so `done` counts the edits before it.
 @accepts_session
 def diff_data(
     session: Session, compaction: int = 0, *, counter: TokenCounter | None = None
@@ -140,6 +145,7 @@ def _sizes_around(
     if session.behind is None:
         of = measure_sizes(session, counter).of
         return of, of
+    # The number of calls before the compaction is the index of the call after it.
     call = sum(c.position < position for c in session.calls)
     following = call if call < len(session.calls) else None
     ids = (m.id for m in session.messages if m.visible)
@@ -159,6 +165,7 @@ def _sent_tokens(session: Session, call: int | None) -> dict[str, int]:
 
 
 def _original_id(message: Message) -> str:
+    # A changed copy has the id of its original, then `~` and a suffix.
     return message.id.split("~")[0]
 
 

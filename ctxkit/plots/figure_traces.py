@@ -40,6 +40,7 @@ def choose_ticks(low: float, high: float, n: int = 4) -> list[float]:
     raw = (high - low) / n
     if not raw > 0 or not math.isfinite(raw):
         return [low]
+    # Heckbert's nice numbers: the smallest of 1, 2, 5, 10 times a power of ten that suffices.
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(s * unit for s in (1, 2, 5, 10) if s * unit >= raw)
     first = math.ceil(low / step)
@@ -112,6 +113,7 @@ def draw_parts_as_bars(trace: Json) -> Json:
     values = to_floats(read_column(trace, "values")).tolist() or [1.0] * len(labels)
     parents = parents or [""] * len(labels)
     roots = [i for i, parent in enumerate(parents) if not parent]
+    # A single root stands for the whole, so its children are the outermost parts.
     inner = [i for i, p in enumerate(parents) if roots and p == (ids or labels)[roots[0]]]
     sums: dict[str, float] = defaultdict(float)
     inks: dict[str, str] = {}
@@ -134,6 +136,7 @@ def draw_histogram_as_bars(trace: Json) -> Json:
     """Return a histogram over numbers as bars."""
     values = to_floats(read_column(trace, "x"))
     finite = values[np.isfinite(values)]
+    # The square-root rule gives the number of bins, from 1 to 50.
     counts, edges = np.histogram(finite, bins=min(max(round(len(finite) ** 0.5), 1), 50))
     return {**trace, "type": "bar", "x": (edges[:-1] + edges[1:]) / 2, "y": counts}
 
@@ -165,6 +168,7 @@ class FigureAxis:
         """Learn from the columns of its traces what kind of axis it is."""
         values = [v for c in columns if np.asarray(c).dtype.kind not in "iufb" for v in c]
         texts = [str(v) for v in values if v is not None]
+        # The first 20 texts decide: numbers in text stay numbers, then dates are tried.
         if self.spec.get("type") in ("log", "date", "category"):
             self.kind = self.spec["type"]
         elif texts and all(math.isnan(to_float(t)) for t in texts[:20]):
@@ -201,6 +205,7 @@ class FigureAxis:
         if spec.get("range") is not None:
             dates = _to_dates(spec["range"]) if self.kind == "date" else None
             low, high = (to_floats(spec["range"]) if dates is None else dates).tolist()
+        # An empty range has no scale, so it is widened.
         if not math.isfinite(low + high) or low == high:
             low, high = (low - 0.5, low + 0.5) if self.horizontal else (0.0, high or 1.0)
         self.low, self.high = low, high
@@ -223,6 +228,7 @@ class FigureAxis:
 
     def _format_tick(self, value: float) -> str:
         if self.kind == "date":
+            # Below two days ticks have minutes, else days.
             unit = "m" if abs(self.high - self.low) < 172_800 else "D"
             return str(np.datetime64(int(value), "s").astype(f"datetime64[{unit}]"))
         share = re.fullmatch(r"\.?(\d?)%", str(self.spec.get("tickformat", "")))
@@ -336,6 +342,7 @@ class TraceReader:
         xs, ys = xs[: len(ys)], ys[: len(xs)]
         if trace.get("type") == "bar":
             return self._read_bars(BoxTrace(trace, ink, axes, (xs, xs), (ys, ys)))
+        # Every `fill` is drawn down to 0.
         base = np.zeros(len(xs)) if str(trace.get("fill")).startswith("to") else None
         if trace.get("stackgroup"):
             key = (trace["stackgroup"], *map(id, axes))
@@ -352,6 +359,7 @@ class TraceReader:
         mode, base = self.layout.get("barmode", "group"), np.zeros(len(values))
         width = 0.9 * _smallest_step(places)
         if mode == "group" and len(self._bars) > 1:
+            # Grouped bars share the width of a place and stand side by side around its middle.
             width /= len(self._bars)
             turn = next(i for i, t in enumerate(self._bars) if t is trace)
             places = places + (turn - (len(self._bars) - 1) / 2) * width
@@ -360,6 +368,7 @@ class TraceReader:
             base = to_floats(read_column(trace, "base"))[: len(values)]
         elif mode in ("stack", "relative"):
             sums = self._sums[tuple(map(id, one.axes))]
+            # Positive and negative values are added up apart, so both grow away from 0.
             for i, (place, value) in enumerate(zip(places.tolist(), values.tolist(), strict=True)):
                 if math.isfinite(value):
                     base[i] = sums[place, value < 0]
@@ -387,12 +396,14 @@ def _read_cells(trace: Json, axes: tuple[FigureAxis, FigureAxis], x: Any, y: Any
     finite = z[np.isfinite(z)]
     low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
     shares = np.nan_to_num((z.ravel() - low) / ((high - low) or 1.0))
+    # Each channel is interpolated linearly between the colours of the scale.
     channels = [
         np.interp(shares, [s for s, _ in scale], [int(c[i : i + 2], 16) for _, c in scale])
         for i in (1, 3, 5)
     ]
     colours = ["#" + "".join(f"{round(v):02x}" for v in rgb) for rgb in zip(*channels, strict=True)]
     half = [0.495 * every * _smallest_step(places) for places in (across, upward)]
+    # A cell without a value has NaN for its place and is not drawn.
     middles = np.where(np.isfinite(z), columns, np.nan).ravel()
     texts = [t for row in read_column(trace, "text") for t in row]
     cell_texts = texts if every == 1 and "text" in str(trace.get("texttemplate")) else ()

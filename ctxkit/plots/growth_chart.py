@@ -78,6 +78,7 @@ def growth(
 
 
 def _small_multiples(named: Mapping[str, Session]) -> Chart:
+    # Several replays may have one record; by identity its lines are made once.
     origins = {id(s.origin): s.origin for s in named.values() if s.origin is not None}
     recorded = {key: tuple(build_growth_lines("", s)) for key, s in origins.items()}
     groups = [
@@ -324,6 +325,7 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
             get_context_window(session, m, c.message).tokens
             for c, m in zip(calls, models, strict=True)
         ]
+        # A compaction of an agent without calls is shown with the first agent.
         own_marks = [
             c for c in marks if c.agent == agent or (c.agent not in agents and agent == first)
         ]
@@ -344,6 +346,7 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
 def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
     n, data = len(session.calls), dict(per_compaction.rows([session], unmarked=True))
     columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
+    # A compaction that no call follows stands behind the last call.
     data["call"] = [n if call is None else call for call in data["call"]]
     return tuple(
         CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)))

@@ -21,6 +21,7 @@ _BESIDE = {
     "top left": (_DOT, -_GAP, "end"),
 }
 """Offset and anchor of a name beside its point, by plotly's `textposition`, the best first."""
+# Pairs of (up, across) in units of the distance; y grows downwards, so a negative `up` is above.
 _DIRECTIONS = ((-0.6, 0.8), (0.6, 0.8), (-1, 0.3), (1, 0.3), (-0.25, 1), (0.25, 1), (0, 1))
 _FAR = [
     ("", (side * across * far, 4 + up * far, "start" if side > 0 else "end"))
@@ -117,6 +118,7 @@ def sample_line(points: Sequence[Point]) -> list[Point]:
     """Return points along a line, so close that no name crosses it between two of them."""
     samples = []
     for (x0, y0), (x1, y1) in pairwise(points):
+        # Samples lie one dot apart, and a text is higher and wider than that.
         n = max(int(max(abs(x1 - x0), abs(y1 - y0)) // (2 * _DOT)), 1)
         samples += [(x0 + (x1 - x0) * i / n, y0 + (y1 - y0) * i / n) for i in range(n)]
     return samples

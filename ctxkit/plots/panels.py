@@ -82,6 +82,7 @@ class PanelGrid(Drawing):
         heights = [np.array(t.y, dtype=float) for t in self.traces]
         tops = [float(np.nanmax(y)) for y in heights if np.isfinite(y).any()]
         tops += [p.limit for p in self.panels if p.limit]
+        # Half a call at both sides and 6 % at the top leave space for markers.
         return min(xs) - 0.5, max(xs) + 0.5, max(tops, default=0.0) * 1.06 or 1.0
 
     def plotly(self) -> dict[str, Any]:
@@ -183,6 +184,7 @@ class PanelGrid(Drawing):
             "tickformat": "~s",
             "showticklabels": column == 0,
         }
+        # The first axis has no number; all others follow its range through `matches`.
         number = str(i + 1) if i else ""
         follow = {"matches": "x"} if i else {}, {"matches": "y"} if i else {}
         return {f"xaxis{number}": x | follow[0], f"yaxis{number}": y | follow[1]}

@@ -136,6 +136,7 @@ class _Picture:
             a.get_title() for a in self.x_axes.values()
         )
         ticked = any(a.has_labels for a in self.x_axes.values())
+        # Values at the ends of bars need width at the right.
         valued = any(isinstance(t, BoxTrace) and len(t.texts) for t in self.traces) and not ticked
         self.left, self.right = sides[0], self.width - sides[1] - 68 * valued
         self.top, self.bottom = 14.0, self.height - (4.0 + 16 * ticked + 15 * below)
@@ -150,6 +151,7 @@ class _Picture:
 
     def render(self) -> str:
         """Return the SVG, and its legend below."""
+        # Boxes, then lines, then markers: a small mark is never covered by a large one.
         drawn = sorted(self.traces, key=lambda t: isinstance(t, LineTrace) + (t.mode == "markers"))
         parts = [*self._draw_grid(), *self._draw_shapes()]
         for one in drawn:
@@ -189,6 +191,7 @@ class _Picture:
             )
             longest = max((min(len(text), 24) for _, text in ticks), default=0)
             needed = len(ticks) * _LETTER * (longest + 1) / max(abs(axis.end - axis.start), 1.0)
+            # Where the texts would overlap, only every n-th tick has one.
             for value, text in ticks[:: max(math.ceil(needed), 1)]:
                 x = min(float(axis.to_pixels(value)), self.width - 0.5 * _LETTER * len(text))
                 yield _svg_text(x, bottom + 16, escape_plotly_text(text, 24), "middle")
@@ -202,6 +205,7 @@ class _Picture:
         axis = axes.get(ref.split(" ", maxsplit=1)[0])
         if axis is not None and not ref.endswith("domain"):
             return float(axis.to_pixels(axis.to_numbers([value])[0]))
+        # In paper coordinates, or those of an axis domain, a place is a share between two ends.
         ends = (self.left, self.right) if letter == "x" else (self.bottom, self.top)
         start, end = ends if axis is None else (axis.start, axis.end)
         return start + to_float(value) * (end - start)
@@ -262,6 +266,7 @@ class _Picture:
         xs, ys = x_axis.to_pixels(one.x[index]), y_axis.to_pixels(one.y[index])
         left, right = sorted((x_axis.start, x_axis.end))
         top, bottom = sorted((y_axis.start, y_axis.end))
+        # Nine pixels of tolerance keep a marker whose middle lies on the edge.
         inside = (xs > left - 9) & (xs < right + 9) & (ys > top - 9) & (ys < bottom + 9)
         rows = zip(xs.tolist(), ys.tolist(), inside.tolist(), strict=True)
         return [(x, y) if fits else None for x, y, fits in rows]
@@ -288,6 +293,7 @@ class _Picture:
         x0, x1 = map(one.axes[0].to_pixels, one.x)
         y0, y1 = map(one.axes[1].to_pixels, one.y)
         sizes = np.abs(x1 - x0) * np.abs(y1 - y0)
+        # Decimation by area keeps the largest box of each bin.
         for i in decimate(sizes, self.boxes).tolist():
             if math.isfinite(sizes[i]) and sizes[i] > 0:
                 wide, high = max(abs(x1[i] - x0[i]), 0.5), max(abs(y1[i] - y0[i]), 0.5)
@@ -317,6 +323,7 @@ class _Picture:
         x, y, wide, high = box
         if one.trace.get("type") == "heatmap":
             red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
+            # The luma of the fill (weights of ITU-R BT.601) decides between white and dark text.
             ink = "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else "#1a1a1a"
             return _svg_text(x + wide / 2, y + high / 2 + 4, text, "middle", ink=ink)
         if one.trace.get("orientation") == "h":
@@ -327,6 +334,7 @@ class _Picture:
         """Yield the names of points, each where it covers nothing."""
         labels, obstacles = self.labels[:MAX_LABELS], []
         for one in self.traces if labels else ():
+            # Only traces of few points are obstacles; a long one would leave no place for names.
             if isinstance(one, LineTrace) and len(one.x) < _FEWEST:
                 points = [p for p in self._to_pixels(one, np.arange(len(one.x))) if p is not None]
                 obstacles += sample_line(points) if one.mode == "lines" else points
@@ -401,6 +409,7 @@ def _broken_path(points: Iterable[tuple[float, float] | None]) -> str:
         if point is not None:
             path.append(f"{pen}{point[0]:.1f} {point[1]:.1f}")
         pen = "M" if point is None else "L"
+    # A single point becomes a line of 0.1 pixels, since a move alone draws nothing.
     return "".join(path) if len(path) > 1 else f"{path[0]}h0.1"
 
 
@@ -408,6 +417,7 @@ def _closed_path(points: Iterable[tuple[float, float]]) -> str:
     """Return a closed SVG path in steps of tenths of a pixel, half as long as one in places."""
     steps, last = [], (0, 0)
     for x, y in points:
+        # Positions are rounded, not steps, so that rounding errors do not add up.
         here = (round(10 * x), round(10 * y))
         steps.append(f"{(here[0] - last[0]) / 10:g} {(here[1] - last[1]) / 10:g}")
         last = here

@@ -86,6 +86,7 @@ def frontier_data(
     over = rows[by].isin(
         set(runs.loc[runs["over_call"].notna(), by]) if "over_call" in runs.columns else set()
     )
+    # NaN masks a setting that exceeds the window: it is on no front and beats no other.
     best = find_pareto_front(*(rows[c].where(~over).tolist() for c in (x, y)))
     uncertainty = estimate_cost_uncertainty(runs, by) if x == "cost_usd" else {}
     points: dict[Any, FrontierPoint] = {}
@@ -114,6 +115,7 @@ def _is_near_front(
     point: FrontierPoint, best: pd.DataFrame, within: dict[Any, float], x: str, y: str
 ) -> bool:
     """Say whether a point is beaten by no more than what is not told apart."""
+    # Each point of the front that loses no more must be cheaper by less than the uncertainty.
     no_worse = best[best[y] <= point.y]
     return bool((point.x - no_worse[x] < within.get(point.rules, 0.0)).all())
 
@@ -212,6 +214,7 @@ def _front_line(points: Sequence[FrontierPoint]) -> Trace:
     xs, ys = [], []
     for before, p in zip([None, *points], points, strict=False):
         if before is not None:
+            # A step: across at the height of the setting before, then down.
             xs.append(p.x)
             ys.append(before.y)
         xs.append(p.x)
@@ -292,6 +295,7 @@ def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tup
     """
     if x == y:
         raise BadArguments(f"A heat map needs two settings: x and y are both {x!r}.")
+    # A run whose rules lack one of the two settings belongs to no cell.
     has_columns = {x, y} <= set(getattr(runs, "columns", ()))
     complete = runs[runs[x].notna() & runs[y].notna()] if has_columns else runs
     rows = summarise_runs(complete, (x, y), z).to_dict("records")

@@ -142,6 +142,11 @@ class Axes(Drawing):
             for trace, y in pairs
         ]
 
+    # The name of a limit stands at its right or left end and takes `_NAME_WIDTH` of the width. An
+    # end is taken where a mark stands in it, or where a line comes nearer than `_NEAR_LIMIT` of the
+    # height. Each line is sampled at 50 places by linear interpolation. The test is on intervals:
+    # between two samples the distance takes all values between theirs, so a steep line that crosses
+    # the limit between them is found too. Cost: 100 samples a trace.
     def free_end(self, limit: Limit) -> str:
         """Return the end of a limit where no line runs, `right` before `left`: its name stands
         there. Empty where lines run through both.
@@ -160,6 +165,7 @@ class Axes(Drawing):
                 return True
             at = np.linspace(start, end, 50)
             for x, y in rows:
+                # Outside its own range a line is NaN, and a comparison with NaN is false.
                 way = np.interp(at, x, y, left=np.nan, right=np.nan) - limit.y
                 least, most = np.fmin(way[:-1], way[1:]), np.fmax(way[:-1], way[1:])
                 if bool(((least < near) & (most > -near)).any()):

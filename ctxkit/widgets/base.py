@@ -42,6 +42,7 @@ class StaticReprs:
         return self.to_text()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        # In the method resolution order the widget's own class comes next.
         widget: Any = super()
         bundle = widget._repr_mimebundle_(**kwargs)
         twins = {"text/plain": self.to_text(), "text/html": self.to_html()}
@@ -86,6 +87,7 @@ def compress_plotly() -> bytes:
     import plotly
 
     library = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    # Without a time in the header, equal input gives equal bytes.
     return gzip.compress(library.read_bytes(), 6, mtime=0)
 
 

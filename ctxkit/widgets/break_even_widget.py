@@ -77,6 +77,7 @@ class BlockRemoval:
             if b is not gone
         )
         total = old.tokens - gone.tokens
+        # A prompt cache matches by prefix: the read part ends where the prompt first differs.
         read = 0 if self.cold else min(gone.start, old.read)
         fresh = min(old.fresh, total - read)
         return PromptStrip(old.call, blocks, read, total - read - fresh, fresh)
@@ -111,6 +112,7 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
             what = "no price is known for its model" if model_price is None else "it has no result"
             raise BadArguments(f"Nothing can be weighed at call {strip.call}: {what}.")
         self.strip, self.price, self.results = strip, model_price, results
+        # Begin with the largest result of the first half, behind which much is cached.
         half = [b for b in results if b.start < strip.tokens / 2] or results
         wide = {"style": {"description_width": "150px"}, "layout": w.Layout(width="auto")}
         first = results.index(max(half, key=lambda b: b.tokens))

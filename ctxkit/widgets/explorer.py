@@ -49,6 +49,10 @@ _HELD, _HELD_CHARS, _HELD_ALL = 2, 4_000, 1_000_000
 """Of a page without a kernel: pieces of the list, characters of a message, and of all."""
 
 
+# Two caches of one element. `_seen` holds the view of one call, `_last` the result of one filter.
+# The browser asks for the chunks of one result one after the other, so the next request nearly
+# always has the key of the last one. Both keys contain `scenes.measured`, so both results are made
+# anew once sizes are known; `_open_session` clears both.
 class Explorer(ChartWidget):
     """The widget that `ctxkit.explore` returns; `call` is the call that it shows, and can be set.
 
@@ -155,6 +159,7 @@ class Explorer(ChartWidget):
         for largest in (True, False):
             for piece in range(_HELD):
                 request = {"call": self.call, "largest": largest, "from": piece * ROWS_PER_CHUNK}
+                # explore.js builds the same key from its filters, all of them empty.
                 at = (
                     f"{self.call}|{'largest' if largest else 'sent'}|||||||{piece * ROWS_PER_CHUNK}"
                 )
@@ -176,6 +181,7 @@ class Explorer(ChartWidget):
         def work() -> None:
             scenes.measure()
             scenes.forget()
+            # Where another session was opened meanwhile, nothing waits for these sizes.
             if scenes is self.scenes:
                 self._last = None
                 self.send({"kind": "measured"})
@@ -213,6 +219,7 @@ class Explorer(ChartWidget):
             "of": len(self._lines_of_call(call, whole=message_filter.whole)),
             "rows": [self._pack_line(i) for i in result.lines[first : first + ROWS_PER_CHUNK]],
             "said": result.note,
+            # Fields 0 and 1 choose scope and order; only the fields after them select lines.
             "marks": sorted(marks)[:_MARKS] if any(message_filter[2:]) else [],
             "measured": self.scenes.measured,
         }
@@ -287,6 +294,7 @@ class Explorer(ChartWidget):
 
 def choose_top(prompts: Sequence[int | None], limit: int | None) -> int:
     """Return how many tokens a chart of prompts reaches up to: the limit where it is near."""
+    # With a limit far above the peak the curve would fill only the lowest part of the chart.
     peak = max((n for n in prompts if n is not None), default=1) or 1
     return limit if limit is not None and peak <= limit <= 3 * peak else peak
 
@@ -294,10 +302,12 @@ def choose_top(prompts: Sequence[int | None], limit: int | None) -> int:
 def _compacted_calls(session: Session, places: list[int]) -> list[int]:
     """Return the calls before which a compaction stands."""
     edits = (i for i, e in enumerate(session.path) if isinstance(e, Edit))
+    # The number of replies before the edit is the index of the call that follows it.
     return list(dict.fromkeys(bisect_left(places, i) for i in edits))
 
 
 def _int_or_zero(value: Any) -> int:
+    # `bool` is a subclass of `int`: `isinstance` would accept true and false.
     return value if type(value) is int else 0
 
 

@@ -131,6 +131,11 @@ class UnsizedLines(Sequence["MessageLine"]):
         return [MessageLine(i, self._messages[i], None) for i in rows]
 
 
+# Two levels of detail. What comes from the log alone is there at once. The size of each message
+# needs a token count of its text, O(characters of the session), so a session with more than
+# `MAX_SIZED_AT_ONCE` entries starts without: `at` then returns lines without sizes, made on demand,
+# and no groups. `measure` may run in another thread. It assigns `_layers` last, which `measured`
+# tests, so a reader that sees the flag finds all sizes.
 class SessionView:
     """The scenes of a session; what takes long is worked out once, of a long one by `measure`."""
 
@@ -214,6 +219,7 @@ class SessionView:
 
     @cached_property
     def _tool_calls_by_id(self) -> Mapping[int, ToolCall]:
+        # Keyed by identity: two results may be equal and answer different calls.
         return {id(m): c for m, c in pair_with_calls(self.session.messages) if c is not None}
 
 
@@ -328,6 +334,7 @@ def filter_messages(
     if message_filter.role or message_filter.tool or message_filter.file or message_filter.errors:
         lines = [i for i in items if _matches_filter(scenes, i, message_filter)]
     if message_filter.words:
+        # The search is the slow step, so it runs last, on the lines that the filters left.
         result = search_texts(
             (get_searchable_text(i.message) for i in lines),
             message_filter.words,
@@ -383,6 +390,7 @@ def _sort_counts(names: Iterable[str]) -> list[list[Any]]:
 
 SEARCH_SECONDS = 2.0
 """How long a search may take."""
+# Texts between two reads of the clock; characters of a batch; hits that end a search.
 _EACH, _BATCH = 256, 64_000
 _HITS = 10_000_000
 
@@ -433,6 +441,8 @@ def _search_pattern(texts: Iterable[str], pattern: str, seconds: float) -> Searc
     with kill_after(process, seconds) as late:
         hits, batch = list[tuple[int, int]](), 0
         out: Any = process.stdout
+        # A line that begins with NUL names the batch that the worker begins; any other line is a
+        # hit, `batch:line: text`.
         for reply in out:
             name, _, rest = reply.partition(b":")
             if reply.startswith(b"\0"):
@@ -468,6 +478,7 @@ class _Batches:
             for text in group:
                 starts.append(line)
                 line += text.count("\n") + 1
+            # Number of the first text: that of the batch before plus the length of that batch.
             self._first.append(self._first[-1] + len(self._lines[-1]) if self._first else 0)
             self._lines.append(starts)
             yield "\n".join(group)

@@ -115,6 +115,7 @@ class Board:
                 )
         search_words = words.lower().split()
 
+        # The new condition includes the old one, so that `go_on` filters the rows read later alike.
         def holds(r: BoardRow) -> bool:
             same = all(GROUPINGS[name](r) == value for name, value in columns.items())
             return same and self._holds(r) and all(word in _search_text(r) for word in search_words)
@@ -141,6 +142,7 @@ class Board:
         for row in self.rows:
             groups[GROUPINGS[way](row)].append(row)
         made = [make_group_cells(name, rows) for name, rows in groups.items()]
+        # Column 2 is the spend; a group without a price counts as 0.
         made.sort(key=lambda cells: -(cells[2].value or 0.0))
         return Table((Column(way, number=False), *GROUP_HEADS), tuple(made))
 
@@ -155,6 +157,11 @@ class Board:
             {c: "Int64" for c in columns if c.endswith("_n") or c == "peak"} | {"usd": "Float64"}
         )
 
+    # Incremental reading with a time budget. The cache maps the stamp of a file (path, time of
+    # change, size) to its rows. A file in the cache costs no reading, so it is taken after the
+    # deadline too; only files that must be read wait for the next call. The cache is written in
+    # `finally`, so an interrupt loses nothing that was read. Rows are unique by path and id; the
+    # newest reading of a session replaces an older one.
     def go_on(self, seconds: float | None = None) -> Board:
         """Read on where the first look stopped, for so many seconds or to the end; return all rows.
 
@@ -172,6 +179,7 @@ class Board:
                 if file_rows is None:
                     file_rows = FileRows(**msgspec.structs.asdict(stamp), rows=read_rows(stamp))
                     file_cache.put(file_rows)
+                # A file without rows counts as failed only where its suffix is that of a log.
                 failed_n += not file_rows.rows and Path(stamp.path).suffix.lower() in LOG_SUFFIXES
                 rows += filter(self._holds, file_rows.rows)
         finally:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
+# 9999-12-31T23:59:59 UTC, the last second that `datetime` can hold.
 _LAST = 253_402_300_799
 GROUPINGS: dict[str, Callable[[BoardRow], str]] = {
     "day": lambda r: format_day(r.started),
@@ -126,6 +127,7 @@ def format_day(at: float | None) -> str:
     """Return the day of a time, UTC."""
     if at is None or not 0 <= at < _LAST:
         return MISSING
+    # Many rows share a day; the cached function formats each day once.
     return _local_date(int(at) // 86_400)
 
 
@@ -139,6 +141,7 @@ def _sparkline_svg(sizes: tuple[int, ...]) -> str:
     if not sizes:
         return ""
     top, step = max(sizes) or 1, 80 / max(len(sizes) - 1, 1)
+    # The view box is 80 x 18 and y grows downwards: the largest size stands at 2, zero at 17.
     points = " ".join(f"{i * step:.0f},{17 - 15 * n / top:.0f}" for i, n in enumerate(sizes))
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 80 18" width="80" height="18"'
@@ -183,6 +186,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
     """Return the row of a session; `path`: the file that it was read from, if it does not say."""
     row = {name: values[0] for name, values in rows([session]).items()}
     bill = bill_session(session)
+    # With a call or a summary without price the sum would be too small, so there is none.
     whole = not (bill.unpriced_n or bill.unpriced_summaries_n)
     usd = bill.total_usd if whole else None
     misses = find_cache_misses(session) if session.has_cache else ()
@@ -237,7 +241,9 @@ def open_session(row: BoardRow) -> Session:
 
 
 def _sparkline_points(session: Session) -> tuple[int, ...]:
+    # An entry of a whole turn adds up several prompts and is no size of one.
     usages = (c.message.usage for c in session.calls if c.message.kind != "turn")
     sizes = [n for u in usages if u is not None and (n := u.prompt_tokens)]
+    # Ceiling division: stretches of equal length, at most `SPARKLINE_POINTS` of them.
     step = -(-len(sizes) // SPARKLINE_POINTS) or 1
     return tuple(max(sizes[i : i + step]) for i in range(0, len(sizes), step))

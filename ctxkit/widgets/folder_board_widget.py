@@ -69,6 +69,10 @@ class BoardView(ChartWidget):
         self.stop()
         super().close()
 
+    # A thread of two phases. First it reads the waiting files in slices of `_SLICE` seconds and
+    # shows the board after each. Then, if the board follows its folder, it looks again after a
+    # pause of `_PAUSE` seconds or `_SHARE` times the length of the last look, whichever is longer,
+    # which bounds the share of time that looking takes. `_ended` ends both phases.
     def _go_on(self) -> None:
         while self.board.waiting_n and not self._ended.is_set():
             self._show_board(lambda: self.board.go_on(_SLICE))
@@ -134,6 +138,7 @@ class BoardView(ChartWidget):
         ]
         field = request.get("sort") if request.get("sort") in _FIELDS.values() else "started"
         down = request.get("down") is not False
+        # None cannot be compared; rows without a value come last in both directions.
         sortable = [r for r in rows if getattr(r, str(field)) is not None]
         unknown = [r for r in rows if getattr(r, str(field)) is None]
         return sorted(sortable, key=lambda r: getattr(r, str(field)), reverse=down) + unknown
@@ -177,6 +182,7 @@ class BoardView(ChartWidget):
         session = open_session(self._numbered[number])
         calls = len(session.calls)
         self.reader = Explorer(session, max(calls - 1, 0))
+        # The reader is no widget of the page; its messages travel within those of the board.
         self.reader.send = lambda content, **_: self.send({"kind": "inner", "m": content})
         return {"kind": "open", "state": self._reader_state(self.reader)}
 

@@ -87,6 +87,10 @@ def translate_rule(rule: Callable[..., Any]) -> str:
     return f"function {function.name}({', '.join(parameters)}) {{ {declared}{body}}}"
 
 
+# A translator by cases on the syntax tree. Only forms that mean the same in both languages have a
+# case; all others raise `TypeError`, so no rule can be built that the browser would run otherwise.
+# Names that are assigned are declared by one `let` at the top, which gives them the function scope
+# that they have in Python. Each operation is put into parentheses, so precedence does not matter.
 def _to_statement(node: ast.stmt) -> str:
     match node:
         case ast.Expr(value=ast.Constant()):  # a docstring

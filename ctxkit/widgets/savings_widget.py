@@ -283,6 +283,7 @@ def has_whole_turns(session: Session) -> bool:
 
 def list_session_compactions(session: Session, name: str) -> list[CompactionRow]:
     """Return the compactions of a session."""
+    # A log of whole turns has no single calls: sizes come from the turns around a compaction.
     if has_whole_turns(session):
         return [
             one._replace(name=name)
@@ -317,6 +318,7 @@ def list_frame_compactions(table: pd.DataFrame) -> tuple[list[CompactionRow], st
         n for n in ("session", *_SIZE_COLUMNS, *_WORD_COLUMNS, *_SOURCED_COLUMNS) if n in table
     ]
     table_part = drop_unmarked(table)[names]
+    # pandas has NaN and NA for missing values; as objects all of them become None.
     plain = table_part.astype(object).where(table_part.notna(), None)
     rows: list[dict[Any, Any]] = plain.to_dict("records")
     return [_row_of_frame(i, row) for i, row in enumerate(rows)], SIZES_ONLY_NOTE
@@ -333,6 +335,10 @@ def _row_of_frame(i: int, row: dict[Any, Any]) -> CompactionRow:
     )
 
 
+# A compaction stands in a log of snapshots as one row an agent. Its size before is the sum of the
+# inputs of the agents' last turns before it, its size after the sum of their first turns after it.
+# An agent that lacks one of the two is left out of both sums, so both are of the same agents.
+# Resumes are removed first, therefore numbers are counted anew for each session, from 0.
 def list_snapshot_compactions(log: pd.DataFrame) -> list[CompactionRow]:
     """Return the compactions of a log of snapshots, with sizes derived from the turns around each.
 
@@ -366,6 +372,7 @@ def _turns_as_snapshots(session: Session) -> pd.DataFrame:
     zeros = dict.fromkeys((n for n in SNAPSHOT_FIELDS if n.endswith("_tokens")), 0)
     marks = fired.assign(agent="system", turn=fired["turn"] + 1, **zeros)
     turns = turns.assign(compaction_occurred=False)
+    # An index of i + 0.5 sorts the marker behind turn i and before turn i + 1.
     marks.index = marks.index + 0.5
     both = pd.concat([turns, marks]) if len(marks) else turns
     return both.sort_index().reset_index(drop=True)

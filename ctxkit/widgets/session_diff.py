@@ -114,6 +114,7 @@ class SideBySide(ChartWidget):
 
     def _call_of_row(self, row: int) -> int:
         """Return the call of the first session at a row."""
+        # A row without an entry of the first session takes the place of the nearest row above.
         at = next((i for n in range(row, -1, -1) if (i := self.rows[n][0]) is not None), 0)
         return int(np.searchsorted(self._call_positions, at))
 
@@ -200,6 +201,11 @@ class SideBySide(ChartWidget):
         return f"<div>{escape_html(self.head, 500)}</div>{render_table(head, rows)}"
 
 
+# Sequence alignment. A replay and its record share a long prefix and often a suffix, so both are
+# stripped first, O(n). What remains is matched by `SequenceMatcher` (Ratcliff-Obershelp: the
+# longest common block, then the same on both sides of it), which is quadratic at worst; a remainder
+# of more than `_MATCHED` entries is paired by position instead. Invariants: each place of either
+# list occurs exactly once, and the places of a list ascend.
 def align_entries(
     one: list[Hashable], other: list[Hashable]
 ) -> Iterator[tuple[int | None, int | None]]:
@@ -224,6 +230,7 @@ def _match_between(
     if max(a[1] - a[0], b[1] - b[0]) > _MATCHED:
         yield from _pair_rest(a, b)
         return
+    # The heuristic `autojunk` would ignore entries that occur often, such as empty results.
     matcher = SequenceMatcher(None, one[a[0] : a[1]], other[b[0] : b[1]], autojunk=False)
     for kind, i, j, k, m in matcher.get_opcodes():
         left, right = (a[0] + i, a[0] + j), (b[0] + k, b[0] + m)

@@ -1,6 +1,4 @@
-"""What a widget draws: sessions, frames, snapshots, a live session, or a log that is being
-written.
-"""
+"""Find what a widget draws: sessions, frames, snapshots, a live session, or a growing log."""
 
 from __future__ import annotations
 
@@ -57,6 +55,8 @@ def resolve_source(source: Any) -> DataSource:
 
     from ctxkit.agent.live_session import LiveSession
 
+    # The order of the tests matters: a comparison is a DataFrame with `replays`, and a string is
+    # the name of a session only where no file has that name.
     if isinstance(source, pd.DataFrame) and not hasattr(source, "replays"):
         return DataSource(list, source)
     if isinstance(source, LiveSession) or source is None or _is_name(source):
@@ -71,6 +71,7 @@ def resolve_source(source: Any) -> DataSource:
 def _is_name(source: Any) -> bool:
     from pathlib import Path
 
+    # A name has no separator, wildcard or dot.
     plain = isinstance(source, str) and not any(mark in source for mark in "/\\*?.")
     return plain and not Path(source).exists()
 
@@ -94,6 +95,7 @@ def _snapshots_of_path(source: Any) -> pd.DataFrame | None:
         files = find_snapshot_logs(to_absolute_paths(Path(source)))
     except (ReadError, BadArguments):
         return None
+    # Only files that are named as snapshots are taken for them; others are logs of sessions.
     if not files or not all("ctx_snapshots" in file.rpartition("/")[2] for file in files):
         return None
     return read_snapshots(Path(source))

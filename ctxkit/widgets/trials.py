@@ -69,6 +69,10 @@ class Trial(NamedTuple):
         return self._replace(row={**self.row, **columns})
 
 
+# A trial is a replay by `run_rules`. All that does not depend on the rules is made once: ids of
+# messages, the window, prices (`SessionScoreCache`), and one `MessageLog` for each pair of token
+# counter and estimator. A trial then costs one pass over the log plus the summaries of its policy;
+# `at(rules, summary)` replaces each summary by a fixed size, which leaves the pass alone.
 class TrialRunner:
     """One session to be tried under many rules; the log, its sizes and its prices are made once.
 
@@ -206,8 +210,10 @@ def render_growth(
         traces.append(Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1))
     traces.append(Trace(name="with these settings", x=calls, y=trial.prompts, look=0))
     cuts = [s for s in trial.steps if s.after is not None]
+    # A compaction happens before its call, so its line stands half a step to the left.
     marks = tuple(Mark(x=s.call - 0.5) for s in cuts) if len(cuts) <= _MAX_MARKS else ()
     peak = max((n for n in (*recorded, *trial.prompts) if n), default=0)
+    # A limit above four times the peak would flatten the curves, so only the legend names it.
     limit = Limit(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
     axes = Axes(
         x="call", y="tokens in the prompt", traces=tuple(traces), limits=(limit,), marks=marks

@@ -44,6 +44,11 @@ comes to rest.
 """
 
 
+# A trial is a replay, and most of its time goes into writing summaries. While a slider moves,
+# `_summary` (the mean size of the first trial's summaries) stands for each of them, and the loss is
+# worked out only where `quick_loss` needs no second replay. Only `_on_setting` runs the trial of
+# new settings. Where they raise, the last trial that worked stays and `_error` is set.
+# `_draw_trial` reads `_trial`, `_error` and `_pinned` and tries no new settings.
 class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be
     set.
@@ -134,6 +139,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         """Try the settings on what a live session has become."""
         if event.kind not in ("turn_end", "cancelled") or self.live is None:
             return
+        # The record has grown: the log, sizes and prices that the old runner holds are out of date.
         self.trials, self.swap.disabled = TrialRunner(self.live.session), True
         self._start_trial()
         self._on_setting()
@@ -170,6 +176,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
 
     def _time_a_step(self) -> None:
         """Follow the sliders while they move only where a step is quick enough for it."""
+        # An earlier trial has filled the caches, so this measures the cost of one step.
         started = time.perf_counter()
         self.trials.quick_loss(self.trials.at(self.knobs.make({}), self._summary))
         quick = time.perf_counter() - started < _SMOOTH
@@ -238,6 +245,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         return render_settings(self.rules, self.knobs.label, self.settings)
 
     def _draw_trial(self) -> None:
+        # Figures are rough where a setting was turned and summaries have an assumed size.
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
         told = f"Each summary is taken to have {self._summary:,} tokens"
         if self._quick:
@@ -342,6 +350,7 @@ def render_settings(rules: Rules, label: str, values: Mapping[str, Any]) -> Sett
     if rules.config is None:
         return _python_settings(rules, label, values, "ctxkit knows no config file for these rules")
     try:
+        # Warnings name what the config cannot express; they become the note.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             text = rules.to_config()

@@ -147,6 +147,7 @@ def _find_choices(rules: Any, *, of_preset: bool) -> tuple[tuple[Choice, ...], l
             choices.append(Choice(name, value, (False, True)))
         elif isinstance(value, str) and words:
             choices.append(Choice(name, value, literal_eval(f"({words[1]},)")))
+    # None with an annotation of whole numbers means off; the slider has 0 for it.
     absent = [
         n
         for n, v in values.items()
@@ -155,6 +156,10 @@ def _find_choices(rules: Any, *, of_preset: bool) -> tuple[tuple[Choice, ...], l
     return tuple(choices), absent
 
 
+# Three kinds of rules give three kinds of knobs. Rules of a preset: the preset's numeric
+# parameters; `make` calls the preset again and puts the fixed settings back. A function that
+# returns rules: its numeric defaults; `make` calls it. All other rules: the numeric fields of
+# policy, trigger and guards; `make` replaces these fields and leaves the rest as it is.
 def _numeric_settings(
     rules: Any, session: Session, fixed: dict[str, Any] | None
 ) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
@@ -191,6 +196,7 @@ def _fixed_settings(rules: Rules) -> dict[str, Any] | None:
     """
     if rules.name not in names() or not rules.parameters:
         return None
+    # If the preset's rules with the fixed settings still differ, a part was changed otherwise.
     factory_rules = preset(rules.name, **rules.parameters)
     beside = {
         n: getattr(rules, n)
@@ -217,6 +223,7 @@ def _part_settings(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]
     for part, i, value in parts:
         for f in fields(value) if is_dataclass(value) else ():
             if _is_number(getattr(value, f.name)):
+                # Where two parts have a field of one name, the second gets its part as prefix.
                 name = f.name if f.name not in out else f"{part}_{f.name}"
                 out[name] = ((part, i, f.name), getattr(value, f.name))
     return out
@@ -249,6 +256,7 @@ def _default_range(name: str, value: float, room: int) -> Knob:
     """
     whole = isinstance(value, int)
     if value == 0 and whole and re.search(r"tokens|chars|_limit|_at$", name):
+        # A limit `_at` adds up many calls; a token has about four characters.
         high = room * (50 if name.endswith("_at") else 4 if "chars" in name else 1)
         return Knob(name, value, 0, high, max(int(_round_step(high / 100)), 1))
     if not whole and 0 <= value <= 1:
@@ -258,6 +266,7 @@ def _default_range(name: str, value: float, room: int) -> Knob:
     if value <= _SMALL:
         return Knob(name, value, 0, max(4 * value, 20), 1)
     step = int(_round_step(value / 20))
+    # The lower end is one step instead of 0 where the value lies above one step.
     return Knob(name, value, step if value > step else 0, 4 * value, max(step, 1))
 
 
@@ -286,6 +295,7 @@ def _round_step(value: float) -> float:
     if value <= 0:
         return 1.0
     unit = 10.0 ** floor(log10(value))
+    # The tolerance accepts a value that floating point puts just below the step.
     return next(s * unit for s in (5, 2, 1) if s * unit <= value * (1 + 1e-9))
 
 
@@ -302,6 +312,7 @@ def arrange_controls(controls: Sequence[w.Widget], effects: Sequence[KnobEffect]
     grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
     first = len(controls)
     if first > _FEW:
+        # None (unknown) counts as an effect: only settings known to change nothing are folded away.
         first = min(_FEW, sum(e.tokens != 0 for e in effects)) or _FEW
     parts: list[w.Widget] = [w.GridBox(controls[:first], layout=grid)]
     if len(controls) > first:
@@ -361,6 +372,11 @@ class KnobEffect(NamedTuple):
     """
 
 
+# One-at-a-time sensitivity analysis. Each setting goes to each end of its range (a choice: to each
+# other option) while the others keep their values; its effect is the largest mean absolute change
+# of a prompt. Each try is a replay, so the sum of processor time is bounded: choices first, then
+# one end of each number, then the other end. `left` counts the tries that were not made; a setting
+# without effect and with tries left is unknown (None), not 0. Interactions are not seen.
 def measure_effects(trials: TrialRunner, knobs: KnobSet, summary: int) -> list[KnobEffect]:
     """Return the effect of each setting, the largest first, then unknown ones, then none."""
     was = _prompt_array(trials.at(knobs.make({}), summary))

@@ -54,6 +54,10 @@ export default { render({ model, el }) {
 """
 
 
+# Events may come from another thread. `_turning` is true from `turn_start` to `turn_end` or
+# `cancelled`. Events of `_DRAWING_EVENTS` always draw. Events of `_LIVE_EVENTS` may come many times
+# a second, so they draw only `_REDRAW_SECONDS` after the last drawing. A drawing that was skipped
+# is not repeated, since the end of the turn draws in any case.
 class Watcher(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
     """The widget that `ctxkit.watch` returns. Front ends without widgets get the same as text and
     as HTML.
@@ -304,6 +308,8 @@ def describe_last_call(session: Session) -> str:
     sizes, source = get_prompt_sizes(session)
     if len(session.calls) < 2 or sizes[-1] is None or sizes[-2] is None:
         return ""
+    # The path from one reply to the next one, which it excludes: all that the last prompt has and
+    # the prompt before had not.
     first, last = (session.calls[i].position for i in (-2, -1))
     between = session.path[first:last]
     number, grown = session.calls[-1].index, sizes[-1] - sizes[-2]
@@ -343,6 +349,7 @@ def predict_next_compaction(session: Session) -> str:
         return f"The next compaction is due now ({why})."
     if not grows:
         return f"The next compaction is due in {left:,} tokens ({why}); it has not grown lately."
+    # Ceiling division: the call at which the threshold is reached.
     calls = max(-(-left // grows), 1)
     return (
         f"The next compaction is due in about {pluralize(calls, 'call')} ({left:,} tokens, "
@@ -350,6 +357,10 @@ def predict_next_compaction(session: Session) -> str:
     )
 
 
+# The threshold is estimated from the last automatic compaction: the size before it as the edit
+# records it, else the last known prompt before it. A manual compaction says nothing about a
+# threshold. The walk counts assistant messages, whose numbers index `sizes`, and holds the last
+# known size. Without an automatic compaction the context window takes its place. Cost: O(entries).
 def _due_at(session: Session, sizes: list[int | None]) -> tuple[int | None, str]:
     size, size_before = 0, None
     call = 0

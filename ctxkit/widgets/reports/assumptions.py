@@ -1,4 +1,4 @@
-"""What a report's figures rest on, in sentences."""
+"""Sentences on what the figures of a report rest on."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ def describe_session_basis(session: Session) -> list[str]:
 def describe_runs_basis(frame: pd.DataFrame) -> list[str]:
     """Return the sentences for rows of scores."""
     names = ["session", *_ERRORS, "unexplained_misses", "priced", "counter", "counter_error"]
+    # All runs of a session share one basis; a run that failed has no counter.
     rows = frame[names][frame["counter"].notna()].drop_duplicates("session").itertuples(index=False)
     bases = [SessionBasis._make(v if has_value(v) else None for v in row) for row in rows]
     return [*_basis_sentences(bases, replayed=True), *collect_notes(frame)]

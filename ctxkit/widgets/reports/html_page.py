@@ -69,6 +69,7 @@ def render_chart(drawn: Chart, name: str) -> str:
     """Return a chart that plotly draws, with its static picture for readers without scripts."""
     figure = drawn.to_plotly()
     layout = {**figure["layout"], "height": figure["layout"].get("height", 400), "autosize": True}
+    # The page has headings of its own, and plotly follows the width of the window.
     layout.pop("title", None)
     layout.pop("width", None)
     drawing = f"Plotly.newPlot({encode_script_json(name)},{encode_script_json(figure['data'])},{encode_script_json(layout)},{{responsive:true,displaylogo:false}})"

@@ -271,6 +271,7 @@ def _mime_bundle(value: Any) -> dict[str, Any]:
         kind: sanitize_text(data) if isinstance(data, str) else data
         for kind, data in bundle.items()
     }
+    # The round trip turns tuples into lists, and raises on NaN and on what JSON cannot hold.
     return dict(json.loads(json.dumps(clean, allow_nan=False)))
 
 
@@ -299,6 +300,7 @@ def pack_runs(frame: pd.DataFrame) -> str:
         BadArguments: they are too many to lie in a notebook.
     """
     extra = [c for c in frame.columns if c not in SCORE_COLUMN_NAMES]
+    # JSON has no NaN; missing values become null.
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return _compress_text(msgspec.json.encode({"extra": extra, "rows": rows}, enc_hook=_to_plain))
 

@@ -181,6 +181,7 @@ def tabulate_turns(session: Session, rows: int | None = None) -> Table:
     whole, caption = len(table), ""
     if rows is not None and whole > rows:
         by = "cost_usd" if table["cost_usd"].notna().any() else "turn_input_tokens"
+        # Select the dearest turns, then restore their order in time.
         table = table.loc[table[by].fillna(0).nlargest(rows).sort_index().index]
         what = "dearest" if by == "cost_usd" else "largest"
         caption = f"The {rows} {what} of {whole:,} turns."
@@ -195,6 +196,7 @@ def _count_compactions(session: Session) -> Counter[tuple[Any, Any]]:
     """Count compactions by the turn and the agent of the call before them."""
     positions, calls = [c.position for c in session.calls], session.calls
     at = (i for i, entry in enumerate(session.path) if isinstance(entry, Edit))
+    # The call before the edit; an edit before all calls counts with the first one.
     before = (calls[max(bisect_left(positions, i) - 1, 0)] for i in at) if calls else ()
     return Counter((call.turn, call.agent) for call in before)
 
