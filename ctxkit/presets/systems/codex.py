@@ -82,11 +82,12 @@ class CodexSummary(Summary):
     user_tokens: int = 20_000
     """Codex's tokens of the user messages that are kept; the oldest of them is cut to fit."""
 
-    # Codex rebuilds the history instead of cutting it. What is left, in this order: what may not be
-    # summarised, the newest requests within a budget of tokens, a summary of everything, and a last
-    # reply whose results are missing (the tail from `n` on). The summary is made of all messages,
-    # also of the requests that are kept. Where nothing but requests would go, nothing is done. A
-    # result that is not smaller is refused, unless `must_shrink` is off.
+    # Codex rebuilds the history instead of cutting it. First stand the messages that stay, in their
+    # old order: protected ones, and the newest requests within a budget of tokens. A summary of
+    # everything follows, then a last reply whose results are missing (the tail from `n` on). The
+    # summary is made of all messages, also of the requests that are kept. Where nothing but
+    # requests would go, nothing is done. A result that is not smaller is refused, unless
+    # `must_shrink` is off.
     def __call__(self, history: History, _room: ContextBudget) -> History:
         """Return the user's messages with a summary behind them."""
         start, n, at = self.front(history), end_of_removable(history), np.arange(len(history))

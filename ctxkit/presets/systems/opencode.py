@@ -152,8 +152,7 @@ class OpenCodeSummary(Summary):
                 break
             if whole - history.before(start, estimated=True) > budget:
                 if turn == 1 or self.split_any:
-                    # `back` finds the last suffix that reaches the budget; one message later fits
-                    # it
+                    # `back` finds the last suffix that reaches the budget; the next one fits it
                     fits = history.safe(history.back(budget, estimated=True) + 1)
                     first = min(fits or n, first)
                 break
