@@ -79,7 +79,7 @@ def _sweep_fuseraft() -> pd.DataFrame:
 )
 def _judge_order_stability(answer: Any, costs: Any = None) -> str:
     table = _require_table(costs, "never forgets", "costs")
-    # the first and the last column: two assumptions of what a cache keeps
+    # first and last column: a cache that never forgets, and one that misses as recorded
     ends = [
         float(table[c]["none"]) < float(table[c]["pi"]) for c in ("never forgets", "misses carried")
     ]

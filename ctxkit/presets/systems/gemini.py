@@ -270,6 +270,7 @@ def gemini(
         policy=policy,
         trigger=Above(retained_tokens + coalescing_threshold_tokens),
         pruning=Chain.of(
+            # -1 turns off what `Results` does to stale reads: only the length of an output counts
             Results(max_chars=masked, consumed_chars=-1, suffix=MASKED_SUFFIX),
             Replies(max_chars=masked, suffix=MASKED_SUFFIX),
         ),
