@@ -77,5 +77,6 @@ def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _discard_output() -> None:
     """Let the interpreter end quietly: what is still unwritten goes nowhere."""
+    # the interpreter flushes stdout once more at its end, which would fail a second time
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

@@ -39,6 +39,7 @@ class LazyGroup(click.Group):
         """Run a command, and all that it printed through to its reader."""
         try:
             done = super().invoke(ctx)
+            # a closed pipe shows only when the buffer is written: it must happen inside of `try`
             sys.stdout.flush()
         except BrokenPipeError:
             raise PipeClosed from None

@@ -93,6 +93,7 @@ def locate_session(
         log, indexed = find_indexed_session(word, index)
         return log.path, indexed
     sessions = index.look_up(stat_log_file(word)).sessions or ()
+    # a path with several sessions does not say which is meant: nothing is known of it yet
     return word, sessions[0] if len(sessions) == 1 else None
 
 
@@ -123,12 +124,14 @@ def find_indexed_session(
 
     index, files = index or SessionIndex(), list_log_files()
     if word == LAST_WORD:
+        # a generator: files are read one by one until the first one holds a session
         newest = (
             (log, s) for f in files for log in index.read_files([f]) for s in log.sessions or ()
         )
         matches = list(islice(newest, 1))
     else:
         paths = {f.path for f in files}
+        # files at known places first, then those that were read at other places before
         indexed_files = [index.look_up(f) for f in files] + [
             e for e in index.list_files() if e.path not in paths
         ]
@@ -160,6 +163,7 @@ def _match_sessions(word: str, logs: Iterable[LogFile]) -> list[tuple[LogFile, I
     """Return the sessions of that id; else of that title, else whose id or title has it in it."""
     pairs = [(log, s) for log in logs for s in log.sessions or ()]
     folded = word.casefold()
+    # from exact to vague: the first test that some session passes decides
     tests: list[Callable[[IndexedSession], bool]] = [
         lambda s: s.id == word,
         lambda s: (s.title or "").casefold() == folded,
@@ -260,6 +264,7 @@ def resolve_sessions(words: Sequence[str]) -> list[Session]:
 
     out: list[Session] = []
     for word in words:
+        # a pattern need not exist as a path, and no id or title is looked up for it
         globbed = any(c in word for c in "*?[")
         out += as_sessions(word) if is_path(word) or globbed else [resolve_session(word)]
     if not out:

@@ -74,6 +74,7 @@ def _find_missing(*names: str) -> list[str]:
         try:
             import_module(name)
         except Exception as error:  # noqa: BLE001  a damaged package may raise anything
+            # a package that is there may fail as one that it imports is missing
             is_absent = isinstance(error, ModuleNotFoundError) and error.name == name
             missing.append(
                 name

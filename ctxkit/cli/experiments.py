@@ -229,6 +229,7 @@ def gate_(
             tolerance=tolerance,
         )
     else:
+        # a gate of rules needs all three; a program brings its own planted facts
         if not (sessions and rules and baseline):
             raise click.UsageError(
                 "Give sessions, --rules and --baseline, or a program with --compacted."

@@ -126,6 +126,7 @@ def print_table(
     heads: Sequence[TableColumn], rows: Sequence[TableRow], notes: Sequence[str] = ()
 ) -> None:
     """Print a table no wider than the screen, and sentences below it."""
+    # widths depend on all cells, so everything is written as text first
     cells = [[format_value(r.get(h.key), h.kind) for h in heads] for r in rows]
     if cells:
         widths = fit_columns(heads, cells, get_screen_width())
@@ -155,6 +156,7 @@ def fit_columns(
     ]
     fixed = [min(n, h.most or n) for n, h in zip(needed, heads, strict=True)]
     others = sum(n for n, h in zip(fixed, heads, strict=True) if not h.wide)
+    # two blanks stand between columns; the wide one has 8 cells even on a narrow screen
     left = max(width - others - 2 * (len(heads) - 1), 8)
     return [min(n, left) if h.wide else n for n, h in zip(fixed, heads, strict=True)]
 
@@ -184,6 +186,7 @@ def count_cells(text: str) -> int:
 def fit_text(text: str, width: int, *, left: bool | None = None) -> str:
     """Return a text cut to so many cells, filled up to them on one side or (None) not."""
     if count_cells(text) > width:
+        # one cell is for the ellipsis; a character of two cells may leave one unused
         characters, left_cells = [], width - 1
         for character in text:
             left_cells -= count_cells(character)
@@ -232,6 +235,7 @@ def _to_plain(value: Any) -> Any:
         return [_to_plain(v) for v in value]
     if hasattr(value, "isoformat"):
         return value.isoformat()
+    # scalars of numpy; what is not finite is no JSON
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

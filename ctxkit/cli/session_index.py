@@ -102,6 +102,7 @@ class SessionIndex:
         A file that was read with another one, as its subagent's, is left out.
         """
         files = [self._read_file(self.look_up(file)) for file in show_progress(list(logs))]
+        # taken from all files of the index: the main log may have been read at another time
         subagent_paths = {path for each in self.list_files() for path in each.others}
         return [each for each in files if each.path not in subagent_paths]
 
@@ -174,6 +175,11 @@ def index_session(session: Session) -> IndexedSession:
     )
 
 
+# Charges of calls are added up by day and model. Where the log has no calls with a bill, its own
+# totals count as one day. A summary is added to the day of the call that saw it first, or else to
+# the last day, so that no row holds summaries alone. A summary without a price is a row of its own,
+# as one unknown price would make the whole day unknown. Subagents are billed the same way. Cost:
+# linear in calls and summaries.
 def _spend_by_day(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
     """Yield what a session and its subagents spent, by day and model.
 
@@ -186,6 +192,7 @@ def _spend_by_day(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
 
     def add(key: tuple[str, str], usd: float | None, *counts: int) -> None:
         before = sums.get(key, DaySpent(*key, 0.0, 0, 0, 0))
+        # one call without a price leaves the day without a sum
         total = None if usd is None or before.usd is None else before.usd + usd
         sums[key] = DaySpent(
             *key, total, *map(sum, zip(before[3:], counts or (0, 0, 0), strict=True))
@@ -255,6 +262,7 @@ def _make_log_file(path: str, stat: os.stat_result, tool: str, project: str | No
         return LogFile(
             path=path, modified=stat.st_mtime, size=stat.st_size, tool=tool, project=project
         )
+    # a folder is as new as its newest file, and as large as all of them
     inner = [entry.stat() for entry in os.scandir(path)]
     last = max((s.st_mtime for s in inner), default=stat.st_mtime)
     size = sum(s.st_size for s in inner)

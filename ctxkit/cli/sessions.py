@@ -82,6 +82,7 @@ def list_(
     is_whole = every or out.json or out.html is not None
     # where the place does not tell a file's tool, only reading does
     tools_are_known = tool is None or all(file.tool for file in files)
+    # files are sorted: the newest are enough, unless all rows or a filter ask for the others
     logs = filter_by_tool(
         index.read_files(files if is_whole or not tools_are_known else files[:most]), tool
     )
@@ -215,6 +216,7 @@ def _get_week(day: str) -> str:
     if not day:
         return ""
     date_of_day = date.fromisoformat(day)
+    # a week is named by its Monday
     return (date_of_day - timedelta(days=date_of_day.weekday())).isoformat()
 
 
@@ -265,6 +267,7 @@ def spend_(
 
 def sum_spend(logs: list[LogFile], by: str, since: float | None = None) -> list[dict[str, Any]]:
     """Return one row for each day (model, ...), in order of time or of money."""
+    # days in ISO form sort as text as they do in time
     first_day = "" if since is None else strftime("%Y-%m-%d", gmtime(since))
     rows: dict[str, dict[str, Any]] = {}
     for log in logs:
@@ -290,6 +293,7 @@ def _add_spend(row: dict[str, Any], session: IndexedSession, spent: DaySpent) ->
     row["ids"].add(session.id)
     if spent.usd is not None:
         row["cost_usd"] = spent.usd + (row["cost_usd"] or 0.0)
+    # a row without calls is a summary without a price, which counts as one
     row["unpriced_n"] += (spent.calls_n or 1) if spent.usd is None else 0
     row["calls_n"] += spent.calls_n
     row["prompt_tokens"] += spent.prompt_tokens
@@ -336,6 +340,7 @@ def watch_(session: str, every: float, times: int | None) -> None:
     path, indexed = locate_session(session)
     lines_shown, last_stamp = -1, None
     for look in count(1):
+        # the log is read anew only where its time or its size has changed
         stamp = _get_stamp(path)
         if stamp != last_stamp:
             last_stamp = stamp
@@ -347,6 +352,8 @@ def watch_(session: str, every: float, times: int | None) -> None:
                 last_stamp = None  # it is being written: the next look finds it whole
             else:
                 lines = list(describe_calls(log))
+                # The first look shows the last lines alone; later looks show what is new. A log
+                # that was rewritten may be shorter: then nothing is shown twice.
                 lines_shown = (
                     max(len(lines) - _FIRST_LOOK_LINES, 0)
                     if lines_shown < 0
@@ -374,6 +381,7 @@ def describe_calls(session: Session) -> Iterator[str]:
     from ctxkit.session.messages import Edit
 
     columns: dict[str, list[Any]] = rows([session])
+    # the row of each call by its position, so that edits fall between the right calls
     calls = dict(zip(columns["position"], range(len(columns["call"])), strict=True))
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):

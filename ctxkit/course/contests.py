@@ -123,9 +123,11 @@ class Contest:
     @property
     def entries(self) -> tuple[ContestEntry, ...]:
         """The entries: those that count first, the cheapest on top."""
+        # a table that is missing, damaged or too large counts as empty
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             if self.path.stat().st_size <= _MAX_FILE_BYTES:
                 entries = msgspec.json.decode(self.path.read_bytes(), type=list[ContestEntry])
+                # False sorts before True: entries that count come first
                 return tuple(sorted(entries, key=lambda e: (bool(e.why), e.cost_usd)))
         return ()
 
@@ -141,6 +143,7 @@ class Contest:
             return "No entry counts yet: keep every fact, and lose at most 5 %."
         recorded = score_replay(load_sample(), loss=False)["cost_usd"]
         none = score_replay(replay_sample("none"), loss=False)["cost_usd"]
+        # both ends are known only where the record says under which rules it was made
         real = "unknown: the record does not say under which rules it was made"
         if best.real_low_usd is not None and best.real_high_usd is not None:
             real = f"${best.real_low_usd:.2f} to ${best.real_high_usd:.2f}"

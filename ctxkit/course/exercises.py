@@ -97,6 +97,7 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
     chosen = exercises[key]
     if answer is ... or answer is None:
         return AnswerMark(key, None, f"{chosen.asks} (Put your answer in place of the three dots.)")
+    # the first parameter of a judge is the answer; the others take what was given with it
     if len(given) > len(signature(chosen.judge).parameters) - 1:
         return AnswerMark(key, right=False, said="Give one answer: several belong in one list.")
     try:
@@ -104,6 +105,7 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
     except CtxkitError as error:
         return AnswerMark(key, right=False, said=str(error))
     except LookupError:
+        # an exercise on a sample alone cannot lack a row or a column: that is the kit's own fault
         if not given:
             raise
         sentence = (
@@ -116,6 +118,7 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
 
 
 def _load_exercises() -> dict[str, Exercise]:
+    # a lesson registers its exercises when it is imported; Python imports each once
     for lesson in _LESSONS:
         import_module(f"ctxkit.course.lessons.{lesson}")
     return _EXERCISES

@@ -67,6 +67,7 @@ def as_float(answer: Any) -> float | None:
 
 def as_pair(answer: Any) -> tuple[float, float] | None:
     """Return the two numbers of a tuple, a list or an array; None: they are no two."""
+    # three are read of an answer of any length: enough to see that it has more than two
     match [as_float(each) for each in islice(answer, 3)] if isinstance(answer, Iterable) else []:
         case [float(first), float(last)]:
             return first, last
@@ -89,6 +90,7 @@ def mark_number(
         return "Give a number, without quotes or a unit."
     if _is_near(value, right, within):
         return ""
+    # known mistakes come before general hints, as they say more
     for sentence, slip in (slips or {}).items():
         if _is_near(value, slip, within):
             return sentence
@@ -97,11 +99,13 @@ def mark_number(
     for factor, sentence in _SCALES:
         if _is_near(value, right * factor, within) or _is_near(value, right / factor, within):
             return sentence
+    # the last hint only says the direction, and whether it is more than a fifth off
     far = abs(value - right) > 0.2 * abs(right)
     return f"{'Far too' if far else 'A little too'} {'high' if value > right else 'low'}."
 
 
 def _is_near(value: float, right: float, within: float) -> bool:
+    # the constant lets an answer of 0 be right, of which a share is nothing
     return abs(value - right) <= within * abs(right) + 1e-12
 
 
@@ -159,6 +163,7 @@ def score_guess(answer: Any, right: float, unit: str = "") -> str:
             "you run it."
         )
     off = abs(value - right)
+    # a guess within a tenth counts as good
     is_close = off <= 0.1 * abs(right)
     distance = _format_number(off, "points" if unit == "%" else unit)
     return (

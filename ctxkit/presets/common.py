@@ -43,6 +43,7 @@ class AnchoredSummary(Summary):
         """Return the first position that may be summarised."""
         first = max(first, self.keep_first)
         if 0 < first < len(history):
+            # without a safe cut behind the messages that stay, nothing may be summarised
             first = history.safe(first) or len(history)
         return super().front(history, min(first, len(history)))
 
@@ -126,6 +127,7 @@ class DropHalf(ConfiguredPolicy):
         if count <= 0 or first + count >= len(starts):
             return history
         start, last, stop = (int(starts[i]) for i in (first, first + count - 1, first + count))
+        # the removed range must end with a reply, so that a request follows the beginning
         if self.pairs == "rest" and history.item(last).role(history.log) != ASSISTANT:
             stop = last
         start, stop = history.safe(start), history.safe_before(stop)
@@ -140,6 +142,7 @@ class DropHalf(ConfiguredPolicy):
         """
         if self.pairs == "all":
             return (n - 1) // 2 // 2 * 2
+        # pairs go, a request and a reply each: the last factor 2 makes every count even
         rest = n - self.keep_first
         return rest * 3 // 8 * 2 if far and self.quarter else rest // 4 * 2
 
@@ -147,6 +150,7 @@ class DropHalf(ConfiguredPolicy):
 def api_message_starts(history: History) -> NDArray[np.int64]:
     """Return the starts of API messages: results in a row and a following request are one."""
     roles = history.column("roles")
+    # after a tool result all but a reply belongs to the same API message
     follows = np.zeros(len(roles), bool)
     follows[1:] = (roles[:-1] == TOOL) & (roles[1:] != ASSISTANT)
     return np.flatnonzero(~follows)
@@ -257,6 +261,7 @@ def find_langchain_cut(history: History, room: ContextBudget, keep: tuple[str, f
     tokens = max(int(value if kind == "tokens" else value * room.limit), 1)
     if history.before(n) <= tokens:
         return 0
+    # the longest suffix within the budget, but at least the last message
     return history.safe_before(min(history.back(tokens + 1) + 1, n - 1))
 
 
@@ -292,6 +297,7 @@ class ClearUses(ScheduledPruning):
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Clear where the prompt is over the trigger and enough is freed."""
         part = _Uses(self)
+        # Two stages are weighed: the prompt as it is and the cleared one; the function picks.
         view.stages((None, part), lambda _, size: part.is_due(size(0), lambda: size(1)))
 
 
@@ -386,6 +392,7 @@ class _ClearedUses:
     def settle_oldest(self, view: ScheduleView, call: int) -> list[tuple[int, bool]]:
         """Clear the oldest results; return each newly cleared (True) or restored (False)."""
         counted, able = self._counted.found, self._clearable.found
+        # `counted[n]` is the oldest result of the last `keep`; only older ones are cleared
         n = len(counted) - self.rule.keep
         clearable = 0 if n <= 0 else bisect_left(able, counted[n]) if self.rule.keep else len(able)
         # extend the prefix sums only as far as needed, then find the first sum that reaches the aim

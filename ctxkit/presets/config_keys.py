@@ -301,6 +301,7 @@ def _unknown_key_note(
     from difflib import get_close_matches
 
     folded = [n.casefold() for n in known_names]
+    # open sections have many keys of which nothing is known: only a near miss is a slip
     if is_open and not get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
         return []
     hint = did_you_mean(name, known_names)
@@ -340,6 +341,9 @@ class ConfigWriter:
     def _check_unchanged(self, rules: Rules, parameters: dict[str, Any]) -> None:
         from ctxkit.presets.registry import preset
 
+        # The rules are built anew from their parameters. What still differs was changed by hand and
+        # has no key in the file; what no file can say (a summariser, a counter, ...) is taken over
+        # first.
         preset_rules = preset(self.system, **{**parameters, "summariser": rules.summariser})
         comparable = replace(
             preset_rules,

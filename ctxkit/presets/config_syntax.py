@@ -35,6 +35,7 @@ def load_config(path: str | Path) -> tuple[dict[str, Any], str]:
         BadArguments: a section names a key twice, of which a reader keeps the last.
     """
     text = _text(Path(path).expanduser())
+    # without a known suffix all parsers are tried; YAML is last, as it takes nearly any text
     suffix = Path(path).suffix.lower() or Path(path).name.lower()  # `.env` is all name
     parsers = [_SUFFIXES[suffix]] if suffix in _SUFFIXES else ["json", "toml", "yaml"]
     why = ""
@@ -85,6 +86,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_section)
     except ValueError:
+        # JSON5 is tried only where plain JSON fails, as its parser is slow
         if len(text) > MAX_SLOW_CHARS:
             raise
     import json5
@@ -109,6 +111,7 @@ def _yaml(text: str) -> Any:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        # the events are checked before any value is built, so that nothing is unfolded first
         check_events(yaml.parse(text, Loader=loader))
         try:
             return yaml.load(text, Loader=loader)  # noqa: S506  a safe one, in C if there is one
@@ -222,6 +225,11 @@ class _Section:
         self.keys: set[str] = set()
 
 
+# A guard against YAML files that are small and unfold to something huge ("billion laughs"). One
+# pass over the parser's events keeps a stack of open sections. Each section counts its values with
+# aliases unfolded: an alias adds the size of what its anchor holds, so that nothing is unfolded in
+# memory. An alias to a section that is still open contains itself. The first entry of the stack
+# stands for the whole file. Cost: linear in the events, whatever they would unfold to.
 def check_events(events: Iterable[Any]) -> None:
     """Refuse what is too deep, unfolds to more values than anybody wrote, contains itself, has a
     number that is too long, or names a key twice.
@@ -292,6 +300,7 @@ def _take_key(section: _Section, event: Any) -> None:
         return
     is_key, section.at_key = section.at_key, not section.at_key
     key = getattr(event, "value", None)
+    # a merge key may stand in a section more than once; a key that is no scalar has no text
     if not is_key or key is None or key == "<<":
         return
     if key in section.keys:

@@ -206,6 +206,7 @@ ANY_STATE = "Any"
 def weigh_config(config: Mapping[str, Any]) -> int:
     """Count the signs of fuseraft."""
     body = _body(config)
+    # only fuseraft puts everything under `Orchestration`
     if body is not config:
         return 10
     top_keys = {str(k).casefold() for k in body}
@@ -402,6 +403,8 @@ def _take_agent(
     )
 
 
+# Without a name the agents must agree: a setting is taken where all have the same value, and named
+# in a note where they differ.
 def _take_shared(agents: list[tuple[str, ParsedConfig]], parsed: ParsedConfig) -> None:
     for _, own in agents:
         parsed.unknown += own.unknown

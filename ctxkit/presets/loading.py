@@ -77,6 +77,7 @@ def load_rules(
     try:
         parsed = config.read(content, agent)
         defaults = preset_defaults(config.system)
+        # a setting that the preset does not have is named in the warning instead
         rules = preset(config.system, **{k: v for k, v in parsed.settings.items() if k in defaults})
     except UnknownPreset:
         raise UnknownPreset(
@@ -153,6 +154,7 @@ def detect_config_format(content: Mapping[str, Any], path: str | Path) -> Config
     weights = {c.system: c.weigh(content) for c in CONFIG_FORMATS.values()}
     best_format = max(
         CONFIG_FORMATS.values(),
+        # the file name only adds to keys that match: alone it decides nothing
         key=lambda c: weights[c.system] and weights[c.system] + 2 * (c.system in words),
     )
     if not weights[best_format.system]:

@@ -126,4 +126,5 @@ def weigh_config(config: Mapping[str, Any], *, openclaw: bool) -> int:
         shared_signs += 4 * ("defaults" in agents) + 2 * ("list" in agents)
     compaction = get_section(config, COMPACTION_SECTION)
     is_openclaw = isinstance(compaction, dict) and any(k in compaction for k in OPENCLAW_ONLY_KEYS)
+    # the signs that both share count double, so that the last point only breaks a tie
     return 2 * shared_signs + (openclaw is is_openclaw) if shared_signs else 0

@@ -142,6 +142,7 @@ def _to_rules(rules: Any) -> Rules:
     if isinstance(rules, str):
         return _rules_by_name(rules)
     if callable(rules) and str(getattr(rules, "__module__", "")).startswith("ctxkit.presets."):
+        # a preset that was not called: its defaults are meant
         factory: Any = rules
         preset_rules: Rules = factory()
         return preset_rules
@@ -217,6 +218,7 @@ def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
         for name in [name for name in parameters if name in settings]:
             need = f"{name} of preset {make.__name__!r} must be {{words}}"
             settings[name] = coerce_setting(settings[name], str(parameters[name].annotation), need)
+        # rules are frozen: the copy leaves those that the preset made unchanged
         rules = copy(make(*args, **settings))
         named = dict(zip(parameters, args, strict=False)) | settings
         object.__setattr__(rules, "name", rules.name or make.__name__)

@@ -145,6 +145,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         turn, answered = 0, False
         for entry in self.path:
             if isinstance(entry, Message):
+                # as recorded, or else by a rule: a user message opens a turn only after a reply
                 if entry.turn is not None:
                     turn, answered = entry.turn, False
                 elif entry.role in ("assistant", "tool"):
@@ -209,6 +210,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         calls = iter(self.calls)
         following = next(calls, None)
         for visible, position in _iter_views(self.path, each=True):
+            # a call is given its prompt before its own reply is added
             while following is not None and following.position == position:
                 yield following, ListPrefix(visible)
                 following = next(calls, None)
@@ -296,6 +298,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         """Return the session with entries added after its leaf."""
         log = (*self.log, *entries)
         at_end = self.leaf in (-1, len(self.log) - 1)
+        # a log without branches needs no parents: each entry follows the one before it
         if at_end and not self.parents:
             return self._with(log=log, leaf=-1)
         first = self.leaf if self.leaf >= 0 else len(self.log) - 1

@@ -61,6 +61,7 @@ def _command_line(call: ToolCall) -> str | None:
         if isinstance(value, str) and value.strip():
             return value[:_MAX_CHARS]
         if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+            # `bash -lc LINE`: three words, the last of which is the line
             is_shell = value[0].rsplit("/", 1)[-1] in _SHELL_NAMES and len(value) == 3
             return (value[2] if is_shell else shlex.join(value))[:_MAX_CHARS]
     return None

@@ -108,6 +108,7 @@ class ContractEvidence:
     def _check_tests(self, _: Requirement) -> str:
         """Check that tests were run, with success, since the last change; none is run here."""
         last = max((c.turn for c in self.changes if c.written), default=-1)
+        # changes are known by the turn: a run in the turn of the last change counts
         runs = [ok for c in self.changes if c.turn >= last for command, ok in c.commands
                 if _holds_text(self.plan.suite, command)]  # fmt: skip
         if not runs:
@@ -121,6 +122,7 @@ class ContractEvidence:
             if r.field
             else ""
         )
+        # a command of the brief is looked for as a whole, a pattern by each part between bars
         words = [command_text] if command_text else r.pattern.split("|")
         described = command_text or r.pattern or "any command"
         last: bool | None = None

@@ -108,6 +108,7 @@ def route_by_keyword(parts: SelectionParts) -> Routing:
     for name in parts.names:
         ways = [way for sources, way in routed if not sources or name in sources]
         check_unique(f"keywords that {name} may give", [w.signal for w in ways])
+        # the last transition has no signal: it is taken where no keyword was given
         rest = Transition(to=first)
         states[name] = TeamState(name=name, agent=name, transitions=(*ways, rest))
     return Routing(
@@ -125,6 +126,7 @@ def _keyword_transition(
     to = parts.agent(f.text("Agent"), f"the agent of {where}")
     sources = [parts.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
     return sources, Transition(
+        # a route to an agent that may give its keyword itself ends the team
         to=END_STATE if to in sources else to, signal=f.text("Keyword").strip(),
         contracts=parts.demanded(f, where), recovery=_recovery_agent(parts, f, where),
     )  # fmt: skip
@@ -316,6 +318,7 @@ def make_selection_agent(
         config: the whole config.
     """
     used_names = {a.text("Name").strip().casefold() for a in agents}
+    # more names than there are agents, so that one of them is free
     candidates = (name, *(f"{name}-{i}" for i in range(2, len(used_names) + 3)))
     member = Member(
         name=next(n for n in candidates if n.casefold() not in used_names),
@@ -343,6 +346,7 @@ def parse_manager_limits(f: ConfigSection, name: str) -> ManagerLimits:
 
 def count_manager_turns(f: ConfigSection) -> int:
     """Return how many turns the rounds of a manager are: its own and that of an agent each."""
+    # one turn more, in which the manager says that the task is done
     return 2 * (f.number("MaxRoundCount") or 20) + 1
 
 
@@ -446,6 +450,9 @@ def _parse_stage(parts: SelectionParts, f: ConfigSection, n: int) -> _Adversaria
     return _AdversarialStage(maker, critic, f.text("Label").strip() or f"{maker} → {critic}", hears)
 
 
+# The loop of a stage is unrolled: each round has a state in which the work is made and one in which
+# it is judged, so that the state machine needs no counter. The critic's keyword leads to the next
+# stage; any other reply leads to the next round, and in the last round to the next stage, too.
 def _stage_states(
     stage: _AdversarialStage, rounds: int, word: str, after: str
 ) -> Iterator[TeamState]:
@@ -473,6 +480,7 @@ def route_scatter_gather(parts: SelectionParts) -> Routing:
     if not names:
         raise BadArguments("A scattergather selection needs Participants: names of Agents.")
     last = parts.agent(f.text("Synthesizer"), "ScatterGather.Synthesizer")
+    # the number makes states of their own for an agent that takes part several times
     branches = {f"{n}. {name}": name for n, name in enumerate(names, 1)}
     states = {s: TeamState(name=s, agent=name) for s, name in branches.items()}
     twice = {n for n in names if names.count(n) > 1}
@@ -496,6 +504,7 @@ def route_map_reduce(parts: SelectionParts) -> Routing:
     retries = f.number("MaxSplitterRetries", MAX_SPLITTER_RETRIES)
     if retries < 1:
         raise BadArguments("MapReduce.MaxSplitterRetries is a number of 1 or more.")
+    # one state for all items: the splitter's turn repeats it once for each of them
     way = Transition(to=REDUCE_STATE, targets=(MAP_STATE,))
     states = {
         SPLIT_STATE: TeamState(name=SPLIT_STATE, agent=splits, splits=path, transitions=(way,)),

@@ -85,6 +85,7 @@ def classify_failure(missing: Sequence[str], *, again: bool, worked: bool) -> Fa
     """
     if again and not worked:
         return "NoProgress"
+    # evidence that is there and speaks against the claim weighs more than missing evidence
     against = any(why.endswith(_CONFLICT_ENDINGS) for why in missing)
     return "ConflictingEvidence" if against else "MissingEvidence"
 
@@ -424,6 +425,7 @@ def matches_any(patterns: Iterable[str], text: str) -> bool:
     Raises:
         BadArguments: looking for one takes longer than a second.
     """
+    # unlike `re`, this one takes a time limit
     import regex
 
     for pattern in patterns:

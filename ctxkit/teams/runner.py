@@ -103,6 +103,7 @@ class Team:
             started=clock(),
             cwd=str(Path.cwd()),
         )
+        # what was opened before a failure is closed again; otherwise `close` closes all of it
         with ExitStack() as undo:
             log = SessionLog(workspace.sessions, name, fresh, self._vouch_for)
             undo.callback(log.close)
@@ -323,6 +324,12 @@ class TurnRunner:
         self._plan, self._ledger, self._sessions = plan, ledger, sessions
         self._root, self._files = root, files
 
+    # A turn can be taken again after a crash, as it is written in two places, one after the other:
+    # the agent's session gets the messages while it works, the ledger gets the conclusion at the
+    # end. `begun_at` is the agent's last turn that the ledger knows. A later turn in the session
+    # that is finished lacks only its conclusion, and no model is asked. A later one that is not
+    # finished goes on with a prompt that says so. Otherwise a new turn begins. Invariant: each turn
+    # has one conclusion.
     async def take(self, standing: TeamStatus) -> TurnDecision:
         """Take the turn that is next.
 
@@ -369,6 +376,7 @@ class TurnRunner:
             words = turn_prompt(
                 member, state, self._ledger.task, sum(len(get_plain_text(m)) for m in news)
             )
+        # a scripted model goes on behind the turns that the agent has had
         begin_script = getattr(live.agent.model, "begin", None)
         if callable(begin_script):
             begin_script(sum(m["agent"] == member.name for m in self._ledger.moves()))
@@ -404,6 +412,7 @@ class TurnRunner:
         block = self._declared_context(member, standing) if member.context else None
         if block is None:
             return news
+        # the first turn begins with the task; later the block stands before what is new
         return [*news, block] if first else [block, *news]
 
     def _warn_of_cap(self, member: Member, standing: TeamStatus, messages: int) -> None:
@@ -435,6 +444,7 @@ class TurnRunner:
         proof = ContractEvidence(
             root=self._root, plan=self._plan, changes=changes, turn=standing.turns
         )
+        # a turn that only hands on counts as one without work
         worked = any(c.name != HANDOFF_TOOL for m in turns for c in m.tool_calls)
         turn = TurnReply(member.name, get_last_reply(turns), find_called_signals(turns), worked)
         decision = decide_turn(self._plan, standing, turn, proof)
@@ -469,6 +479,7 @@ class TurnRunner:
         self, member: Member | None = None, since: int = 0, number: int = 0
     ) -> list[TurnChanges]:
         """Return all changes; `member`: with those since `since`, which no ledger has yet."""
+        # turns that the ledger knows, then those of the turn that is just being concluded
         turns = [
             (int(m["turn"] or 0), m["agent"], self._sessions[m["agent"]].session, own)
             for m in self._ledger.moves(of_task=True)

@@ -230,6 +230,7 @@ class SessionFactory:
         if USER_MEMORY in self._reaches:
             homes = [home.parent / "agents" / name for home in (team_home, *user_homes)]
         else:
+            # teams of one name in two workspaces must not share a memory
             mark = sha256(f"{workspace.folder.resolve()}\n{team}".encode()).hexdigest()[:16]
             homes = [team_home.parent / "teams" / mark / name]
         store = MemoryStore(homes, self.root.folder)
@@ -368,6 +369,7 @@ class TeamSessions(Mapping[str, LiveSession]):
     def _open_member(self, member: Member) -> None:
         with ExitStack() as undo:
             sub = SubAgent(member.name, self._tell) if member.sub is not None else None
+            # a session is closed again where that of its sub-agent cannot be opened
             live = self._open(member, sub)
             undo.callback(live.close)
             new = [live]

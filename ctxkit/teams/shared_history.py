@@ -227,6 +227,9 @@ FRESH_TURN_KEY = "Anew"
 _TRUNCATED_TURN = "\n[...truncated — own_history turn exceeded {n} char limit]"
 
 
+# A schedule records changes, each valid from a call on. `current` is what each message says after
+# the changes so far, so that only a real change is recorded. A message is left out (None), shown as
+# it was recorded (the change is undone), or shown with other parts.
 def _set_message(view: ScheduleView, q: int, call: int, now: Message | None) -> None:
     """Let a message be this from a call on, unless it is so already."""
     current: dict[int, Message | None] = view.memory.setdefault("said", {})
@@ -312,6 +315,7 @@ def _first_new(view: ScheduleView, edge: int, call: int) -> int:
     """Return the first position of what stands before a turn's input and is new in that turn."""
     first = edge if edge < view.shown(call) else edge - 1
     turn = view.rows.message(first).turn if first >= 0 else None
+    # what was heard for this turn stands right before its input and has its number
     while edge and view.role(edge - 1) == USER and view.rows.message(edge - 1).turn == turn:
         edge -= 1
     return edge

@@ -82,6 +82,7 @@ def next_agent(plan: TeamPlan, standing: TeamStatus) -> str:
         return standing.helper
     if plan.order == "statemachine":
         return plan.states[current_state(standing)].agent
+    # turns of this task without the verifier's, so that an audit does not shift the round
     takers = _round_agents(plan)
     return takers[(standing.turns - standing.since - standing.audits) % len(takers)]
 
@@ -122,6 +123,7 @@ def decide_turn(
         decision = _decide_final_state(plan, now, turn)
     else:
         decision = _apply_stops(plan, _decide_by_signal(plan, now, turn, evidence), turn)
+    # the verifier's own turn is not audited
     decision = decision if standing.auditing else schedule_verifier(plan, decision)
     if not decision.standing.ended and decision.standing.turns - now.since >= plan.max_turns:
         why = f"the team has had its {plan.max_turns} turns"
@@ -147,6 +149,7 @@ def _decide_by_signal(
     if any(t.when is not None for t in transitions):
         return _decide_by_json(plan, now, turn, evidence)
     signals = [t.signal for t in transitions if t.signal]
+    # a call of the hand-off tool wins over signals in the text
     signalled = [s for s in signals if s.casefold() in {c.strip().casefold() for c in turn.called}]
     signalled = signalled or list(find_signals(turn.reply, signals))
     if len(signalled) > 1:
@@ -158,6 +161,7 @@ def _decide_by_signal(
             signals=signalled,
             kind="multi_keyword",
         )
+    # without a signal the transition that has none is taken, where there is one
     way = next((t for t in transitions if t.signal == (signalled[0] if signalled else "")), None)
     if way is None:
         return decide_unclear_turn(
@@ -187,6 +191,8 @@ def _decide_by_json(
         )
     status = replace(now, silent=0)
     if (
+        # Only the manager's own turns count its rounds; a reply that does not say whether there was
+        # progress counts as progress.
         plan.manager is not None
         and state.name == plan.manager.name
         and not plan.states[way.to].ends
@@ -212,6 +218,7 @@ def _decide_contract_failure(
         times = f"{count} times in a row" if count > 1 else "once"
         why = f"{key}: the contract failed {times} ({'; '.join(missing)})"
         return TurnDecision(mark_stopped(now, why), "validation_fail", "", way, payload)
+    # the agent for recovery is called once for each transition
     if way.recovery and plan.failing.recovers(kind, count) and key not in now.recovered:
         now = replace(now, helper=way.recovery, recovered=(*now.recovered, key))
     return TurnDecision(
@@ -224,6 +231,7 @@ def _decide_advance(
 ) -> TurnDecision:
     key, is_back_edge = f"{now.state} > {way.to}", way.to in now.seen
     count = now.visits.get(key, 0) + is_back_edge
+    # the transition is not taken: the agent stays in its state and hears the objections
     if way.max_revisits and count > way.max_revisits:
         objections = evidence.read(way.review) if way.review else ""
         return TurnDecision(
@@ -238,9 +246,11 @@ def _decide_advance(
         now,
         state=way.to,
         visits={**now.visits, key: count} if is_back_edge else now.visits,
+        # a contract that holds ends the row of failures of its transition
         failures={k: n for k, n in now.failures.items() if k != key},
         branches=way.targets,
     )
+    # the state behind is entered only when each branch has had its turn
     if way.targets:
         return TurnDecision(
             now, "parallel_start", "", way, {**payload, "targets": list(way.targets)}
@@ -342,6 +352,7 @@ def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnD
         )
     status = replace(now, silent=0, state=way.to, branches=way.targets * len(items))
     payload = {"from": now.state, "to": way.to, "items": len(items)}
+    # an empty list makes no branches: the state behind is entered at once
     if not items:
         return TurnDecision(
             enter_state(plan, status, turn.agent), "state_advanced", "", way, payload
@@ -403,6 +414,9 @@ def _begins_with_signal(line: str, signal: str) -> bool:
     return line.startswith(signal) and not rest[:1].isalnum() and not rest.startswith("-")
 
 
+# Fences of code are found as CommonMark has them: a fence of three or more backticks or tildes is
+# closed by one of the same sign that is at least as long and has nothing behind it. A fence that is
+# never closed reaches to the end of the reply.
 def _iter_spoken_lines(text: str) -> Iterable[str]:
     """Yield the lines that are the speaker's own words."""
     fence = ""

@@ -254,5 +254,6 @@ def quote_previous_reply(
     if not state.item:
         return redact(f"\n\nThis is what {state.reads} says:\n\n{words}")
     items = parse_items(words, state.item) or []
+    # the branches that are left count the items down: no position is kept
     position = len(items) - len(standing.branches)
     return redact(f"\n\nYour part, {position + 1} of {len(items)}:\n\n{items[position]}")

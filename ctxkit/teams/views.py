@@ -209,6 +209,7 @@ def with_view_sizes(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
     if rules.pruning is None or not prompts or not prompts[0]:
         return log
     counter = default_counter()
+    # counted sizes give the shape of the prompts, the recorded sizes their scale
     counts = [counter.message(m) for m in log.record.messages]
     run = run_rules(log_from_session(log.record, rules, tokens=counts, fixed=0), rules, None)
     sent = RunPrompts(run)
@@ -252,6 +253,7 @@ def add_declared_context(
         if turn.agent not in by_name or not turn.calls:
             continue
         source_files = SourceFiles(root=files, brief=TeamPlan.brief, changes=tuple(changes))
+        # the block is made before the turn's own writes are taken: it shows the turns before
         blocks[turn.agent][turn.calls[0]] = format_declared_context(source_files, declared)
         messages = _turn_messages(by_name[turn.agent].record, turn.calls)
         files.take(messages)
@@ -272,6 +274,7 @@ def _turn_messages(session: Session, calls: Sequence[int]) -> list[Message]:
 def _insert_blocks(log: AgentLog, blocks: dict[int, str]) -> AgentLog:
     """Put blocks before the prompts of the calls that they belong to, where there is one."""
     out: list[Message] = []
+    # `prompt` is where the last request stands since the last reply; -1: there was none
     call, prompt = 0, -1
     for m in log.shared.messages:
         if m.role == "assistant":
@@ -320,6 +323,7 @@ class RecordedFiles:
 
     def _apply_write(self, call: ToolCall) -> None:
         arguments = call.arguments
+        # a write with its whole text sets the file; a patch needs a file that is known whole
         whole = next(
             (v for k in _CONTENT_ARGUMENTS if isinstance(v := arguments.get(k), str)), None
         )
@@ -458,6 +462,7 @@ def compare_views(
         results[view.name] += [
             _view_sub_agent(log, reuse=reuse, loss=loss) for log in sub_agent_logs
         ]
+    # columns of whole numbers that may be missing
     whole = ("prompt_tokens", "peak_tokens", "needed_lost_n", "used_again_n")
     rows = pd.DataFrame(_agent_rows([*logs, *sub_agent_logs], results), columns=list(_COLUMNS))
     comparison = ViewComparison(rows.astype(dict.fromkeys(whole, "Int64")))

@@ -34,6 +34,7 @@ def _guess_tool_result_share(answer: Any) -> str:
 )
 def _judge_hidden_calls(answer: Any) -> str:
     shown = [any(_QUEUE in m.text for m in view) for _, view in load_sample().views()]
+    # calls before the name was first seen do not count as hidden
     first = shown.index(True)
     gone = [i for i, seen in enumerate(shown) if i > first and not seen]
     return mark_span(answer, (gone[0], gone[-1]))
@@ -46,6 +47,7 @@ def _judge_hidden_calls(answer: Any) -> str:
 )
 def _judge_call_cost(answer: Any) -> str:
     usage = load_sample().call(_CALL).message.usage or Usage()
+    # this call has no cache reads: three of the four classes are left
     fresh, written = usage.input_tokens or 0, usage.cache_write_tokens or 0
     reply = 15e-6 * (usage.output_tokens or 0)
     slips = {

@@ -37,6 +37,7 @@ def _judge_cleared_results(answer: Any) -> str:
     replay = replay_sample(answer)
     if not replay.edits:
         return "They changed nothing: is there a trigger, and does the policy return a new history?"
+    # about forty calls are looked at, spread over the session
     for call in replay.calls[:: max(1, len(replay.calls) // 40)]:
         if wrong := _find_mistake(replay, call.index):
             return wrong
@@ -66,6 +67,7 @@ def _find_mistake(replay: Session, index: int) -> str:
     if sum(item.message.role != "tool" for item in items) < _count_non_results(index):
         return f"At call {index} more is gone than results: what was said, or calls of tools."
     users = [i for i, item in enumerate(items) if item.message.role == "user"]
+    # with fewer than five requests no result is old
     start = users[-5] if len(users) >= 5 else 0
     for i, item in enumerate(items):
         if item.message.role != "tool":
@@ -73,6 +75,7 @@ def _find_mistake(replay: Session, index: int) -> str:
         whole = item.message.text in _list_result_texts()
         if i >= start and not whole:
             return f"At call {index} a result of the last five turns is cleared."
+        # a short result may stand whole: a placeholder would not be shorter
         if i < start and whole and item.tokens > 60:
             return f"At call {index} a result that is older than five turns still stands."
     return ""
@@ -89,6 +92,7 @@ def _judge_safe_cut(answer: Any) -> str:
     right = next(p for p in range(_AT, len(shown)) if shown[p].role != "tool")
     at = as_float(answer)
     if at is not None and at != right and at in range(_AT, len(shown)):
+        # a cut is safe before anything but a result
         if shown[int(at)].role == "tool":
             return "There a result would stand without its call."
         return "That one is safe, but it is not the first."

@@ -28,6 +28,7 @@ def _guess_cautious_cost(answer: Any) -> str:
     "That is all there is to thrash: a distance that is too short.",
 )
 def _judge_trigger_distance(answer: Any) -> str:
+    # prompts grow by about the same number at each call: distance = growth * calls
     grown = growth()
     slips = {
         "That is the growth of one call.": grown,
@@ -40,6 +41,7 @@ def growth() -> float:
     """Return by how many tokens a prompt of the sample grows from call to call, never compacted."""
     from ctxkit.metrics.frames import frame
 
+    # never compacted, so the mean growth is last less first, by the calls between
     prompts = frame(replay_sample("none"), per="call")["prompt_tokens"]
     return float(prompts.iloc[-1] - prompts.iloc[0]) / (len(prompts) - 1)
 

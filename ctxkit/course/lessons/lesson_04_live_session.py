@@ -49,6 +49,7 @@ def _judge_hidden_ports(answer: Any, session: Any = None) -> str:
     if not isinstance(session, Session):
         raise BadArguments("Give the session, too: ck.check('04-a', [...], answer.session).")
     ever = find_ports(session.messages)
+    # the prompt that the next call would be sent
     shown = find_ports(item.message for item in session.sent(None))
     return mark_list(answer, sorted(set(ever) - set(shown)))
 

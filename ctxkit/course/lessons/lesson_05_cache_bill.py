@@ -32,6 +32,8 @@ def _guess_frequent_clearing_cost(answer: Any) -> str:
 def _judge_break_even(answer: Any) -> str:
     from ctxkit.metrics.breakeven import reads_until_mutation_pays
 
+    # What is paid once is writing the tokens behind instead of reading them (w - r each); what is
+    # saved in each later call is reading the tokens taken (r each): n = (w - r) / r * ratio.
     ratio = _BEHIND / _TAKEN
     slips = {
         "You counted the writing, but without it the tokens behind would have been read: w - r.": (
@@ -74,6 +76,7 @@ def _judge_call_cost(answer: Any) -> str:
 def _judge_pause_cost(answer: Any) -> str:
     from ctxkit.metrics.cache_misses import find_cache_misses
 
+    # only misses after a pause; `expected` would have been read, `kept` really was
     misses = [m for m in find_cache_misses(load_sample()) if m is not None and m.paused]
     again = sum(max(m.expected - m.kept, 0) for m in misses)
     slips = {

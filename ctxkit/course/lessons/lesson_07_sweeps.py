@@ -18,6 +18,8 @@ _TRIGGERS = range(28_000, 32_001, 500)
 _MOST = 2.60
 
 
+# The loss is worked out under triggers that nobody would call different. Its spread is the noise of
+# this one session, against which differences between settings are held.
 @cache
 def losses(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
     """Return the loss of a policy under triggers that differ by a few per cent."""

@@ -62,6 +62,7 @@ def _judge_compaction_count(answer: Any, turns: Any = None) -> str:
     fired = 0
     columns = ("session", "agent", "turn_input_tokens")
     for session, agent, tokens in zip(*(frame[c] for c in columns), strict=True):
+        # tokens add up by agent; one agent over the limit resets all agents of its session
         spent[session, agent] = spent.get((session, agent), 0) + int(tokens)
         if spent[session, agent] >= _CUTOVER:
             fired += 1

@@ -70,4 +70,5 @@ def _judge_break_even_reads(answer: Any, ways: Any = None) -> str:
 
     if not pasted_wins(reads):
         return "With so many the list is still cheaper."
+    # the right number is the least that wins, so one read fewer must lose
     return "Pasting wins already with one read fewer." if pasted_wins(reads - 1) else ""

@@ -46,6 +46,7 @@ def _guess_chance_cases(answer: Any) -> str:
     from ctxkit.metrics.retention_checks import mcnemar
 
     kept = (list(facts_kept(replay_sample(name)).values()) for name in ("none", "codex"))
+    # McNemar's test: only facts that one of both kept and the other lost count
     return score_guess(answer, 100 * mcnemar(*kept).p, "cases")
 
 
@@ -78,6 +79,7 @@ def _sweep_fuseraft() -> pd.DataFrame:
 )
 def _judge_order_stability(answer: Any, costs: Any = None) -> str:
     table = _require_table(costs, "never forgets", "costs")
+    # first and last column: a cache that never forgets, and one that misses as recorded
     ends = [
         float(table[c]["none"]) < float(table[c]["pi"]) for c in ("never forgets", "misses carried")
     ]

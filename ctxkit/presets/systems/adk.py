@@ -89,6 +89,7 @@ class AdkSummary(AnchoredSummary):
 
     def front(self, history: History, first: int = 0) -> int:
         """Return the first position that may go; by invocations, behind summaries that stand."""
+        # by invocations a summary is never summarised again: only what follows the last one is
         summaries = np.flatnonzero(history.role("summary"))
         if len(summaries) and not self.by_tokens(history):
             first = int(summaries[-1]) + 1
@@ -137,6 +138,7 @@ def adk(
     if token_threshold is not None:
         ways.append(Above(token_threshold, or_equal=True))
     if compaction_interval is not None:
+        # by invocations a compaction is due only when a turn begins
         ways.append(Both((Turns(compaction_interval), opens_turn)))
     if not ways:
         return Rules(window=context_window)

@@ -72,6 +72,7 @@ class TwoPhases(ConfiguredPolicy):
         new = history
         if new.tokens > self.eviction * room.budget:
             new = self.collapse_tool_uses(new)
+        # the second phase weighs what the first one left, and frees down to the lower share
         if new.tokens > self.truncation * room.budget:
             new = self.drop_oldest(new, int(self.eviction * room.budget))
         return new
@@ -122,6 +123,7 @@ class TwoPhases(ConfiguredPolicy):
         n = len(history)
         if n < 2:  # it may be the reply alone that a log begins with
             return history
+        # at least the last group stays, also where it alone is over the budget
         first = min(history.fitting(budget, start=start), n - 1)
         first = history.safe(first) or history.safe_before(n - 1)
         return history.drop(first, "the oldest groups are over the budget", start=start)

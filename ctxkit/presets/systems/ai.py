@@ -109,11 +109,14 @@ class AiSummary(Summary):
             return self._find_turn_cut(history, target_tokens)
         if history.estimated <= target_tokens:
             return 0
+        # the longest suffix within the budget; the next safe cut behind it may keep less
         first = min(history.back(target_tokens + 1, estimated=True) + 1, len(history) - 1)
         return history.safe(first) or history.safe_before(first)
 
     def _find_turn_cut(self, history: History, target_tokens: int) -> int:
         start = self.start(history)
+        # The message with which the budget is reached, counted from the end; its whole turn is
+        # kept. Where the budget is not reached behind the last compaction, nothing is cut.
         crossing = max(history.back(target_tokens, estimated=True), start)
         return (
             history.safe_before(max(find_turn_start(history, crossing), 0))
@@ -201,6 +204,7 @@ def ai(
     window = 200_000 if context_window is None else context_window
     limit, source = effective_limit(window, reserve_tokens, max_tokens)
     policy = AiSummary(
+        # at most half of the trigger, so that the next compaction is not due at once
         keep_tokens=min(keep_recent_tokens, limit // 2)
         if limit and keep_recent_tokens > 0
         else keep_recent_tokens or None,

@@ -60,6 +60,9 @@ class AiderSummary(CustomCutSummary):
     limit_tokens: int = MIN_HISTORY_TOKENS
     """Tokens that the history may have."""
 
+    # Aider splits its history at half of the limit, counted from the end, and moves the split back
+    # until the head ends with a reply. The request that waits is not part of the history. Where the
+    # head would have no more than `MIN_SPLIT` messages, everything but that request is summarised.
     def cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first position that is kept: behind a reply."""
         n = len(history) - 1  # the request that waits

@@ -69,6 +69,10 @@ class FloorSummary(Summary):
         return history.safe_before(latest)
 
 
+# A hysteresis over the size of the prompt. A cut disarms the trigger; it is armed again only if the
+# cut brought the prompt to the ceiling or below. Until then a cut is made only at the hard ceiling,
+# which lies above. Without this a cut that cannot reach the ceiling would be repeated before every
+# call.
 @dataclass(frozen=True)
 class Armed(BaseGuard):
     """After a cut none until the prompt was at or below the ceiling again, or reaches the hard
@@ -84,6 +88,7 @@ class Armed(BaseGuard):
         """Return the first call at which it is armed, or forced."""
         if not past.cuts or past.cuts[-1].after <= self.ceiling:
             return start
+        # `above` excludes its limit, and a prompt at the hard ceiling is cut: hence one less
         return forecast.above(self.hard - 1, start, stop)
 
 

@@ -72,6 +72,7 @@ class ClaudeSummary(AnchoredSummary):
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return a summary and the files."""
         if self.clear is not None:
+            # clearing comes first; where it frees enough, no summary is made
             history = self.clear(history, room)
             if not self.due(history, room):
                 return history
@@ -178,6 +179,7 @@ def claude_code(
         trigger = trigger | Above(auto_compact_window - reserve, or_equal=True)
         window = min(window, auto_compact_window)
     if autocompact_pct_override is not None:
+        # a further trigger: a percentage can only lower the threshold, never raise it
         at = (window - summary_max_output_tokens) * autocompact_pct_override / 100
         trigger = trigger | Above(max(int(at), 1), or_equal=True)
     policy = ClaudeSummary(

@@ -63,6 +63,7 @@ class ClineSummary(Summary):
 
     def at(self, history: History, position: int) -> int:
         """Return the cut at or before a position, and at or before the last request."""
+        # the last request and all behind it stay, even where they are more than the tokens kept
         last = history.nth_last("user", 1)
         return history.safe_before(min(position, last) if last > 0 else position)
 
@@ -117,6 +118,7 @@ def cline(
     policy = ClineSummary(
         keep_tokens=preserve_recent_tokens, instructions=with_focus(INSTRUCTIONS, focus)
     )
+    # without a limit on input, nine tenths of the window count as one
     share = trigger_ratio * (INPUT_SHARE if max_input_tokens is None else 1.0)
     window = context_window if max_input_tokens is None else max_input_tokens
     return Rules(

@@ -82,6 +82,12 @@ class CodexSummary(Summary):
     user_tokens: int = 20_000
     """Codex's tokens of the user messages that are kept; the oldest of them is cut to fit."""
 
+    # Codex rebuilds the history instead of cutting it. First stand the messages that stay, in their
+    # old order: protected ones, and the newest requests within a budget of tokens. A summary of
+    # everything follows, then a last reply whose results are missing (the tail from `n` on). The
+    # summary is made of all messages, also of the requests that are kept. Where nothing but
+    # requests would go, nothing is done. A result that is not smaller is refused, unless
+    # `must_shrink` is off.
     def __call__(self, history: History, _room: ContextBudget) -> History:
         """Return the user's messages with a summary behind them."""
         start, n, at = self.front(history), end_of_removable(history), np.arange(len(history))
@@ -108,6 +114,7 @@ class CodexSummary(Summary):
             summaries = (
                 p for p, i in enumerate(items) if i.row < 0 and i.role(history.log) == SUMMARY
             )
+            # everything up to the last summary stays, also the requests kept before it
             first = max(first, 1 + max(summaries, default=-1))
         return first
 
@@ -179,10 +186,12 @@ def codex(
         272000
     """
     trigger: Any = Share(0.9, or_equal=True)
+    # either trigger suffices, so that the limit can only lower the nine tenths
     if model_auto_compact_token_limit is not None:
         trigger = trigger | Above(model_auto_compact_token_limit, or_equal=True)
     outputs = None
     if tool_output_token_limit is not None:
+        # the limit is in tokens, the cut in bytes: four a token
         outputs = Outputs(
             max_lines=0, max_chars=0, max_bytes=max(4 * tool_output_token_limit, 1), mode="middle"
         )
@@ -232,6 +241,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     """Gather what the file says at its top, and over it what the profile says that it names."""
     parsed = CONFIG_TABLE.found(config)
     name = config.get("profile")
+    # a profile whose name has a dot cannot be looked up by a path
     profile = (
         get_section(config, f"profiles.{name}")
         if isinstance(name, str) and "." not in name

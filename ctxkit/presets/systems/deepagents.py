@@ -61,6 +61,7 @@ class DeepSummary(common.ClauseSummary):
 
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with short arguments, summarised where that is still due."""
+        # shorter arguments alone may suffice: the trigger is asked again before a summary
         new = self.shorten_arguments(history, room)
         if self.trigger is not None and not self.trigger(new, room):
             return new

@@ -186,6 +186,7 @@ def fased(
     check_between(0.1, 0.9, max_history_share=max_history_share)
     reserve = openclaw_shared.get_effective_reserve(reserve_tokens, reserve_tokens_floor)
     check_window(context_window, reserve, keep_recent_tokens)
+    # the program does not pass the timeout on and always waits 300 seconds
     common = openclaw_shared.make_summary_settings(
         parameters, reserve, focus=focus, seconds=300.0 if quirks else timeout_seconds
     )
@@ -201,6 +202,7 @@ def fased(
             retries=quality_retries,
         )
     window = context_window or 200_000
+    # the program reckons from the floor, the document from the reserve
     flush = memory_flush_threshold(
         window, reserve_tokens_floor if quirks else reserve, soft_threshold_tokens
     )
@@ -260,6 +262,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
         get_section(config, GUARD_ENABLED_KEY.path),
         get_section(config, GUARD_RETRIES_KEY.path),
     )
+    # retries count only where the guard is on; on without a number means one
     if guarded is not None and GUARD_ENABLED_KEY.read(guarded):
         retries = DEFAULT_RETRIES if retries is None else retries
         parsed.settings[GUARD_RETRIES_KEY.parameter] = GUARD_RETRIES_KEY.read(retries)

@@ -136,6 +136,7 @@ class GuardUnlessDue(BaseGuard):
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
+        # the first call that the guard lets pass, or an earlier one where the trigger is due
         allowed_call = self.guard.first(past, forecast, start, stop)
         return (
             allowed_call
@@ -238,14 +239,17 @@ def fuseraft(
     parameters = dict(locals())
     _check_settings(parameters)
     turns = Count(trigger_turn_count, ("assistant",))
+    # triggers besides the turn count; the guard against thrash holds none of them back
     others: list[Any] = [Overflow(recorded=True)]
     if cutover_at:
         others.insert(0, Spent(cutover_at))
     if max_single_turn_input_tokens:
         others.insert(0, TurnSpent(max_single_turn_input_tokens))
     trigger: Any = Above(token_budget, estimated=True) if mode == "window" else turns
+    # the grace turn gives way to the limit of a single turn, or else to an overflow alone
     unguarded = others[0] if max_single_turn_input_tokens else others[-1]
     guards: list[Any] = [GuardUnlessDue(Grace(calls=1), unguarded)]
+    # mode `window` drops pairs without a summary and has no guard against thrash
     if mode != "window" and anti_thrash_window and anti_thrash_min_savings_ratio:
         thrash = AntiThrash(
             anti_thrash_min_savings_ratio,
@@ -314,6 +318,8 @@ def _make_policy(p: dict[str, Any]) -> Any:
 def _make_pruning(p: dict[str, Any]) -> Any:
     """Return what is done for each call, in order: offload, filter, windows, last resort."""
     quirks = p["quirks"]
+    # What the program does where the document says opt-in: 12 pairs, and 200,000 characters, four a
+    # token. Pairs are counted only from 90 % of these (180,000 characters) on.
     pairs = p["max_in_turn_tool_pairs"] or (12 if quirks else 0)
     tokens = p["max_in_turn_context_tokens"] or (50_000 if quirks else 0)
     replies = p["max_replay_chars"]
@@ -324,6 +330,7 @@ def _make_pruning(p: dict[str, Any]) -> Any:
         from_reply=quirks,
     )
     parts = [
+        # the order matters: each part weighs what the parts before it left
         Offload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
         *handed,
         Tombstones(max_tokens=p["max_tool_result_tokens"], keep_last=p["in_turn_tool_window"])

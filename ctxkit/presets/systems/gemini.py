@@ -106,6 +106,7 @@ class GeminiSummary(Summary):
     def truncate_outputs(self, history: History) -> History:
         """Return the history with outputs beyond the budget cut to head and tail."""
         tools = history.role("tool")
+        # the mark counts, too: an output just above the limit would not become shorter
         long = tools & (history.chars > self.result_chars + len(TRUNCATED_MARK))
         if not long.any():
             return history
@@ -120,6 +121,7 @@ class GeminiSummary(Summary):
                     get_plain_text(history[p]), head, tail, TRUNCATED_MARK
                 )
                 changes[p] = content.replace_text(history[p], text)
+                # four characters a token, as the estimator of this preset counts
                 size = len(text) // 4
             total += size
         return history.shorten(changes, reason="outputs beyond the budget are cut")
@@ -129,6 +131,11 @@ class GeminiSummary(Summary):
         return split_point(history, 1 - self.preserve)
 
 
+# Gemini CLI splits by characters, not by tokens. Prefix sums give the characters before each
+# message; the first request or summary with at least `share` of all characters before it begins
+# what is kept. Where no request lies that far back, a history that ends with a final reply is
+# summarised whole, and any other is cut at its last request. Invariant: the result is a safe cut,
+# which parts no call from its result. Cost: linear in the messages.
 def split_point(history: History, share: float) -> int:
     """Return where Gemini CLI splits: the first request at or beyond a share of the characters."""
     chars = history.chars
@@ -158,6 +165,7 @@ class Pipeline(CustomCutSummary):
         """Return the history within its budgets."""
         old = self.cut(history, room)
         mask = (np.arange(len(history)) < old) & (history.estimates > self.node_tokens)
+        # characters of half a node: four a token, one half for the head and one for the tail
         half = 2 * self.node_tokens
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(mask & history.role("tool", "assistant")).tolist():
@@ -168,6 +176,7 @@ class Pipeline(CustomCutSummary):
                 )
                 changes[p] = content.replace_text(history[p], short)
         new = history.shorten(changes, reason="aged messages are cut")
+        # a summary is made only where the shortened prompt is still too large
         return super().__call__(new, room) if new.tokens > self.max_tokens else new
 
 
@@ -255,11 +264,13 @@ def gemini(
         estimated=True,
         instructions=instructions,
     )
+    # the pruning counts characters: four a token
     masked = 4 * masking_threshold_tokens
     return Rules(
         policy=policy,
         trigger=Above(retained_tokens + coalescing_threshold_tokens),
         pruning=Chain.of(
+            # -1 turns off what `Results` does to stale reads: only the length of an output counts
             Results(max_chars=masked, consumed_chars=-1, suffix=MASKED_SUFFIX),
             Replies(max_chars=masked, suffix=MASKED_SUFFIX),
         ),
@@ -340,6 +351,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     parsed = CONFIG_TABLE.found(config)
     for path in OLDER_THRESHOLD_PATHS:
         if (value := get_section(config, path)) is not None:
+            # the key of the current version wins over its older spellings
             parsed.settings.setdefault(THRESHOLD_KEY.parameter, THRESHOLD_KEY.read(value, path))
     if get_section(config, "experimental.contextManagement") is True:
         parsed.settings["variant"] = "pipeline"

@@ -64,6 +64,7 @@ class Edited(ConfiguredPolicy):
             )
         changes = self.replace_old_uses(new)
         shorter = new.replace(changes, reason="old tool uses are removed") if changes else new
+        # a note may be longer than the use that it stands for
         return shorter if shorter.tokens < new.tokens else new
 
     def clear_thinking(self, history: History) -> History:
@@ -74,6 +75,7 @@ class Edited(ConfiguredPolicy):
         old = replies[: max(len(replies) - self.thinking_turns, 0)]
         old = old[history.column("thinks")[old] & ~history.stays[old]]
         shortened = {p: content.without_reasoning(history[p]) for p in old.tolist()}
+        # a reply that holds nothing but thinking would be left empty: it stays whole
         changes = {p: new for p, new in shortened.items() if new.parts}
         return history.shorten(changes, reason="old thinking is cleared")
 
@@ -88,6 +90,7 @@ class Edited(ConfiguredPolicy):
         """Return the changes that leave of each old use one line in its reply."""
         old, rows = self._find_old_results(history).tolist(), history.column("rows").tolist()
         groups = history.log.groups
+        # the group of a result is the row of the reply whose call it answers
         gone = {(groups[rows[p]], history[p].call_id) for p in old}
         changes: dict[int, Message | str | None] = dict.fromkeys(old)
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():

@@ -111,12 +111,14 @@ def drop_results(history: History, dropped: list[int]) -> History:
     groups, rows, places = history.log.groups, history.column("rows").tolist(), set(dropped)
     dropped_calls: dict[int, set[str | None]] = {}
     for p in dropped:
+        # ids of calls are unique in a group (a reply and its results), not in a log
         dropped_calls.setdefault(groups[rows[p]], set()).add(history[p].call_id)
     remaining = []
     for p, message in enumerate(history.messages):
         if p in places:
             continue
         new = content.without_calls(message, dropped_calls.get(rows[p], ()))
+        # a reply that held nothing but the dropped calls goes, too
         if new is message or new.parts:
             remaining.append(new)
     return history.become(remaining, "calls and results that are no longer needed", method="jev")

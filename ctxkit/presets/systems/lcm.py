@@ -48,6 +48,11 @@ DIFFERENCES = (
 )
 
 
+# Hierarchical summarisation. Raw messages become leaves: the oldest chunk of about `chunk` tokens
+# behind the summaries is replaced by one summary, again and again, until the prompt is within its
+# share of the window. Then as many summaries as `fanout` are condensed into one, oldest first. The
+# last `tail` messages always stay raw. Both loops end: the first where no chunk is left or a step
+# frees nothing, the second as each step leaves fewer summaries.
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Leaves(CustomCutSummary):
     """Summarise the oldest chunk behind the summaries until the prompt fits; condense summaries
@@ -89,6 +94,7 @@ class Leaves(CustomCutSummary):
         stop = start
         while stop < last and history.before(stop, estimated=True) < aim:
             stop += 1
+        # the chunk ends at a safe cut, if possible behind its aim, never inside the raw tail
         stop = history.safe(stop) or stop
         stop = stop if stop <= last else history.safe_before(last)
         if stop <= start or not removable_mask(history, start, stop).any():

@@ -64,6 +64,7 @@ class LettaSummary(AnchoredSummary):
             return end_of_removable(history)
         if history.steps:
             return 0
+        # the tokens that may stay are those beside the first share; they do not shrink with it
         share, most = self.share, self.goal * room.limit * (1 - self.share)
         # widen the summarised share by tenths until the rest fits
         while share < 1:

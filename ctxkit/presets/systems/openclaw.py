@@ -139,6 +139,8 @@ class OpenClawSummary(Safeguard):
         if not self.once or not self.recent_turns:
             return all_passages
         old = all_passages[0]
+        # Requests of the old passage. The passage ends before the last `recent_turns` of them,
+        # which follow the summary word for word, unless nothing would be left to summarise.
         users = [p for p in old.positions if history[p].role == "user"]
         start = users[-self.recent_turns :][0] if users else old.before
         if has_content(history, start) and start > old.start:
@@ -255,6 +257,7 @@ def openclaw(
     check_between(0, 3, quality_guard_max_retries=quality_guard_max_retries)
     newest = version == "2026.9.6"
     reserve = openclaw_shared.get_effective_reserve(reserve_tokens, reserve_tokens_floor)
+    # the cap is applied after the floor, so that it wins in a small window
     if newest:
         reserve = openclaw_shared.cap_reserve(reserve, context_window)
     check_window(context_window, reserve, keep_recent_tokens)
@@ -274,6 +277,7 @@ def openclaw(
             sections=OPENCLAW_SECTIONS if quality_guard else PI_SECTIONS,
             retries=quality_guard_max_retries if quality_guard else 0,
         )
+    # how images are pruned, and whether a pruned result stays pruned, depends on the version
     images: dict[str, Any] = (
         {"cut_images": True, "persists": True} if newest else {"keep_images": 3}
     )
@@ -341,6 +345,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     parsed = CONFIG_TABLE.found(config)
     if parsed.settings.get("pruning") == "off":
         parsed.settings["pruning"] = None
+    # a file with a retired key can only be meant for the older program
     old = [
         k.path
         for k in CONFIG_TABLE.keys

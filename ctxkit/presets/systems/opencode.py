@@ -115,6 +115,7 @@ class OpenCodeSummary(Summary):
 
     def prune_outputs(self, history: History) -> History:
         """Return the history without the output of old tools, up to the last summary."""
+        # the last two turns are never pruned, whatever they weigh
         stop = max(history.nth_last("user", 2), 0)
         mask = (
             history.role("tool") & (np.arange(len(history)) < stop) & ~history.tool(PROTECTED_TOOL)
@@ -129,6 +130,11 @@ class OpenCodeSummary(Summary):
             np.sort(old), CLEARED_PLACEHOLDER, reason="old tool output is pruned"
         )
 
+    # The kept part is found from the end: whole turns are added, the newest first, while their sum
+    # fits the budget. The first turn that does not fit ends the search. With `split_any`, or where
+    # it is the newest turn, the part of it that still fits is kept, from the next safe cut on.
+    # Sizes are differences of prefix sums, so each turn is weighed once. Invariant: the result
+    # parts no call from its result; without any request nothing is kept.
     def cut(self, history: History, room: ContextBudget) -> int:
         """Return where the kept turns begin: the last that fit, or what fits of a long one."""
         budget = self.tail_tokens
@@ -146,6 +152,7 @@ class OpenCodeSummary(Summary):
                 break
             if whole - history.before(start, estimated=True) > budget:
                 if turn == 1 or self.split_any:
+                    # `back` finds the last suffix that reaches the budget; the next one fits it
                     fits = history.safe(history.back(budget, estimated=True) + 1)
                     first = min(fits or n, first)
                 break
@@ -170,12 +177,14 @@ class OpenCodeSummary(Summary):
     def from_request(history: History, budget: int) -> int:
         """Return the request at which messages within a budget begin; the last where all fit."""
         n = len(history)
+        # the longest suffix within the budget, but at least the last message
         start = min(history.back(budget + 1, estimated=True) + 1, n - 1)
         if history.before(n, estimated=True) <= budget:
             start = 0
         while start > 0 and history[start].role != "user":
             start -= 1
         last = history.nth_last("user", 1)
+        # everything fits, and yet a compaction is due: all before the last request goes
         return history.safe_before(start or (last if last > 0 else n))
 
 
@@ -241,6 +250,7 @@ def opencode(
     if limit_input is None and version == "2":
         reserve = BUFFER_TOKENS if reserved is None else reserved
     elif limit_input is not None:
+        # the reserve lies below the input limit, which takes the place of the window
         reserve = min(BUFFER_TOKENS, output) if reserved is None else reserved
         window = limit_input if context_window is None else min(limit_input, context_window)
     check_window(window, reserve)

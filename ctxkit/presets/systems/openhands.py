@@ -50,6 +50,9 @@ class OpenHandsSummary(AnchoredSummary):
     whole: bool = False
     """Forget everything, where a condensation must be and there is nothing else to forget."""
 
+    # A condensation is soft where there are too many events and the tokens still fit: it may fail
+    # without harm. Otherwise (too many tokens, an overflow, by hand) it is hard: if the middle
+    # cannot be forgotten, everything is, once for each call.
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with its middle summarised; if that fails and must be, all of it."""
         new = super().__call__(history, room)
@@ -69,6 +72,7 @@ class OpenHandsSummary(AnchoredSummary):
             return history.safe_before(n)
         # Tail length by each limit that is exceeded (events, tokens); the shorter tail wins.
         tails = []
+        # half of the events stay, of which the summary is one: hence `- keep_first - 1`
         if n > self.max_size:
             tails.append(self.max_size // 2 - self.keep_first - 1)
         most = self.get_max_tokens(room)

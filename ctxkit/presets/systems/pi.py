@@ -167,14 +167,17 @@ def pi(
     newest = version == "1.5.2"
     policy = PiSummary(
         keep_tokens=keep_recent_tokens,
+        # before 1.5.2 the reserve bounds a summary: 0.8 of it, 0.5 for the head of a split turn
         limit=None if newest else max(int(0.8 * reserve_tokens), 1),
         split_limit=None if newest else max(int(0.5 * reserve_tokens), 1),
         instructions=with_focus(PI_INSTRUCTIONS, custom_instructions),
         must_shrink=not quirks,
         quirks=quirks and not newest,
         remembers=version != "0.58.3",
+        # the request that waits is not yet in Pi's session while the cut is looked for
         before_request=True,
     )
+    # the program weighs the last call, prompt and reply; else the coming prompt is weighed
     full: Any = LastUsageOverBudget(waits=not newest) if quirks else Share(1.0, of="budget")
     return Rules(
         policy=policy,

@@ -85,6 +85,11 @@ class PulseSummary(Summary):
     sections: tuple[str, ...] = PULSE_SECTIONS
     apart: bool = False
 
+    # There are three results, tried in this order. (1) A summary and the last turns, where both
+    # together are within the target. (2) Where the summariser fails, all calls and thinking are
+    # pruned and the last turns alone are kept. (3) Where the result of (1) is above the target, its
+    # summary is discarded and the last turns alone are kept, unpruned. The model was paid for in
+    # that case, too. No result is checked against the target a second time.
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return summary and last turns, or the last turns alone."""
         start, first = self.front(history), self.cut(history, room)
@@ -122,6 +127,8 @@ class PulseSummary(Summary):
 
 def is_above_target(history: History, target: int) -> bool:
     """Say whether its estimate is above a target; worked out anew only where rounding decides."""
+    # `estimated` adds up one rounded number for each message, the program rounds once. Both differ
+    # by less than a token a message; only within that distance the exact sum is worked out.
     over = history.estimated - target
     return over > 0 and (over > len(history) or estimate_tokens(history) > target)
 

@@ -70,6 +70,11 @@ class Truncated(ConfiguredPolicy):
         return history.drop(first, f"more than {self.target} messages")
 
 
+# The cut is found in three steps. (1) `target` messages are counted from the end. (2) From there
+# the cut moves back over a run of calls and results, so that none is parted. (3) Within `threshold`
+# messages before the target it moves back to a user message, if there is one. A first system
+# message and a first summary are not among the messages that are reduced; the system message counts
+# towards the target. Cost: linear in run and threshold.
 def reduction_cut(history: History, target: int, threshold: int) -> int:
     """Return where what is kept begins: the target, back over tool use, then to a user message."""
     n = len(history)
@@ -92,6 +97,7 @@ def reduction_cut(history: History, target: int, threshold: int) -> int:
 
 def tool_run_start(history: History, position: int, start: int) -> int:
     """Return where the run of tool use begins that a position lies in, `start` at the earliest."""
+    # recorded messages have a table of runs; only those of the head are looked at singly
     nh, lo = history.head.size, history.lo
     if position >= nh and _uses_tools(history[position]):
         rows = _run_starts(history.log)
@@ -107,6 +113,7 @@ def tool_run_start(history: History, position: int, start: int) -> int:
 
 def _run_starts(log: MessageLog) -> list[int]:
     """Return for each row of a log the first row of its run of tool use; else the row itself."""
+    # the table is kept with the log and extended as it grows: linear over a session
     starts: list[int] = log.memo.setdefault("runs of tools", [])
     for row in range(len(starts), len(log)):
         goes_on = row > 0 and _uses_tools(log.messages[row - 1]) and _uses_tools(log.messages[row])

@@ -76,6 +76,7 @@ class Sliding(ConfiguredPolicy):
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the window."""
         if self.truncate and Overflow(recorded=True)(history, room):
+            # after an overflow the window moves only where no result can be cut any more
             new = self.truncate_results(history)
             if new is not history:
                 return new
@@ -98,6 +99,7 @@ class Sliding(ConfiguredPolicy):
         long = history.role("tool") & (history.chars > 2 * EDGE_CHARS + len(TRUNCATED_MARK))
         for p in np.flatnonzero(long).tolist():
             text = get_plain_text(history[p])
+            # a result that was cut before is not cut again
             if TRUNCATED_MARK not in text:
                 changes[p] = content.replace_text(
                     history[p],
@@ -119,6 +121,7 @@ class OldestShare(AnchoredSummary):
         """Return the first position that is kept."""
         n = len(history)
         count = min(max(1, int(n * self.ratio)), n - self.preserve)
+        # `steps` holds what this call has done already: one summary for each call
         return 0 if count <= 0 or history.steps else history.safe(count)
 
 
@@ -176,6 +179,7 @@ def strands(
             window_size=window_size, pin_first=pin_first, truncate=should_truncate_results
         )
         full = Count(window_size + 1)
+        # the window moves when a turn begins, with `per_turn` before each call
         trigger = trigger | (full if per_turn else Both((full, opens_turn)))
     return Rules(
         policy=policy,

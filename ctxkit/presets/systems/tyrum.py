@@ -85,6 +85,11 @@ DIFFERENCES = (
 )
 
 
+# A model is asked for a checkpoint at most `attempts` times. Where there is none, or each attempt
+# fails, the deterministic checkpoint takes its place, so that no compaction fails for want of a
+# summary. Approvals are merged in afterwards from the messages themselves, whoever wrote the rest.
+# The fields are kept in `details`, from where the next compaction reads them; only the text is
+# sent.
 @dataclass(frozen=True, kw_only=True)
 class CheckpointMaker:
     """Writes Tyrum's checkpoint: by a model in at most two attempts, else without one."""
@@ -135,6 +140,7 @@ class CheckpointMaker:
         texts = [
             t for m in passage.messages for t in (m.text, *map(encode_arguments, m.tool_calls))
         ]
+        # what a checkpoint may name: all other identifiers in it count as invented
         source_text = "\n".join(
             [transcript, *texts, _checkpoint_words(previous), passage.instructions]
         )
@@ -198,6 +204,8 @@ class TyrumSummary(Summary):
     def cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first position that is kept."""
         first = last_units_start(history, self.keep_messages or 0)
+        # Pending messages are protected, so only protected positions are looked at. The first one
+        # moves the cut in front of it: no open approval or call is summarised.
         for p in np.flatnonzero(history.stays[:first]).tolist():
             if history[p].pending:
                 first = p
@@ -216,6 +224,7 @@ def last_units_start(history: History, units: int) -> int:
 def _unit_starts(history: History) -> NDArray[Any]:
     """Return a mask: True where a message of Tyrum begins."""
     replies = history.role("assistant", "tool")
+    # a reply or result begins no unit where a reply or result stands right before it
     return np.asarray(~(replies & np.concatenate(([False], replies[:-1]))))
 
 
@@ -233,6 +242,8 @@ class Spoken:
 
 def make_pruning(max_messages: int = 0, last_messages: int = 4) -> Any:
     """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many."""
+    # Tyrum's least values: a cap of 8 messages, the calls of 2. With a cap, fewer messages than it
+    # allows keep their calls.
     cap = 0 if max_messages <= 0 else max(8, max_messages)
     last_messages = max(2, last_messages)
     if cap:
@@ -286,11 +297,13 @@ def tyrum(
     last_messages = keep_last_messages_after_compaction
     check_between(0, 400_000, reserved_input_tokens=reserved_input_tokens)
     check_between(0, 200, keep_last_messages_after_compaction=last_messages)
+    # a limit on input sets the trigger; without one the window less the reserve does
     if limit_input and limit_input > reserved_input_tokens:
         trigger: Any = Above(limit_input - reserved_input_tokens, or_equal=True, estimated=True)
     else:
         trigger = Share(1.0, of="budget", or_equal=True, estimated=True)
     if max_turns:
+        # a turn counts twice: its request and its reply
         trigger = trigger | Spoken(2 * max_turns)
     if quirks:
         trigger = Both((trigger, opens_turn))
@@ -357,6 +370,7 @@ def parse_checkpoint(data: Mapping[str, object]) -> Checkpoint:
                 f"A checkpoint has no field {key!r}.{did_you_mean(key, fields_by_name)}"
             )
         if isinstance(value, str):
+            # a single text in the place of a list is a list of one
             out[key] = value if isinstance(fields_by_name[key].default, str) else (value,)
         elif isinstance(value, (list, tuple)) and isinstance(fields_by_name[key].default, tuple):
             out[key] = tuple(str(v) for v in value)
@@ -382,6 +396,11 @@ def unique_lines(rows: Iterable[str], limit: int) -> tuple[str, ...]:
     return tuple(seen.values())[:limit]
 
 
+# The deterministic checkpoint extends the lists of the checkpoint before it: the first three
+# requests and the system's words are constraints, the first six replies discoveries, the last two
+# of each side pending work. Lines are cut to 240 characters and compared in lower case; a full list
+# takes no more, so that older lines win. All lists are bounded; `handoff_md` grows by at most 14
+# lines with each compaction.
 def checkpoint_without_model(
     messages: Sequence[Message], previous: Checkpoint | None = None, *, quirks: bool = False
 ) -> Checkpoint:
