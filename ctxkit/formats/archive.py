@@ -174,12 +174,12 @@ def _check_folder(folder: object) -> Path:
 def _check_arguments(
     archive_folder: Path,
     session_folders: list[Path],
-    wanted_tools: set[str] | None,
-    known_tools: set[str],
+    selected_tools: set[str] | None,
+    all_tools: set[str],
 ) -> None:
-    unknown = sorted((wanted_tools or set()) - known_tools)
+    unknown = sorted((selected_tools or set()) - all_tools)
     if unknown:
-        raise BadArguments(f"No tool is called {unknown[0]!r}: {', '.join(sorted(known_tools))}.")
+        raise BadArguments(f"No tool is called {unknown[0]!r}: {', '.join(sorted(all_tools))}.")
     real_folder = archive_folder.resolve()
     if real_folder.exists() and not real_folder.is_dir():
         raise BadArguments("keep expects a folder for the archive, found a file.")

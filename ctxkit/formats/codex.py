@@ -358,10 +358,12 @@ class RolloutReader:
         self,
         new_messages: list[Message],
         visible: list[Message],
-        kept_ids: set[str],
+        retained_ids: set[str],
         time: float | None,
     ) -> tuple[Message, ...]:
-        """Return the messages to insert; of those that are visible, add the ids to `kept_ids`."""
+        """Return the messages to insert; of those that are visible, add the ids to
+        `retained_ids`.
+        """
         ids_by_key: dict[bytes, list[str]] = {}
         for message in reversed(visible):
             ids_by_key.setdefault(self._get_message_key(message), []).append(message.id)
@@ -369,7 +371,7 @@ class RolloutReader:
         for message in new_messages:
             same_ids = ids_by_key.get(make_message_key(message))
             if same_ids:
-                kept_ids.add(same_ids.pop())
+                retained_ids.add(same_ids.pop())
             else:
                 inserted.append(
                     msgspec.structs.replace(message, id=self.builder.new_id(message.id), time=time)

@@ -341,25 +341,25 @@ class EntryReader:
         )
 
     def _select_removed(
-        self, line: int, first_kept: int | None
+        self, line: int, first_retained: int | None
     ) -> tuple[tuple[str, ...], tuple[Message, ...]]:
         """Return the ids that a compaction removes, and the messages that it restores."""
         builder = self.builder
         if not builder.may_edit():
             self.faults.append(Fault(line, TOO_MANY_COMPACTIONS))
             return (), ()
-        if first_kept is None:
+        if first_retained is None:
             return tuple(builder.shown), ()
         return tuple(
-            i for i in builder.shown if builder.where[i] < first_kept
-        ), self._select_restored(first_kept)
+            i for i in builder.shown if builder.where[i] < first_retained
+        ), self._select_restored(first_retained)
 
-    def _select_restored(self, first_kept: int) -> tuple[Message, ...]:
+    def _select_restored(self, first_retained: int) -> tuple[Message, ...]:
         """Return the messages that an earlier compaction removed and this one keeps."""
-        if first_kept >= self.compacted_before:
+        if first_retained >= self.compacted_before:
             return ()
         builder, visible_ids = self.builder, set(self.builder.shown)
-        path = (builder.entries[i] for i in builder.path(builder.at) or () if i >= first_kept)
+        path = (builder.entries[i] for i in builder.path(builder.at) or () if i >= first_retained)
         return tuple(
             e for e in path if type(e) is Message and e.visible and e.id not in visible_ids
         )

@@ -342,14 +342,14 @@ def _encode_part(part: Part) -> dict[str, Any]:
     return {"type": "text", "text": ""}
 
 
-def encode_compaction(edit: Edit, first_kept: str) -> dict[str, Any] | None:
+def encode_compaction(edit: Edit, first_retained: str) -> dict[str, Any] | None:
     """Return a compaction in Pi's form; None if no summary replaced messages."""
     if edit.kind != "summarised" or not edit.inserted:
         return None
     return {
         "type": "compaction",
         "summary": edit.inserted[0].text,
-        "firstKeptEntryId": first_kept,
+        "firstKeptEntryId": first_retained,
         "tokensBefore": edit.tokens_before or 0,
     }
 

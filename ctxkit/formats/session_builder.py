@@ -56,12 +56,12 @@ class SessionBuilder:
         self._edit_steps = 0
         self._has_branches = False
 
-    def new_id(self, wanted: object = None) -> str:
+    def new_id(self, preferred: object = None) -> str:
         """Reserve and return the wanted id if it is a free string, else the next of m0, m1, ..."""
         ids = self._ids
-        if type(wanted) is str and wanted and wanted not in ids:
-            ids.add(wanted)
-            return wanted
+        if type(preferred) is str and preferred and preferred not in ids:
+            ids.add(preferred)
+            return preferred
         while (candidate := f"m{self._next_number}") in ids:
             self._next_number += 1
         self._next_number += 1
@@ -94,17 +94,19 @@ class SessionBuilder:
         return index
 
     def say(
-        self, role: Role, parts: Iterable[Part] = (), wanted_id: object = None, **fields: Any
+        self, role: Role, parts: Iterable[Part] = (), preferred_id: object = None, **fields: Any
     ) -> int:
         """Append a message and return its index.
 
         Args:
             role: its role.
             parts: its parts.
-            wanted_id: the id it should have (see `new_id`).
+            preferred_id: the id it should have (see `new_id`).
             fields: its other fields.
         """
-        return self.add(Message(role=role, id=self.new_id(wanted_id), parts=tuple(parts), **fields))
+        return self.add(
+            Message(role=role, id=self.new_id(preferred_id), parts=tuple(parts), **fields)
+        )
 
     def replace(self, index: int, entry: Message) -> None:
         """Replace a message by a fuller version with the same id, for formats that write pieces."""
@@ -146,16 +148,16 @@ class SessionBuilder:
         self._edit_steps += len(self.shown)
         return self._edit_steps <= _MAX_STEPS_PER_ENTRY * len(self.entries) + _MIN_EDIT_BUDGET
 
-    def compact(self, edit: Edit, kept_ids: Iterable[str]) -> int:
+    def compact(self, edit: Edit, retained_ids: Iterable[str]) -> int:
         """Append a compaction that removes the visible messages except those kept.
 
         Args:
             edit: a `summarised` edit; its targets are set here.
-            kept_ids: ids of the messages that stay visible.
+            retained_ids: ids of the messages that stay visible.
         """
         if not self.may_edit():
             return self.add(msgspec.structs.replace(edit, reason=TOO_MANY_COMPACTIONS))
-        kept_set = set(kept_ids)
+        kept_set = set(retained_ids)
         targets = tuple(i for i in self.shown if i not in kept_set)
         return self.add(msgspec.structs.replace(edit, targets=targets))
 

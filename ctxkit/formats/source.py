@@ -472,13 +472,13 @@ _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
 
 def read_zip_json(
-    source: Source, is_wanted: Callable[[str], bool], faults: list[Fault]
+    source: Source, accepts: Callable[[str], bool], faults: list[Fault]
 ) -> dict[str, Any]:
     """Decode the wanted JSON members of a zip archive.
 
     Args:
         source: the archive.
-        is_wanted: predicate over member names.
+        accepts: predicate over member names.
         faults: receives a fault for each wanted member that cannot be read.
 
     Returns:
@@ -508,7 +508,7 @@ def read_zip_json(
                 source.path,
             )
         chosen = {
-            e.filename: e for e in entries if is_wanted(e.filename) and e.filename.endswith(".json")
+            e.filename: e for e in entries if accepts(e.filename) and e.filename.endswith(".json")
         }
         total_bytes = 0
         for entry in chosen.values():

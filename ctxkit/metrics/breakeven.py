@@ -32,7 +32,7 @@ def requests_until_reset_pays(
     cost_usd: float,
     read_price: float,
     write_price: float,
-    found: float | None = None,
+    cached_tokens: float | None = None,
     front: float = 0.0,
 ) -> float:
     """Return the number of requests after which a reset of the context is paid back.
@@ -49,7 +49,8 @@ def requests_until_reset_pays(
         cost_usd: dollars of the summary call, ``K``.
         read_price: dollars per cached token, ``p_r``.
         write_price: dollars per written token, ``p_w``.
-        found: tokens of `before` that the first request would have read from the cache; None: all.
+        cached_tokens: tokens of `before` that the first request would have read from the cache;
+            None: all.
         front: tokens at the front that stay as they were, so that the cache still has them.
 
     Returns:
@@ -61,7 +62,7 @@ def requests_until_reset_pays(
         19.5
     """
     saved_usd = read_price * (before - after)
-    cached = before if found is None else found
+    cached = before if cached_tokens is None else cached_tokens
     rewritten = after - min(front, cached) - (before - cached)
     return (
         max((cost_usd + (write_price - read_price) * rewritten) / saved_usd, 0.0)

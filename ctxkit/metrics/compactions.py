@@ -172,7 +172,7 @@ def count_requests_to_break_even(
         cost_usd=cost,
         read_price=read,
         write_price=write,
-        found=cached,
+        cached_tokens=cached,
         front=compaction.front,
     )
 

@@ -295,17 +295,17 @@ def zero_if_single(signs: int) -> int:
 
 
 def _unknown_key_note(
-    name: str, shown: str, known_names: Sequence[str], *, is_open: bool
+    name: str, display_key: str, valid_names: Sequence[str], *, is_open: bool
 ) -> list[str]:
     """Return what is said of a key that nobody knows; in an open section only of a slip."""
     from difflib import get_close_matches
 
-    folded = [n.casefold() for n in known_names]
+    folded = [n.casefold() for n in valid_names]
     # open sections have many keys of which nothing is known: only a near miss is a slip
     if is_open and not get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
         return []
-    hint = did_you_mean(name, known_names)
-    return [shown + (f" ({hint.strip()[:-1]}?)" if hint else "")]
+    hint = did_you_mean(name, valid_names)
+    return [display_key + (f" ({hint.strip()[:-1]}?)" if hint else "")]
 
 
 @dataclass(frozen=True)

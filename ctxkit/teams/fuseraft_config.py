@@ -393,13 +393,13 @@ def _describe_agent_keys(body: ConfigSection) -> list[str]:
     return sentences
 
 
-def _describe_unknown_key(where: str, key: str, known_keys: tuple[str, ...]) -> str:
+def _describe_unknown_key(where: str, key: str, valid_keys: tuple[str, ...]) -> str:
     """Say of a key of a section that it is not known, or why it is not obeyed."""
     if reason := UNREAD_REASONS.get(key.casefold()):
         return f"{where}: {sanitize_text(key, 60)} is not obeyed here: {reason}."
     return (
         f"{where} has a key {sanitize_text(key, 60)!r} that is not known, and not obeyed."
-        f"{did_you_mean(key, known_keys)}"
+        f"{did_you_mean(key, valid_keys)}"
     )
 
 

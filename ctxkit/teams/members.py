@@ -181,8 +181,8 @@ class SubAgent:
         tell: is told when it begins and ends.
     """
 
-    def __init__(self, agent: str, tell: EventSink) -> None:
-        self.agent, self._tell = agent, tell
+    def __init__(self, agent: str, emit: EventSink) -> None:
+        self.agent, self._tell = agent, emit
         self.live: LiveSession | None = None
 
     def tools(self) -> list[Tool]:

@@ -246,16 +246,16 @@ def check_unique(what: str, names: Sequence[str]) -> None:
         raise BadArguments(f"Two {what} are called {shown_name!r}: give each a name of its own.")
 
 
-def match_name(name: str, known_names: Sequence[str], what: str) -> str:
+def match_name(name: str, valid_names: Sequence[str], what: str) -> str:
     """Return a name as it is known, upper and lower case alike; BadArguments: there is none."""
-    if name in known_names:
+    if name in valid_names:
         return name
-    match = next((k for k in known_names if k.casefold() == name.casefold()), None)
+    match = next((k for k in valid_names if k.casefold() == name.casefold()), None)
     if match is None:
         raise BadArguments(
             f"{what[0].upper()}{what[1:]} is {sanitize_text(name, 60)!r}, and there are "
-            f"{join_names(known_names)}."
-            f"{did_you_mean(name, known_names)}"
+            f"{join_names(valid_names)}."
+            f"{did_you_mean(name, valid_names)}"
         )
     return match
 

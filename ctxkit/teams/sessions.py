@@ -325,10 +325,10 @@ class TeamSessions(Mapping[str, LiveSession]):
     """
 
     def __init__(
-        self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, tell: EventSink
+        self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, emit: EventSink
     ) -> None:
         self._members = {m.name: m for m in members}
-        self._open, self._open_sub, self._tell = open_session, open_sub, tell
+        self._open, self._open_sub, self._tell = open_session, open_sub, emit
         self._lock = RLock()
         """One thread works, and another may read."""
         self._hooks: list[Callable[[LiveSession], None]] = []

@@ -144,13 +144,13 @@ class SharedHistory:
         self._append(*out, self._make_move(decision.standing, agent, record))
 
     def heard(
-        self, member: Member, heard_ids: set[str], *, first: bool, forked: bool = False
+        self, member: Member, seen_ids: set[str], *, first: bool, forked: bool = False
     ) -> list[Message]:
         """Return the messages that an agent has not heard yet, as its session takes them.
 
         Args:
             member: the agent.
-            heard_ids: ids of the ledger's messages that it heard.
+            seen_ids: ids of the ledger's messages that it heard.
             first: True before its first turn.
             forked: True in a branch: what was said since it began is not heard.
         """
@@ -159,7 +159,7 @@ class SharedHistory:
         for m in messages[: count_entries_before_fork(messages)] if forked else messages:
             if (
                 m.kind == LEDGER_MOVE
-                or m.id in heard_ids
+                or m.id in seen_ids
                 or m.agent == member.name
                 or not self._is_heard_by(m, member, first=first)
             ):

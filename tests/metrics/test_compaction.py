@@ -130,7 +130,13 @@ def test_without_a_summary_it_is_the_formula_of_an_edit():
 def test_paid_back_is_when_the_bills_with_and_without_it_are_equal(found, front):
     read, write, cost, before, after = 0.1, 1.25, 4_000.0, 30_000, 10_000
     n = breakeven.requests_until_reset_pays(
-        before, after, cost_usd=cost, read_price=read, write_price=write, found=found, front=front
+        before,
+        after,
+        cost_usd=cost,
+        read_price=read,
+        write_price=write,
+        cached_tokens=found,
+        front=front,
     )
     there = min(front, found)
     without = read * found + write * (before - found) + read * before * (n - 1)

@@ -150,15 +150,15 @@ def _intervals(
     return [Trace(name=after, x=x, y=y, kind="points", look=look, hover=hover), *spans]
 
 
-def chart_closed_loop(found: pd.DataFrame, figure: str = "usd") -> Chart:
+def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
     """Chart what was foretold of each policy beside what came true.
 
     Args:
-        found: what `loops.loop` returned.
+        table: what `loops.loop` returned.
         figure: `usd`, `calls` or `tokens`.
     """
-    names = tuple(map(str, found.index))
-    told, real = (found[f"{figure}_{x}"].astype(float).tolist() for x in ("foretold", "real"))
+    names = tuple(map(str, table.index))
+    told, real = (table[f"{figure}_{x}"].astype(float).tolist() for x in ("foretold", "real"))
     sign = "$" * (figure == "usd")
     digits = ".2f" if figure == "usd" else ",.0f"
 

@@ -84,10 +84,10 @@ def get_file_state(path: str) -> FileState:
     return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
-def hash_file_states(paths: list[str], given_states: Iterable[FileState] | None = None) -> str:
+def hash_file_states(paths: list[str], cached_states: Iterable[FileState] | None = None) -> str:
     """Return one hash of paths, in order, and their states (default: the present ones)."""
     states: list[int] = []
-    for state in map(get_file_state, paths) if given_states is None else given_states:
+    for state in map(get_file_state, paths) if cached_states is None else cached_states:
         states += state  # flat, as thousands of live tuples would trigger the garbage collector
     names = "\0".join(paths).encode("utf-8", "surrogatepass")
     return blake2b(msgspec.msgpack.encode((names, states)), digest_size=16).hexdigest()

@@ -483,7 +483,7 @@ def _parse_line(line: bytes, file: str, number: int, report: FaultCollector) -> 
         file,
         number,
         f"{len(decoded)} records on one line, {len(complete)} of them whole",
-        kept=bool(complete),
+        row_retained=bool(complete),
     )
     return [_parse_record(candidate, file, number, report) for candidate in complete]
 
@@ -500,7 +500,7 @@ def _parse_record(record: Row, file: str, number: int, report: FaultCollector) -
             continue
         row[name], problem = _parse_value(name, value)
         if problem:
-            report.add(file, number, f"`{name}` {problem}", kept=True)
+            report.add(file, number, f"`{name}` {problem}", row_retained=True)
     for name in record.keys() - set(SNAPSHOT_FIELDS):
         report.once(file, number, f"`{name[:80]}` is no known field and was left out")
     return row

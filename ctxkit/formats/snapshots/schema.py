@@ -159,15 +159,15 @@ class FaultCollector:
         self.faults: list[SnapshotFault] = []
         self._reported: set[tuple[str, str]] = set()
 
-    def add(self, file: str | Path, line: int, why: str, *, kept: bool = False) -> None:
+    def add(self, file: str | Path, line: int, why: str, *, row_retained: bool = False) -> None:
         """Add a fault."""
-        self.faults.append(SnapshotFault(str(file), line, why, kept))
+        self.faults.append(SnapshotFault(str(file), line, why, row_retained))
 
     def once(self, file: str | Path, line: int, why: str) -> None:
         """Add a fault of a file at its first line only."""
         if (str(file), why) not in self._reported:
             self._reported.add((str(file), why))
-            self.add(file, line, why, kept=True)
+            self.add(file, line, why, row_retained=True)
 
     def remember(self, faults: list[SnapshotFault]) -> None:
         """Add the faults of an earlier reading."""
