@@ -189,6 +189,14 @@ def contest(path: str | Path | None = None) -> Contest:
 
     Args:
         path: the file; None: `.ctxkit/contest.json`.
+
+    Example:
+        >>> import tempfile
+        >>> import ctxkit as ck
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     contest = ck.contest(f"{folder}/contest.json")
+        >>> type(contest).__name__
+        'Contest'
     """
     return Contest(Path(path) if path else _FILE)
 

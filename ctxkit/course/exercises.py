@@ -87,6 +87,11 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
 
     Raises:
         BadArguments: there is no such exercise.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.check("01-a", 3)
+        01-a: not yet. Give two numbers: (first, last).
     """
     exercises = _load_exercises()
     if key not in exercises:

@@ -90,6 +90,11 @@ def team(
         BadArguments: the config cannot work; the sentence says where.
         ReadError: the file cannot be read.
         StoreError: another process runs the team.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.team("scripted")
+        <Team team: Planner, Developer, Tester, Reviewer; 0 turns; Planning>
     """
     workspace = Workspace(folder)
     if config is None:

@@ -45,6 +45,12 @@ def explore(
 
     Raises:
         BadArguments: not a session, or it has no such call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> widget = ck.explore(ck.samples.path("billing"), 40)
+        >>> type(widget).__name__
+        'Explorer'
     """
     resolved = as_session(session)
     if beside is not None:
@@ -70,6 +76,12 @@ def break_even(session: Session, call: int = -1) -> BreakEven:
 
     Raises:
         BadArguments: there is no such call, nothing says what it read, or its model has no price.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> widget = ck.break_even(ck.read(ck.samples.path("billing")), 5)
+        >>> type(widget).__name__
+        'BreakEven'
     """
     from ctxkit.plots.cache_charts import strip_data
     from ctxkit.widgets.break_even_widget import BreakEven
@@ -93,6 +105,12 @@ def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ..
     Raises:
         BadArguments: not a session; rules without a numeric setting; a range for a setting that
             does not exist.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> widget = ck.tune(ck.samples.path("billing"), "pi")
+        >>> type(widget).__name__
+        'Tuner'
     """
     from ctxkit.errors import BadArguments
     from ctxkit.widgets.source import get_live_session
@@ -123,6 +141,12 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
     Raises:
         BadArguments: there is no such session, or no time passes between two looks.
         ReadError: the file cannot be read.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> widget = ck.watch(ck.read(ck.samples.path("billing")))
+        >>> type(widget).__name__
+        'Watcher'
     """
     from os import PathLike, fspath
     from pathlib import Path
@@ -159,6 +183,12 @@ def budget(
     Raises:
         BadArguments: it is none of these, or a threshold below 0.
         ReadError: a file cannot be read.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> chart = ck.budget(ck.samples.path("billing"), warn=400_000)
+        >>> type(chart).__name__
+        'BudgetChart'
     """
     from ctxkit.widgets.budget_widget import BudgetChart
     from ctxkit.widgets.source import resolve_source
@@ -178,6 +208,12 @@ def savings(of: Any = None) -> SavingsChart:
     Raises:
         BadArguments: it is none of these.
         ReadError: a file cannot be read.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> chart = ck.savings(ck.samples.path("billing"))
+        >>> type(chart).__name__
+        'SavingsChart'
     """
     from ctxkit.widgets.savings_widget import SavingsChart
     from ctxkit.widgets.source import resolve_source
@@ -205,6 +241,12 @@ def thrash(
     Raises:
         BadArguments: it is none of these, or a setting that no guard can have.
         ReadError: a file cannot be read.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> chart = ck.thrash(ck.replay(ck.samples.path("billing"), "pi"), window=5)
+        >>> type(chart).__name__
+        'ThrashChart'
     """
     from ctxkit.widgets.source import resolve_source
     from ctxkit.widgets.thrash_widget import ThrashChart

@@ -279,6 +279,12 @@ def board(
 
     Raises:
         BadArguments: there is no file.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> board = ck.board(ck.samples.path("billing"), seconds=None)
+        >>> len(board)
+        1
     """
     new_board = Board([], waiting=find_files(where)).go_on(seconds)
     new_board.again = lambda: Board([], waiting=find_files(where)).go_on(_FIRST)

@@ -138,7 +138,7 @@ def arrow(
 
     Example:
         >>> import ctxkit as ck
-        >>> ck.arrow(ck.samples.path("billing"), per="compaction").read_all().num_rows
+        >>> ck.metrics.arrow(ck.samples.path("billing"), per="compaction").read_all().num_rows
         2
 
     Raises:

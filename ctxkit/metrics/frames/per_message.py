@@ -302,7 +302,7 @@ def audience(session: Session) -> pd.DataFrame:
 
     Example:
         >>> import ctxkit as ck
-        >>> table = ck.audience(ck.samples.path("billing"))
+        >>> table = ck.metrics.audience(ck.samples.path("billing"))
         >>> bool(table["user_sees"].all()), bool(table["agent_sees"].all())
         (True, False)
     """

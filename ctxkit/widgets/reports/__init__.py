@@ -39,6 +39,14 @@ def export(x: SessionLike | pd.DataFrame, path: str | Path) -> Path:
     Raises:
         BadArguments: `x` is nothing that can be exported, the path ends otherwise, or cannot be
             written.
+
+    Example:
+        >>> import tempfile
+        >>> import ctxkit as ck
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = ck.export(ck.samples.path("billing"), f"{folder}/report.html")
+        >>> page.name
+        'report.html'
     """
     target = Path(path).expanduser()
     kind = target.suffix.lower()
