@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall, Usage
-from ctxkit.session.session import Session
+from ctxkit.session import Edit, Message, Session, Text, Thinking, ToolCall, Usage
 
 _ids = count()
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from builders import assistant, session, user
 
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 
 if TYPE_CHECKING:
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 
 MODEL = "claude-sonnet-4-5"

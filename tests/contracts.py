@@ -12,13 +12,13 @@ from histories import shown
 from hypothesis import strategies as st
 
 from ctxkit.errors import ModelError
-from ctxkit.session.session import apply_edit
+from ctxkit.session import apply_edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.policies.history import History
-    from ctxkit.session.messages import Message
+    from ctxkit.policies import History
+    from ctxkit.session import Message
     from ctxkit.tokens import ContextBudget
 
 TOOLS = ["read_file", "write_file", "bash", "grep", "deploy"]

@@ -12,16 +12,14 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.registry import get_reader
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import Edit
+from ctxkit.formats import Source, get_reader, read_source
+from ctxkit.session import Edit
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 STRANGE = [
     None,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ctxkit as ck
 from ctxkit.metrics.items import Item, extract_text_items
 from ctxkit.metrics.loss import losses
-from ctxkit.session.messages import Message, Text, ToolCall
-from ctxkit.session.session import Session
+from ctxkit.session import Message, Session, Text, ToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log as ln
 
-from ctxkit.policies.texts.line_index import CUE_PATTERN, FOCUS_MARK, MAX_LINE_CHARS, MAX_READ_CHARS
-from ctxkit.session.messages import Message  # noqa: TC001  plain values of the tests
+from ctxkit.policies import CUE_PATTERN, FOCUS_MARK
+from ctxkit.policies.texts.line_index import MAX_LINE_CHARS, MAX_READ_CHARS
+from ctxkit.session import Message  # noqa: TC001  plain values of the tests
 
 CANDIDATES = 400
 TAGS = {"user": "User", "assistant": "Assistant", "summary": "Earlier", "system": "System"}

@@ -14,7 +14,7 @@ from ctxkit.metrics.items import (
     expand_path_endings,
     extract_items,
 )
-from ctxkit.session.messages import Text
+from ctxkit.session import Text
 
 
 def stands(words, text):

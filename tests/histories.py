@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies import History, MessageLog
 from ctxkit.tokens import ContextBudget, get_counter
 
 if TYPE_CHECKING:
-    from ctxkit.session.messages import Message
+    from ctxkit.session import Message
 
 CHARS = get_counter("chars/4")
 ROOM = ContextBudget(200_000, 20_000, CHARS)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from builders import assistant, result, system, tool_call, user
 
-from ctxkit.policies.history import MessageLog
-from ctxkit.session.messages import ToolCall
+from ctxkit.policies import MessageLog
+from ctxkit.session import ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.session.messages import Message
+    from ctxkit.session import Message
 
 TOOLS = ("read_file", "write_file", "shell")
 WORDS = ("go on ", "RETRY it ", "fix it ")

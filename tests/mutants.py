@@ -30,10 +30,9 @@ import pyarrow as pa
 from ipywidgets import Widget
 
 import ctxkit as ck
-from ctxkit.formats.reading import find_logs, read_source
-from ctxkit.formats.registry import get_reader
-from ctxkit.formats.source import Source
-from ctxkit.formats.writing import WRITE_FORMATS as WRITERS
+from ctxkit.formats import WRITE_FORMATS as WRITERS
+from ctxkit.formats import Source, get_reader, read_source
+from ctxkit.formats.reading import find_logs
 from ctxkit.metrics.frames import FRAME_COLUMNS
 from ctxkit.presets.registry import names, preset
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 sys.path[:0] = [str(Path(__file__).parent)] * (__name__ == "__main__")
 

@@ -9,8 +9,8 @@ from builders import assistant, result, tool_call, user
 from histories import CHARS, shown
 
 if TYPE_CHECKING:
-    from ctxkit.policies.history import History
-    from ctxkit.session.messages import Message
+    from ctxkit.policies import History
+    from ctxkit.session import Message
 
 
 class Line(NamedTuple):

@@ -11,22 +11,18 @@ from inspect import signature
 from itertools import combinations, count
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.agent import Agent
-from ctxkit.agent.tools.tool import tool
-from ctxkit.agent.turn import Limits
+from ctxkit.agent import Agent, Limits, tool
 from ctxkit.errors import CtxkitError
-from ctxkit.policies import registry
+from ctxkit.policies import Prune, registry
 from ctxkit.policies.base import flatten_chain
-from ctxkit.policies.message_filters import Prune
 from ctxkit.policies.protocols import name_of
 from ctxkit.presets.registry import names, preset
-from ctxkit.session.messages import Message, Text, ToolCall
-from ctxkit.session.session import Session
+from ctxkit.session import Message, Session, Text, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies import Rules
 
 TURNS, MOST = 3, 6
 """Turns that are taken, and calls after which one is given up."""

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from ctxkit.policies.cache_ttl import CacheTtl
-from ctxkit.policies.clearing import Budget, Clear, Tombstones, ToolPairs
-from ctxkit.policies.message_filters import (
+from ctxkit.policies import (
+    AdaptiveTrim,
+    Budget,
+    CacheTtl,
     Cap,
+    Clear,
+    ConsumedReads,
+    Digest,
+    Excerpts,
+    Intermediate,
+    Offload,
+    Outputs,
     Prune,
+    RepeatedCommands,
+    Replies,
+    Results,
     Roles,
+    Superseded,
     Tail,
     TextOnly,
+    Tombstones,
+    ToolPairs,
+    TrimStage,
     TurnAge,
     WithoutAgents,
+    WithoutTools,
 )
-from ctxkit.policies.offload import Digest, Excerpts, Offload
-from ctxkit.policies.shorten import ConsumedReads, Intermediate, Outputs, Replies, Results
-from ctxkit.policies.superseded import RepeatedCommands, Superseded
-from ctxkit.policies.window import AdaptiveTrim, TrimStage, WithoutTools
 from ctxkit.presets.common import ClearUses
 from ctxkit.presets.fuseraft_config import history_filters
 

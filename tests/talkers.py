@@ -8,12 +8,9 @@ from itertools import count
 from builders import session
 
 from ctxkit import tokens
-from ctxkit.agent import Agent
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.agent.tools.tool import tool
-from ctxkit.policies.rules import Rules
-from ctxkit.session.messages import Message, Text, ToolCall, Usage
+from ctxkit.agent import Agent, LiveSession, Workspace, tool
+from ctxkit.policies import Rules
+from ctxkit.session import Message, Text, ToolCall, Usage
 
 COUNT = tokens.get_counter("chars/4")
 USAGE = Usage(input_tokens=10, output_tokens=1)

@@ -6,13 +6,14 @@ import random
 
 from builders import assistant, result, session, system, tool_call, user
 
-from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies import History, MessageLog, Rules
 from ctxkit.policies.history.columns import count_chars
 from ctxkit.policies.history.head import EditedHead
-from ctxkit.policies.rules import Rules  # noqa: TC001
 from ctxkit.presets.registry import preset
-from ctxkit.session.messages import Message  # noqa: TC001  plain values of the tests
-from ctxkit.session.session import Session  # noqa: TC001
+from ctxkit.session import (
+    Message,  # noqa: TC001  plain values of the tests
+    Session,  # noqa: TC001
+)
 
 TOOLS = ("read_file", "write_file", "shell")
 

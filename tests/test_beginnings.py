@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.session.messages import Edit, Message, Text
-from ctxkit.session.session import ListPrefix, Session
+from ctxkit.session import Edit, ListPrefix, Message, Session, Text
 
 
 @given(st.lists(st.integers()), st.lists(st.integers()), st.integers(-5, 5), st.integers(-5, 5))

@@ -14,13 +14,11 @@ from talks_by_chance import Fours, by_chance, size
 from ctxkit.engine import Compaction, Run, advance, log_from_session, run_rules
 from ctxkit.engine.pruning import PrunedForecast
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
+from ctxkit.policies import BaseTrigger, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.policies.forecast import UnprunedForecast
-from ctxkit.policies.history import MessageLog
 from ctxkit.policies.modifiers import TaskBoundary
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.triggers import BaseTrigger, CompositeTrigger, LastUsageOverBudget, as_trigger
+from ctxkit.policies.triggers import CompositeTrigger, as_trigger
 from ctxkit.presets.systems.boise import Armed
 from ctxkit.presets.systems.fuseraft import GuardUnlessDue
 
@@ -478,7 +476,7 @@ def test_the_fixed_part_counts_in_every_prompt():
 
 @pytest.mark.parametrize("family", ["pi", "window", "clear", "thrash", "spent"])
 def test_real_sessions_live_as_replayed(real, family):
-    from ctxkit.formats.reading import read
+    from ctxkit.formats import read
 
     talk = read(real / "pi" / "before-compaction.jsonl")
     rules = Rules(counter=Fours(), **FAMILIES[family](60_000, 15_000))

@@ -18,22 +18,36 @@ from scheduled_parts import PARTS
 from talks_by_chance import Fours, by_chance
 
 from ctxkit import read
-from ctxkit.agent.live_context import LiveContext
+from ctxkit.agent import LiveContext
 from ctxkit.engine import Run, advance, log_from_session, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
-from ctxkit.policies import triggers
-from ctxkit.policies.base import BasePolicy, Chain, Fallback, ScheduledPruning, apply_policy
-from ctxkit.policies.cache_ttl import CacheTtl
-from ctxkit.policies.clearing import Clear, Tombstones, ToolPairs
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.message_filters import Cap, Prune, Roles, Tail
-from ctxkit.policies.offload import Digest
+from ctxkit.policies import (
+    AdaptiveTrim,
+    BasePolicy,
+    BaseTrigger,
+    CacheTtl,
+    Cap,
+    Chain,
+    Clear,
+    Digest,
+    Fallback,
+    MessageLog,
+    Prune,
+    RecordedCompactions,
+    Roles,
+    Rules,
+    ScheduledPruning,
+    Tail,
+    Tombstones,
+    ToolPairs,
+    TrimStage,
+    WithoutTools,
+    triggers,
+)
+from ctxkit.policies.base import apply_policy
 from ctxkit.policies.protocols import is_call_overridden
-from ctxkit.policies.rules import RecordedCompactions, Rules
-from ctxkit.policies.triggers import BaseTrigger
-from ctxkit.policies.window import AdaptiveTrim, TrimStage, WithoutTools
-from ctxkit.session.messages import Message, Text
+from ctxkit.session import Message, Text
 
 POLICIES = {
     "none": None,
@@ -95,7 +109,7 @@ def test_live_is_replay(name):
 
 @pytest.mark.parametrize("name", ["clear", "pairs in steps", "clear at_least"])
 def test_real_sessions(real, name):
-    from ctxkit.formats.reading import read_all
+    from ctxkit.formats import read_all
 
     paths = sample(sorted(p for p in real.rglob("*.json*") if p.stat().st_size < 300_000), 3)
     for talk in (s for path in paths for s in read_all(path, progress=False)):

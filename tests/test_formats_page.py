@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from ctxkit.formats.registry import all_readers
+from ctxkit.formats import all_readers
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -16,7 +16,7 @@ from make_frames import render_page
 import ctxkit as ck
 from ctxkit.metrics.frames import FRAME_COLUMNS
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn, build_frame
-from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Usage
+from ctxkit.session import Edit, Image, Message, SizeOnly, Text, Usage
 
 PERS = list(FRAME_COLUMNS)
 

@@ -8,7 +8,7 @@ from conftest import sample
 
 import ctxkit as ck
 from ctxkit.metrics.frames import FRAME_COLUMNS
-from ctxkit.session.session import with_unique_ids
+from ctxkit.session import with_unique_ids
 
 KINDS = [
     "aider",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.session.messages import Message
+from ctxkit.session import Message
 
 SNAPSHOT = [
     "ts",
@@ -103,7 +103,7 @@ def test_turns_without_usage_say_nothing_of_tokens():
 
 
 def test_a_turn_whose_cost_is_partly_unknown_has_none():
-    from ctxkit.session.messages import Usage
+    from ctxkit.session import Usage
 
     known, unknown = Usage(input_tokens=1, cost_usd=0.25), Usage(input_tokens=1)
     frame = ck.frame(session(user(), assistant(usage=known), assistant(usage=unknown)))

@@ -11,7 +11,7 @@ from builders import assistant, result, session, tool_call, usage, user
 import ctxkit as ck
 from ctxkit.formats import otel
 from ctxkit.policies import memory, memory_entries
-from ctxkit.session.messages import Edit
+from ctxkit.session import Edit
 
 SMALL = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens=4_000"
 

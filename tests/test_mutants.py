@@ -10,7 +10,7 @@ from conftest import ALL, SEED
 from mutants import Findings, LogBase, bases, compacted, mutant, run
 
 import ctxkit as ck
-from ctxkit.formats.registry import all_readers, get_reader
+from ctxkit.formats import all_readers, get_reader
 
 EACH = 80
 """Mutants of the printed seed: under 20 seconds of one processor."""

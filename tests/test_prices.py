@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ctxkit.data import DATA_DIR
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 from ctxkit.tokens import prices
 from ctxkit.tokens import prices as updates
 

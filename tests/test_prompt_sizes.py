@@ -10,7 +10,7 @@ from talkers import ECHO, agent, run, said
 
 import ctxkit as ck
 from ctxkit.metrics.context_report import report
-from ctxkit.session.messages import ToolCall, Usage
+from ctxkit.session import ToolCall, Usage
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
     BilledPrompt,

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import pytest
 
 import ctxkit as ck
-from ctxkit.agent.models.provider import load_litellm
+from ctxkit.agent import load_litellm
 from ctxkit.agent.recorders import Recording
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other

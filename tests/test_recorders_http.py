@@ -18,7 +18,7 @@ import pytest
 from models.wires import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
-from ctxkit.agent.models.provider import load_litellm
+from ctxkit.agent import load_litellm
 from ctxkit.agent.recorders.api_responses import detect_api, parse_call
 from ctxkit.agent.recorders.http_taps import HttpExchange
 from ctxkit.agent.recorders.recording import Recording

@@ -10,8 +10,8 @@ from talks_by_chance import by_chance
 from ctxkit.engine import log_from_session, run_rules, with_message_ids
 from ctxkit.engine.replay import replay, run_replay
 from ctxkit.errors import BadArguments
-from ctxkit.policies import guards, triggers
-from ctxkit.policies.rules import Rules, recorded_rules
+from ctxkit.policies import Rules, guards, triggers
+from ctxkit.policies.rules import recorded_rules
 from ctxkit.tokens.sizes import measure_sizes
 
 
@@ -132,7 +132,7 @@ def test_the_window_is_the_rules_the_logs_or_the_default():
 
 
 def files(real):
-    from ctxkit.formats.reading import read_all
+    from ctxkit.formats import read_all
 
     return [s for s in read_all(real, progress=False) if s.calls]
 
@@ -145,7 +145,7 @@ def test_the_recorded_policy_reproduces_every_recorded_prompt(real):
 
 
 def test_pi_files_reproduce_what_the_provider_billed(real):
-    from ctxkit.formats.reading import read
+    from ctxkit.formats import read
 
     talk = read(real / "pi" / "before-compaction.jsonl")
     done = run_replay(talk, recorded_rules())

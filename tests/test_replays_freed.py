@@ -8,7 +8,7 @@ import pytest
 from conftest import sample
 
 import ctxkit as ck
-from ctxkit.policies.history import MessageLog
+from ctxkit.policies import MessageLog
 from ctxkit.presets.registry import names
 
 CYCLES = ("ai_sdk", "codex", "opencode", "tyrum")

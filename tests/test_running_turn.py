@@ -29,11 +29,9 @@ import ctxkit as ck
 from ctxkit._internal.value_kinds import COUNTS, FLAG, NAMES, NUMBER, WHOLE
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import HistoryFilter
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import HistoryFilter, MessageLog, Rules
 from ctxkit.presets.fuseraft_config import AGENT_CONFIG_KEYS
-from ctxkit.session.messages import OTHER_AGENT_KINDS, Message
+from ctxkit.session import OTHER_AGENT_KINDS, Message
 from ctxkit.teams.members import ISOLATIONS
 
 VIEWS = dict(views())

@@ -10,7 +10,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.session.messages import Edit
+from ctxkit.session import Edit
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 

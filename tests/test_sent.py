@@ -12,11 +12,8 @@ from talks_by_chance import Fours, by_chance
 
 import ctxkit as ck
 from ctxkit.engine import log_from_session, run_rules
-from ctxkit.policies import triggers
-from ctxkit.policies.base import Chain, apply_policy
-from ctxkit.policies.clearing import Clear
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import Chain, Clear, MessageLog, Rules, triggers
+from ctxkit.policies.base import apply_policy
 
 
 def summary(history, _room):

@@ -18,10 +18,9 @@ from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_groups import count_groups_by_call
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.diff_chart import diff_data
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import Rules
 from ctxkit.presets.registry import names, preset
-from ctxkit.session.messages import Usage
-from ctxkit.session.session import Session
+from ctxkit.session import Session, Usage
 from ctxkit.tokens import counters
 
 

@@ -8,7 +8,7 @@ import pytest
 from builders import assistant, session, step, summarised, user
 
 from ctxkit.errors import BadArguments
-from ctxkit.session.messages import Edit
+from ctxkit.session import Edit
 
 
 def test_the_view_at_a_call_is_what_came_before_its_reply():

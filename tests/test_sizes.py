@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit import tokens
-from ctxkit.session.messages import SizeOnly, Usage
+from ctxkit.session import SizeOnly, Usage
 from ctxkit.tokens.sizes import measure_sizes, split_by_weight
 
 CHARS = tokens.estimated_counter(1)
@@ -207,7 +207,7 @@ def test_each_agent_has_its_own_unseen_part() -> None:
 
 
 def test_content_of_known_size_only_is_anchored_too() -> None:
-    from ctxkit.session.messages import Message
+    from ctxkit.session import Message
 
     silent = Message(role="tool", id="t", parts=(SizeOnly("result", chars=0),))
     log = session(user("x" * 10), reply("", 110, output=5), silent, reply("w", 150))

@@ -8,8 +8,8 @@ from builders import assistant, call, result, session, tool_call, user
 import ctxkit as ck
 from ctxkit.policies.safeguard import group_rows
 from ctxkit.policies.texts.tool_actions import collect_actions
-from ctxkit.session.messages import ToolCall
-from ctxkit.session.tool_calls import (
+from ctxkit.session import (
+    ToolCall,
     describe_call,
     describe_message,
     get_call_path,

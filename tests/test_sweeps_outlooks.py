@@ -9,7 +9,7 @@ from builders import assistant, result, session, summarised, usage, user
 import ctxkit as ck
 from ctxkit.experiments.scores import classify_recorded_policy
 from ctxkit.metrics.elongation import estimate_elongation
-from ctxkit.session.messages import ToolCall
+from ctxkit.session import ToolCall
 
 MODEL = "claude-opus-4-5"
 RULES = ["none", "swe_agent_mask:n=2", "tyrum"]

@@ -16,10 +16,9 @@ from ctxkit.experiments.comparison import DETAIL_HEADS
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.scores import SessionScoreCache, score_run, score_session
 from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.policies import Rules
+from ctxkit.policies import Above, Rules
 from ctxkit.policies.rules import recorded_rules
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"

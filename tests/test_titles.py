@@ -6,7 +6,7 @@ from builders import assistant, session, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.session.titles import get_title, make_names_unique, make_unique_titles
+from ctxkit.session import get_title, make_names_unique, make_unique_titles
 from ctxkit.widgets.source import resolve_source
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ctxkit import tokens
 from ctxkit.errors import BadArguments
-from ctxkit.session.messages import Image, Message, SizeOnly, Text, ToolCall
+from ctxkit.session import Image, Message, SizeOnly, Text, ToolCall
 
 READ = ToolCall(id="c1", name="read", arguments={"path": "a b", "n": 1})
 IMAGE = Image(data="aGVsbG8=")

@@ -21,7 +21,7 @@ import ctxkit as ck
 from ctxkit import tokens
 from ctxkit._internal import safe_fs
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.session.messages import Image, Message, SizeOnly, Thinking
+from ctxkit.session import Image, Message, SizeOnly, Thinking
 from ctxkit.tokens import exact, vocabularies
 
 NAMES = ["o200k_base", "cl100k_base", "p50k_base"]
@@ -181,7 +181,7 @@ def test_weight_of_a_message() -> None:
 
 
 def test_arguments_that_are_no_json_are_counted_too() -> None:
-    from ctxkit.session.messages import ToolCall
+    from ctxkit.session import ToolCall
 
     count = tokens.exact_counter()
     call = ToolCall(id="c", name="run", raw='{"broken": ')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source
 
 
 def source(*records: Any, name: str = "session.jsonl") -> Source:

@@ -10,16 +10,19 @@ from builders import assistant, session, tool_call, user
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit.agent import Agent, Limits
-from ctxkit.agent.models.scripted import SCRIPT_OVER, ScriptedModel, get_script
-from ctxkit.agent.tools.file_tools import make_file_tools
-from ctxkit.agent.tools.root import Root
-from ctxkit.agent.tools.tool import tool
+from ctxkit.agent import (
+    SCRIPT_OVER,
+    Agent,
+    Limits,
+    Root,
+    ScriptedModel,
+    get_script,
+    make_file_tools,
+    tool,
+)
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import Message, Text, Usage
+from ctxkit.policies import Above, Rules, Summary
+from ctxkit.session import Message, Text, Usage
 
 COUNT = tokens.get_counter("chars/4")
 

@@ -10,16 +10,21 @@ from memory.hooks import hook
 from talkers import COUNT, run
 
 import ctxkit as ck
-from ctxkit.agent.context_store import ContextStore, import_files
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.memory import MemoryStore, Webhook
-from ctxkit.agent.memory.session_memory import LocalMemory, SessionMemory
-from ctxkit.agent.models.scripted import ScriptedModel, make_reply
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.policies.base import Chain
-from ctxkit.policies.memory import Recall
+from ctxkit.agent import (
+    ContextStore,
+    LiveSession,
+    LocalMemory,
+    MemoryStore,
+    ScriptedModel,
+    SessionMemory,
+    Webhook,
+    Workspace,
+    import_files,
+)
+from ctxkit.agent.models.scripted import make_reply
+from ctxkit.policies import Chain, Recall
 from ctxkit.policies.memory_entries import make_entry
-from ctxkit.session.messages import Message, ToolCall
+from ctxkit.session import Message, ToolCall
 
 TURNS = 5
 

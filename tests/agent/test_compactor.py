@@ -8,11 +8,16 @@ from talkers import COUNT, agent, run
 
 from ctxkit import presets
 from ctxkit.agent.compaction import KEEP_NEWEST_TURN
-from ctxkit.policies.base import Chain, Fallback, FunctionPolicy
-from ctxkit.policies.clearing import Clear
-from ctxkit.policies.offline_summarisers import Extractive, Fixed
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies import (
+    Chain,
+    Clear,
+    Extractive,
+    Fallback,
+    Fixed,
+    FunctionPolicy,
+    Rules,
+    Summary,
+)
 from ctxkit.presets.registry import preset
 
 WRITER = Fixed(3)

@@ -7,12 +7,9 @@ from itertools import count
 import pytest
 from talkers import COUNT, run, said
 
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.scripted import ScriptedModel
-from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent import LiveSession, ScriptedModel, Workspace
 from ctxkit.errors import StoreError
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.triggers import Count
+from ctxkit.policies import Count, Rules
 
 
 def broken(history, room):

@@ -14,19 +14,25 @@ from builders import session
 from models.wires import FORMATS, Play, endless, wire
 from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
-from ctxkit.agent import Agent, Limits
-from ctxkit.agent.acp_client import ReplyBuilder
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.memory import MemoryStore
-from ctxkit.agent.memory.session_memory import SessionMemory
+from ctxkit.agent import (
+    Agent,
+    Delta,
+    Limits,
+    LiveSession,
+    MemoryStore,
+    Provider,
+    ReplyBuilder,
+    Request,
+    SessionMemory,
+    Turn,
+    Workspace,
+    ignore_delta,
+    tool,
+)
 from ctxkit.agent.model_calls import MAX_REPLY_CHARS, MAX_TOOL_CALLS
-from ctxkit.agent.models.model import Delta, Request, ignore_delta
-from ctxkit.agent.models.provider import Provider
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.agent.tools.tool import tool
-from ctxkit.agent.turn import OutOfTime, Turn
-from ctxkit.policies.rules import Rules
-from ctxkit.session.messages import ToolCall
+from ctxkit.agent.turn import OutOfTime
+from ctxkit.policies import Rules
+from ctxkit.session import ToolCall
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 SLACK = 1.5

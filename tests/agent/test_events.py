@@ -10,10 +10,8 @@ from ctxkit import presets
 from ctxkit.agent import Limits
 from ctxkit.agent.model_calls import PromptComposition
 from ctxkit.errors import ModelError
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import ToolCall, Usage
+from ctxkit.policies import Above, Rules, Summary
+from ctxkit.session import ToolCall, Usage
 
 
 def full():

@@ -17,13 +17,12 @@ from talkers import COUNT, Says, agent, live, run, said
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit._internal.redaction import FAILURE_CHARS
-from ctxkit.agent.models.provider import Provider
+from ctxkit.agent import Provider
 from ctxkit.errors import ModelError
-from ctxkit.policies.base import Fallback
+from ctxkit.policies import Fallback, Rules, Summary
 from ctxkit.policies.evidence import Hybrid
 from ctxkit.policies.offline_summarisers import may_ask
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary, writers_of
+from ctxkit.policies.summary import writers_of
 from ctxkit.presets.registry import preset
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM leaves connections to be collected

@@ -9,12 +9,10 @@ import pytest
 from talkers import COUNT, run, said
 
 import ctxkit as ck
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.agent import LiveSession, ScriptedModel, Workspace
 from ctxkit.agent.store.session_files import ReportStore
-from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import BadArguments
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import Rules
 
 
 def opened(tmp_path):

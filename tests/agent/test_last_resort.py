@@ -9,13 +9,11 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 
 from ctxkit import presets, tokens
-from ctxkit.agent import Agent
-from ctxkit.agent.live_context import LiveContext
+from ctxkit.agent import Agent, LiveContext
 from ctxkit.errors import ModelError
-from ctxkit.policies.base import Chain, apply_policy
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.window import AdaptiveTrim
-from ctxkit.session.messages import Message, Text
+from ctxkit.policies import AdaptiveTrim, Chain, Rules
+from ctxkit.policies.base import apply_policy
+from ctxkit.session import Message, Text
 
 COUNT = tokens.get_counter("chars/4")
 

@@ -6,11 +6,8 @@ import pytest
 from talkers import COUNT, ECHO, Says, agent, run, said
 
 import ctxkit as ck
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import ToolCall, Usage
-from ctxkit.session.session import Session
+from ctxkit.policies import Above, Rules, Summary
+from ctxkit.session import Session, ToolCall, Usage
 
 RULES = Rules(policy=Summary(keep_messages=3), trigger=Above(5000), counter=COUNT)
 

@@ -21,15 +21,9 @@ from conftest import ALL, SEED
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.scripted import ScriptedModel, get_script
-from ctxkit.agent.store.session_log import list_checkpoints
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.agent.tools.tool import tool
+from ctxkit.agent import LiveSession, ScriptedModel, Workspace, get_script, list_checkpoints, tool
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
+from ctxkit.policies import Above, Rules, Summary
 
 COUNT = tokens.get_counter("chars/4")
 RULES = Rules(

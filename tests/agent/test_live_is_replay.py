@@ -13,15 +13,10 @@ from talkers import COUNT, said
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.agent import Agent
-from ctxkit.agent.models.scripted import ScriptedModel
-from ctxkit.agent.tools.tool import tool
-from ctxkit.policies.clearing import ToolPairs
-from ctxkit.policies.guards import AntiThrash, Grace
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above, Count, Share, Spent
-from ctxkit.session.messages import ToolCall
+from ctxkit.agent import Agent, ScriptedModel, tool
+from ctxkit.policies import Above, AntiThrash, Count, Rules, Share, Spent, Summary, ToolPairs
+from ctxkit.policies.guards import Grace
+from ctxkit.session import ToolCall
 
 SMALL = 6_000
 RULES = {

@@ -12,12 +12,10 @@ import pytest
 from talkers import run, said
 
 import ctxkit as ck
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.model import Delta
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.agent.turn import _ENDS_TEXT, LiveEvent, LiveEvents, Turn
-from ctxkit.policies.rules import Rules
-from ctxkit.session.messages import ToolCall
+from ctxkit.agent import Delta, LiveEvent, LiveSession, Turn, Workspace
+from ctxkit.agent.turn import _ENDS_TEXT, LiveEvents
+from ctxkit.policies import Rules
+from ctxkit.session import ToolCall
 
 PACKAGE = Path(ck.__file__).parent
 KEY = "ghp_" + "aB3dE6gH9j" * 4

@@ -10,13 +10,11 @@ from builders import assistant, session, user
 from talkers import COUNT, USAGE, Says, agent, run, said
 
 from ctxkit import presets
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent import Root
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.policies import Above, Rules, Summary
 from ctxkit.policies.memory import MemoryFlush
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import ToolCall
+from ctxkit.session import ToolCall
 
 BEFORE = MemoryFlush(below=45_000)
 DROPPED = MemoryFlush(writes=1, message_chars=2_000, seconds=2.5, turn_share=0.1)

@@ -6,14 +6,10 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 
 from ctxkit import tokens
-from ctxkit.agent.live_context import LiveContext
-from ctxkit.agent.store.session_files import ArtifactStore
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent import ArtifactStore, LiveContext, Root
 from ctxkit.errors import StoreError
-from ctxkit.policies.base import Chain, Fallback
-from ctxkit.policies.offload import STUB_PREFIX, Offload, artifact_id, artifact_in_stub
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Results
+from ctxkit.policies import Chain, Fallback, Offload, Results, Rules
+from ctxkit.policies.offload import STUB_PREFIX, artifact_id, artifact_in_stub
 
 COUNT = tokens.get_counter("chars/4")
 LONG = "row\n" * 500

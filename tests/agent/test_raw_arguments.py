@@ -7,11 +7,9 @@ from itertools import count
 import pytest
 from talkers import COUNT, Says, agent, run, said
 
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.agent.tools.tool import tool
-from ctxkit.policies.rules import Rules
-from ctxkit.session.messages import ToolCall
+from ctxkit.agent import LiveSession, Workspace, tool
+from ctxkit.policies import Rules
+from ctxkit.session import ToolCall
 
 CODE = "db = connect(password=get_password_from_vault(1))\ndef sk_test_coverage_report(): pass\n"
 KEY = "sk-proj-planted0123456789abcdef"

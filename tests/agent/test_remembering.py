@@ -10,18 +10,21 @@ from models.wires import FORMATS, Play, wire
 from talkers import COUNT, run, said
 
 import ctxkit as ck
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.memory import MemoryBudgets, MemoryStore, Webhook
-from ctxkit.agent.memory.session_memory import LocalMemory, SessionMemory, make_memory_provider
-from ctxkit.agent.models.provider import Provider
-from ctxkit.agent.models.scripted import ScriptedModel
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.policies.memory import Recall
+from ctxkit.agent import (
+    LiveSession,
+    LocalMemory,
+    MemoryBudgets,
+    MemoryStore,
+    Provider,
+    ScriptedModel,
+    SessionMemory,
+    Webhook,
+    Workspace,
+)
+from ctxkit.agent.memory.session_memory import make_memory_provider
+from ctxkit.policies import Above, Recall, Rules, Summary
 from ctxkit.policies.memory_entries import make_entry
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 
 WISH = "Always keep the column order of the CSV."
 

@@ -8,10 +8,9 @@ from talkers import Says, agent, run, said
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.agent.tools.tool import tool
-from ctxkit.policies.offload import ARCHIVED_STUB
-from ctxkit.policies.rules import RecordedCompactions, Rules
-from ctxkit.session.messages import Usage
+from ctxkit.agent import tool
+from ctxkit.policies import ARCHIVED_STUB, RecordedCompactions, Rules
+from ctxkit.session import Usage
 
 WORDS = "the table has 40 rows; row 7 is wrong: see /srv/a.csv"
 

@@ -10,9 +10,8 @@ import pytest
 from builders import tool_call
 
 from ctxkit import presets
-from ctxkit.agent.tools.code_tools import make_python_tool
-from ctxkit.agent.tools.runner import OutputLimits, run_tool
-from ctxkit.agent.tools.tool import tool
+from ctxkit.agent import make_python_tool, run_tool, tool
+from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.errors import BadArguments
 
 

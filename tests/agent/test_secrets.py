@@ -9,20 +9,11 @@ import pytest
 from talkers import COUNT, Says, run, said
 
 import ctxkit as ck
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.model import Delta
-from ctxkit.agent.models.provider import Provider
+from ctxkit.agent import ArtifactStore, Delta, Limits, LiveSession, Provider, Root, Workspace, tool
 from ctxkit.agent.resume import make_session_settings
-from ctxkit.agent.store.session_files import ArtifactStore
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.agent.tools.root import Root
-from ctxkit.agent.tools.tool import tool
-from ctxkit.agent.turn import Limits
 from ctxkit.errors import ModelError, StoreError
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import ToolCall
+from ctxkit.policies import Above, Rules, Summary
+from ctxkit.session import ToolCall
 
 PLANTED = "correct horse battery"
 SHAPED = "sk-planted0123456789abcdef"

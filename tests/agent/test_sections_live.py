@@ -9,10 +9,8 @@ import pytest
 from models.wires import FORMATS, Play, wire
 from talkers import run
 
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.provider import Provider
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.policies.rules import Rules
+from ctxkit.agent import LiveSession, Provider, Workspace
+from ctxkit.policies import Rules
 
 
 def top(body):

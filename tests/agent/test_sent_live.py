@@ -9,12 +9,12 @@ from models.wires import FORMATS, Play, wire
 from talkers import ECHO, Says, agent, run, said
 
 import ctxkit as ck
-from ctxkit.agent.models.provider import Provider
+from ctxkit.agent import Provider
 from ctxkit.errors import ModelError
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_groups import count_groups_by_call
 from ctxkit.presets.registry import preset
-from ctxkit.session.messages import ToolCall, Usage
+from ctxkit.session import ToolCall, Usage
 from ctxkit.widgets.explorer_model import SessionView
 
 PRUNING = ("ai", "fuseraft", "tyrum", "swe_agent_mask", "inspect_edit", "codex")

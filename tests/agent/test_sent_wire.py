@@ -10,11 +10,11 @@ from talkers import ECHO, Says, agent, run, said
 from talks_by_chance import small
 
 import ctxkit as ck
-from ctxkit.agent.models.provider import Provider
+from ctxkit.agent import Provider
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_groups import count_groups_by_call
 from ctxkit.presets.registry import names
-from ctxkit.session.messages import SizeOnly, Text, ToolCall
+from ctxkit.session import SizeOnly, Text, ToolCall
 
 pytestmark = pytest.mark.filterwarnings("default")
 TURNS = 4

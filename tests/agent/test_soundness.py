@@ -10,21 +10,15 @@ from builders import assistant, result, session, tool_call, user
 from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
 import ctxkit as ck
-from ctxkit.agent import Limits
+from ctxkit.agent import Limits, tool
 from ctxkit.agent.model_summaries import ModelSummariser
-from ctxkit.agent.tools.tool import tool
 from ctxkit.agent.transcript import LOST_RESULT
 from ctxkit.agent.turn import SpentInTurn
 from ctxkit.engine import log_from_session
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.formats.chat_completions import MISSING_RESULT, to_chat_messages
-from ctxkit.policies.clearing import Clear
-from ctxkit.policies.history import History
-from ctxkit.policies.offline_summarisers import Passage
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import Thinking, ToolCall, Usage
+from ctxkit.formats import MISSING_RESULT, to_chat_messages
+from ctxkit.policies import Above, Clear, History, Passage, Rules, Summary
+from ctxkit.session import Thinking, ToolCall, Usage
 
 # -- pairs ---------------------------------------------------------------------------------------------------------------
 

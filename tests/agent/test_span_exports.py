@@ -16,9 +16,8 @@ from agent.test_live import live
 from builders import assistant
 
 import ctxkit as ck
-from ctxkit.agent.models.scripted import get_script
+from ctxkit.agent import LiveEvent, get_script
 from ctxkit.agent.span_export import SpanAddress, SpanExport
-from ctxkit.agent.turn import LiveEvent
 from ctxkit.errors import BadArguments
 
 SECRET = "sk-ant-api03-" + "a1B2" * 20

@@ -9,10 +9,8 @@ from builders import assistant, result, session, tool_call, user
 
 from ctxkit import tokens
 from ctxkit.agent import Agent
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import Message, Text, ToolCall, Usage
+from ctxkit.policies import Above, Rules, Summary
+from ctxkit.session import Message, Text, ToolCall, Usage
 
 COUNT = tokens.get_counter("chars/4")
 RULES = Rules(policy=Summary(keep_turns=1), trigger=Above(6_000), counter=COUNT, window=60_000)

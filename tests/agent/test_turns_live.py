@@ -17,11 +17,9 @@ from ctxkit.agent.store.session_files import _billed_turns
 from ctxkit.errors import ModelError
 from ctxkit.formats.snapshots import turns
 from ctxkit.plots.budget_charts import budget_data
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above, Count, Spent
+from ctxkit.policies import Above, Count, Rules, Spent, Summary
 from ctxkit.presets.registry import preset
-from ctxkit.session.messages import ToolCall, Usage
+from ctxkit.session import ToolCall, Usage
 
 RULES = {
     "spent": Rules(

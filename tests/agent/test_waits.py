@@ -7,11 +7,9 @@ from itertools import count
 import pytest
 from talkers import COUNT, Says, run
 
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.model import Delta
-from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent import Delta, LiveSession, Workspace
 from ctxkit.magics.turn_display import TurnDisplay
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import Rules
 
 SECRET = "sk-planted0123456789abcdef"
 

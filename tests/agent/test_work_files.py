@@ -9,13 +9,18 @@ import pytest
 from talkers import COUNT, run, said
 
 from ctxkit import presets
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.scripted import ScriptedModel
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.agent.tools.tool import tool
-from ctxkit.agent.work_records import ChangeLog, IntentLog, build_change_log, read_record
-from ctxkit.policies.rules import Rules
-from ctxkit.session.messages import ToolCall
+from ctxkit.agent import (
+    ChangeLog,
+    IntentLog,
+    LiveSession,
+    ScriptedModel,
+    Workspace,
+    build_change_log,
+    read_record,
+    tool,
+)
+from ctxkit.policies import Rules
+from ctxkit.session import ToolCall
 
 
 def opened(tmp_path, turns, rules=None, **more):

@@ -20,7 +20,7 @@ from ctxkit.engine.cache_model.call_features import (
     get_call_features,
     is_miss,
 )
-from ctxkit.session.messages import Message, Text, Usage
+from ctxkit.session import Message, Text, Usage
 
 
 def between(*what, prompt=21_000, time=20.0, model="claude-sonnet-4-5", before=20_000, **more):

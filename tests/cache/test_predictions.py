@@ -20,7 +20,7 @@ from ctxkit.engine.cache_model.miss_rates import (
     load_counts,
 )
 from ctxkit.engine.cache_model.prediction import predict_input_cost
-from ctxkit.session.messages import MISSING_START_KIND, Message, Usage
+from ctxkit.session import MISSING_START_KIND, Message, Usage
 from ctxkit.tokens import prices
 
 FIGURES = ("error", "low", "high", "split_error", "half_error", "lifetime_error", "spread")

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
-from ctxkit.agent.models.model import Request, ignore_delta
+from ctxkit.agent import Request, ignore_delta
 from ctxkit.errors import ModelError
-from ctxkit.session.messages import Message, Text
+from ctxkit.session import Message, Text
 from ctxkit.tokens import estimated_counter
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

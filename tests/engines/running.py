@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.reading import read_all
+from ctxkit.formats import read_all
 from ctxkit.presets.registry import preset_differences
-from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
+from ctxkit.session import Image, Message, SizeOnly, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 HERE = Path(__file__).parent
 LEAST = 0.99

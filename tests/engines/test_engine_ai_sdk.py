@@ -7,8 +7,8 @@ from engines.running import Tally, ask, sessions, version
 
 from ctxkit import presets
 from ctxkit.engine import log_from_session
-from ctxkit.policies.history import History
-from ctxkit.session.messages import Text, Thinking, ToolCall
+from ctxkit.policies import History
+from ctxkit.session import Text, Thinking, ToolCall
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.engines

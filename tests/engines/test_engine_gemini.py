@@ -10,9 +10,9 @@ from engines.running import Tally, ask, sessions, version
 
 from ctxkit import presets
 from ctxkit.engine import log_from_session
-from ctxkit.policies.history import History
+from ctxkit.policies import History
 from ctxkit.presets.systems.gemini import split_point
-from ctxkit.session.messages import Image, Text, ToolCall
+from ctxkit.session import Image, Text, ToolCall
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.engines

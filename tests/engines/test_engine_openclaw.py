@@ -14,11 +14,10 @@ from msgspec.structs import replace
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.engine import log_from_session
-from ctxkit.policies import safeguard
+from ctxkit.policies import Rules, safeguard
 from ctxkit.policies.history import columns
-from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts import content
-from ctxkit.session.messages import Image, Message, SizeOnly, ToolCall, get_plain_text
+from ctxkit.session import Image, Message, SizeOnly, ToolCall, get_plain_text
 from ctxkit.tokens import get_counter
 from ctxkit.tokens.counters import encode_arguments
 from ctxkit.tokens.estimates import OPENCLAW

@@ -10,7 +10,7 @@ from engines.running import Tally, as_pi, ask, sessions, version
 
 from ctxkit import presets
 from ctxkit.engine import log_from_session
-from ctxkit.policies.history import History
+from ctxkit.policies import History
 from ctxkit.policies.history.history import is_new_request
 from ctxkit.tokens import ContextBudget, get_counter
 

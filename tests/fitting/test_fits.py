@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from ctxkit.engine.agent_loop import Context, fit
 from ctxkit.engine.replay import replay
 from ctxkit.errors import BadArguments, UnsoundHistory
-from ctxkit.policies import triggers
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import Rules, triggers
 from ctxkit.presets import fuseraft
 
 

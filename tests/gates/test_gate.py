@@ -132,7 +132,7 @@ def test_a_run_that_fails_now_is_a_fault(session, kept):
     told["entries"]["own"] = told["entries"]["pi"]
     other = kept.with_name("broken.json")
     other.write_text(json.dumps(told))
-    from ctxkit.policies.triggers import Above
+    from ctxkit.policies import Above
 
     report = ck.gate(session, Rules(policy=broken, trigger=Above(10_000), name="own"), other)
     assert not report.ok

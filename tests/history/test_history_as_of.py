@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from late_talks import grown, late_talk
 from talks_by_chance import Fours
 
-from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies import History, MessageLog
 
 
 def looks(h: History) -> tuple[object, ...]:

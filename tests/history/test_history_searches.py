@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies import History, MessageLog
 
 
 @st.composite

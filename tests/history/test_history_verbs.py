@@ -13,11 +13,10 @@ from talks_by_chance import Fours, by_chance, shown
 
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments, UnsoundHistory
-from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies import History, MessageLog
 from ctxkit.policies.history.invariants import INVARIANTS
 from ctxkit.presets.registry import preset
-from ctxkit.session.messages import Message, Text
-from ctxkit.session.session import apply_edit
+from ctxkit.session import Message, Text, apply_edit
 
 
 def roles(h):

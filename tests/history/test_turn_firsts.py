@@ -6,13 +6,8 @@ import pytest
 from builders import assistant, result, tool_call, user
 from histories import CHARS
 
-from ctxkit.policies.history import MessageLog
-from ctxkit.session.messages import (
-    CORRECTION_KIND,
-    INJECTED_KIND,
-    OTHER_AGENT_CALL_KIND,
-    OTHER_AGENT_KIND,
-)
+from ctxkit.policies import MessageLog
+from ctxkit.session import CORRECTION_KIND, INJECTED_KIND, OTHER_AGENT_CALL_KIND, OTHER_AGENT_KIND
 
 
 def works(agent=None, turn=None):

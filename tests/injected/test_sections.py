@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent import ContextStore, Root
 from ctxkit.agent.system_prompt import (
     MAX_PROJECT_BYTES,
     SECTIONS,
@@ -18,10 +18,8 @@ from ctxkit.agent.system_prompt import (
     fence_text,
     parse_section_names,
 )
-from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments
-from ctxkit.session.messages import Message, Text
-from ctxkit.session.session import Session
+from ctxkit.session import Message, Session, Text
 
 NOW = 1_780_000_000.0
 
@@ -219,7 +217,7 @@ def test_a_session_begins_with_its_sections_and_says_again_only_what_changed(roo
 
 
 def test_what_a_compaction_took_away_is_said_again(root, tmp_path):
-    from ctxkit.session.messages import Edit
+    from ctxkit.session import Edit
 
     store = ContextStore(tmp_path)
     sections = PromptSections(("base", "store"), around(root, store=store))

@@ -8,17 +8,14 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 
 import ctxkit as ck
+from ctxkit.agent import ChangeLog, IntentLog, build_change_log, read_record
 from ctxkit.agent.work_records import (
-    ChangeLog,
     EvidenceGraph,
-    IntentLog,
-    build_change_log,
     build_evidence_graph,
     build_intent_log,
     encode_record,
     find_claims,
     grounding,
-    read_record,
 )
 from ctxkit.policies import evidence
 

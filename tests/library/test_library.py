@@ -14,18 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit.agent import ContextStore, MemoryStore, Root, import_files, make_file_tools
 from ctxkit.agent.context_store import (
     INDEX_HEADING,
     MAX_INDEX_CHARS,
-    ContextStore,
     decode_index,
     format_index_block,
-    import_files,
     split_path,
 )
-from ctxkit.agent.memory import MemoryStore
-from ctxkit.agent.tools.file_tools import make_file_tools
-from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, StoreError
 
 if TYPE_CHECKING:
@@ -421,7 +417,7 @@ def test_the_store_is_searched(tmp_path):
 
 
 def test_hidden_files_of_a_folder_are_left_and_told(tmp_path):
-    from ctxkit.agent.context_store import import_files
+    from ctxkit.agent import import_files
 
     keys = tmp_path / "home" / ".ssh"
     keys.mkdir(parents=True)

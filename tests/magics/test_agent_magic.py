@@ -12,9 +12,7 @@ from magics.shells import completions, new_shell
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments, ModelError, StoreError, UnknownPreset
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
+from ctxkit.policies import Above, Rules, Summary
 
 NOTICE = "no LLM was called"
 AUDIT = "%%agent --model scripted/audit --tools files"

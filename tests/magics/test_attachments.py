@@ -9,7 +9,7 @@ from models.wires import FORMATS, Play, wire
 from tools.test_pictures import PNG, Drawn
 
 import ctxkit as ck
-from ctxkit.agent.tools.images import image_from_bytes
+from ctxkit.agent import image_from_bytes
 from ctxkit.errors import BadArguments
 
 DATA = image_from_bytes(PNG).data

@@ -12,7 +12,7 @@ from models.wires import Play, wire
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import ModelError
-from ctxkit.policies.window import Window
+from ctxkit.policies import Window
 
 pytestmark = pytest.mark.filterwarnings("default")
 REFUSED = Play(status=401, said="Incorrect API key provided")

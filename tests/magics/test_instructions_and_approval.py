@@ -186,7 +186,7 @@ def test_an_unknown_tool_is_refused(shell):
 
 
 def test_a_group_of_tools_asks_for_each_of_them(tmp_path):
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent import Root
     from ctxkit.magics.approvals import select_approval_tools
 
     root = Root(tmp_path)

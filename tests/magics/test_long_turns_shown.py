@@ -7,11 +7,10 @@ from itertools import count
 
 from talkers import COUNT, Says
 
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent import LiveSession, Workspace
 from ctxkit.magics import turn_display
 from ctxkit.magics.turn_display import TurnDisplay
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import Rules
 
 
 def test_showing_a_turn_leaves_it_most_of_the_time(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import ctxkit
-from ctxkit.agent.acp_client import ReplyBuilder
+from ctxkit.agent import ReplyBuilder
 from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import (
     MOST_SHOWN,
@@ -26,7 +26,7 @@ from ctxkit.magics.approvals import (
     ask_waiting,
     question_about,
 )
-from ctxkit.session.messages import ToolCall
+from ctxkit.session import ToolCall
 
 PACKAGE = Path(ctxkit.__file__).parent
 MARKER = "touch${IFS}X"

@@ -241,8 +241,7 @@ def test_the_store_is_filled_listed_and_emptied(begin, capsys):
 
 def test_an_agent_reads_the_store_from_a_scratch_root(begin):
     """F10: `read_file` gives the whole content, whatever the root."""
-    from ctxkit.session.messages import Message, Text, ToolCall
-    from ctxkit.session.session import Session
+    from ctxkit.session import Message, Session, Text, ToolCall
 
     shell = begin()
     Path("spec.md").write_text("Amounts are minor units.")

@@ -11,10 +11,7 @@ from models.wires import FORMATS, Play, wire
 from talkers import run
 
 import ctxkit as ck
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.provider import Provider
-from ctxkit.agent.store.workspace import Workspace
-from ctxkit.agent.tools.tool import tool
+from ctxkit.agent import LiveSession, Provider, Workspace, tool
 from ctxkit.magics.turn_display import TurnScreen
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_groups import count_groups_by_call

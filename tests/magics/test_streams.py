@@ -12,16 +12,11 @@ from hypothesis import strategies as st
 from talkers import COUNT, ECHO, Says, live, run, said
 
 from ctxkit._internal.formatting import TextAndHtml, escape_html
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.model import Delta
-from ctxkit.agent.models.provider import Provider
-from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent import Delta, LiveSession, Provider, Workspace
 from ctxkit.errors import ModelError
 from ctxkit.magics.turn_display import TurnScreen, truncate_start
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import Message, Text, ToolCall, Usage
+from ctxkit.policies import Above, Rules, Summary
+from ctxkit.session import Message, Text, ToolCall, Usage
 
 MOST = 12_000
 """Bytes of a turn in a saved notebook."""

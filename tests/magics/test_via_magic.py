@@ -15,7 +15,7 @@ import tools.test_pictures as pictures
 import ctxkit as ck
 from ctxkit.agent.acp_client import MISSING_RESULT, parse_acp_usage
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 
 PROGRAM = Path(__file__).parents[1] / "outside" / "an_agent.py"
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxkit.agent import MemoryBudgets, MemoryStore
 from ctxkit.agent.memory import (
-    MemoryBudgets,
     MemoryEntry,
-    MemoryStore,
     format_digest,
     format_memory_block,
     rank_by_score,
@@ -20,8 +19,8 @@ from ctxkit.agent.memory import (
 )
 from ctxkit.agent.memory.folders import MAX_ENTRIES, MemoryFolder
 from ctxkit.errors import BadArguments, StoreError
+from ctxkit.policies import MEMORY_TYPES
 from ctxkit.policies.memory_entries import (
-    MEMORY_TYPES,
     RankedEntries,
     decode_entry,
     encode_entry,

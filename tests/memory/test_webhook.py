@@ -8,7 +8,7 @@ import time
 import pytest
 from memory.hooks import BAD, hook
 
-from ctxkit.agent.memory import Webhook
+from ctxkit.agent import Webhook
 from ctxkit.agent.memory.webhook import MAX_ANSWER_BYTES
 from ctxkit.errors import BadArguments, StoreError
 

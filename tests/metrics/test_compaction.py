@@ -21,7 +21,7 @@ from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.metrics.thrashing import thrash
 from ctxkit.policies import Rules, triggers
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"

@@ -19,10 +19,7 @@ from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRun
 from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
-from ctxkit.policies import triggers, window
-from ctxkit.policies.offline_summarisers import Fixed
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies import Fixed, Rules, Summary, triggers, window
 
 WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [
     f"file{k}.py" for k in range(3)

@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit.metrics.items import Item, expand_path_endings, extract_items
 from ctxkit.metrics.loss import analyse_loss, loss_by_family, losses, score_loss_shares
 from ctxkit.metrics.loss_analysis import OracleBound
-from ctxkit.session.messages import Message, Text
+from ctxkit.session import Message, Text
 
 
 @pytest.mark.parametrize(

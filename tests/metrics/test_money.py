@@ -8,7 +8,7 @@ from builders import assistant, session, summarised, user
 import ctxkit as ck
 from ctxkit.metrics.cache_misses import find_cache_misses, measure_explained_share
 from ctxkit.metrics.cost.ledger import build_modelled_ledger, build_recorded_ledger, closure_error
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"

@@ -16,9 +16,8 @@ from ctxkit.experiments.scores import score_run
 from ctxkit.experiments.session_runner import SessionRunner
 from ctxkit.metrics.cost.replay_bill import LogPrefixSums, ReplayCostModel, TokenTally, bill_replay
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts
-from ctxkit.policies.clearing import Clear
-from ctxkit.policies.rules import Rules
-from ctxkit.session.messages import Usage
+from ctxkit.policies import Clear, Rules
+from ctxkit.session import Usage
 
 
 def wild(seed: int, n: int = 60):

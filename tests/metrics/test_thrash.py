@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.metrics.thrashing import spiral, thrash
-from ctxkit.session.messages import Message, Usage
+from ctxkit.session import Message, Usage
 
 MODEL = "claude-sonnet-4-5"
 

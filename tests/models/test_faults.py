@@ -10,10 +10,8 @@ import pytest
 from models.wires import FORMATS, OUT, PROMPT, WRITERS, Play, wire
 from talkers import ECHO, agent, run
 
-from ctxkit.agent import Limits
-from ctxkit.agent.models.provider import Provider
-from ctxkit.agent.models.retries import RetryPolicy
-from ctxkit.session.messages import Message
+from ctxkit.agent import Limits, Provider, RetryPolicy
+from ctxkit.session import Message
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 
@@ -362,9 +360,8 @@ def test_a_reply_of_thoughts_alone_is_not_said_to_be_empty():
     import asyncio
 
     from ctxkit.agent import Agent
-    from ctxkit.policies.rules import Rules
-    from ctxkit.session.messages import Message, Thinking
-    from ctxkit.session.session import Session
+    from ctxkit.policies import Rules
+    from ctxkit.session import Message, Session, Thinking
 
     class Thinks:
         name, notice, context_window = "own", "", 10_000
@@ -378,7 +375,7 @@ def test_a_reply_of_thoughts_alone_is_not_said_to_be_empty():
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_what_happens_before_a_call_is_sent_is_not_the_models_time(kind, monkeypatch):
-    from ctxkit.agent.models.provider import load_litellm
+    from ctxkit.agent import load_litellm
 
     litellm = load_litellm()
     asked = litellm.acompletion

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from ctxkit.agent import load_litellm
 from ctxkit.agent.models import provider as keys
-from ctxkit.agent.models.provider import load_litellm
 from ctxkit.errors import ModelError
 
 NAMES = [

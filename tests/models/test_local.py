@@ -8,10 +8,10 @@ from importlib.util import find_spec
 import pytest
 from builders import user
 
-from ctxkit.agent.models.local import LocalModel, find_model_file
-from ctxkit.agent.models.model import Request, ignore_delta
+from ctxkit.agent import LocalModel, Request, ignore_delta
+from ctxkit.agent.models.local import find_model_file
 from ctxkit.errors import ModelError
-from ctxkit.session.messages import ToolSchema
+from ctxkit.session import ToolSchema
 
 LOOK = ToolSchema(
     name="look",

@@ -16,14 +16,12 @@ import pytest
 from builders import user
 
 from ctxkit import tokens
-from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent import LiveSession, LocalModel, Request, Workspace, ignore_delta
 from ctxkit.agent.models import local
-from ctxkit.agent.models.local import LocalModel, extract_answer
-from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.models.local import extract_answer
 from ctxkit.errors import ModelError
-from ctxkit.policies.rules import Rules
-from ctxkit.session.messages import ToolSchema
+from ctxkit.policies import Rules
+from ctxkit.session import ToolSchema
 
 LOOK = ToolSchema(
     name="look", parameters={"type": "object", "properties": {"path": {"type": "string"}}}

@@ -8,16 +8,9 @@ import pytest
 from builders import user
 
 from ctxkit import tokens
-from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.models.names import make_model
-from ctxkit.agent.models.scripted import (
-    GIVE_UP_TEXT,
-    MAX_LOOKUPS,
-    LookupModel,
-    find_ports,
-    parse_question,
-)
-from ctxkit.session.messages import Message, Text
+from ctxkit.agent import GIVE_UP_TEXT, Request, ignore_delta, make_model
+from ctxkit.agent.models.scripted import MAX_LOOKUPS, LookupModel, find_ports, parse_question
+from ctxkit.session import Message, Text
 
 COUNT = tokens.get_counter("chars/4")
 QUESTION = user("What is the sum of the ports of archive and zone?")

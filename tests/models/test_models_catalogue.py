@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, session, user
 
 from ctxkit import tokens
-from ctxkit.agent.models.names import make_model
+from ctxkit.agent import make_model
 from ctxkit.errors import BadArguments
 
 COUNT = tokens.get_counter("chars/4")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from builders import assistant
 
-from ctxkit.session.messages import Usage
-from ctxkit.session.overflow_errors import (
+from ctxkit.session import (
     NOT_OVERFLOW_TEXTS,
     OVERFLOW_TEXTS,
+    Usage,
     is_overflow,
     is_rate_limit,
     is_silent_overflow,

@@ -11,13 +11,11 @@ from conftest import sample
 from models.wires import FORMATS, Play, wire
 
 from ctxkit import tokens
-from ctxkit.agent import Agent
-from ctxkit.agent.models.provider import Provider
-from ctxkit.agent.tools.tool import tool
-from ctxkit.formats.chat_completions import MISSING_RESULT, to_chat_messages
-from ctxkit.policies.rules import Rules
+from ctxkit.agent import Agent, Provider, tool
+from ctxkit.formats import MISSING_RESULT, to_chat_messages
+from ctxkit.policies import Rules
 from ctxkit.presets.registry import names, preset
-from ctxkit.session.session import Session
+from ctxkit.session import Session
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 
@@ -63,7 +61,7 @@ def talked(kind, rules, turns):
 
 
 def quick():
-    from ctxkit.agent.models.scripted import ScriptedModel
+    from ctxkit.agent import ScriptedModel
 
     return ScriptedModel((), name="s", counter=tokens.get_counter("chars/4"), clock=lambda: 0.0)
 

@@ -9,17 +9,19 @@ import pytest
 from builders import assistant, call, result, system, user
 
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.models.provider import (
+from ctxkit.agent import (
     Provider,
+    Request,
+    RetryPolicy,
     anthropic_clearing,
+    ignore_delta,
     load_litellm,
     openai_compaction,
 )
-from ctxkit.agent.models.retries import RetryPolicy
 from ctxkit.errors import ModelError
-from ctxkit.formats.chat_completions import parse_chat_usage, to_chat_messages, with_cache_marks
-from ctxkit.session.messages import ToolSchema
+from ctxkit.formats import to_chat_messages
+from ctxkit.formats.chat_completions import parse_chat_usage, with_cache_marks
+from ctxkit.session import ToolSchema
 
 TOOLS = (
     ToolSchema(name="look", parameters={"type": "object", "properties": {"x": {"type": "string"}}}),

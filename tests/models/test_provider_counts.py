@@ -12,11 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from builders import assistant, result, system, tool_call, user
 
+from ctxkit.agent import Provider, Request
 from ctxkit.agent.models import provider
-from ctxkit.agent.models.model import Request
-from ctxkit.agent.models.provider import Provider
 from ctxkit.errors import ModelError
-from ctxkit.session.messages import ToolSchema
+from ctxkit.session import ToolSchema
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM takes its own warnings for failures
 CALL = tool_call("read_file", "c1", path="a.py")

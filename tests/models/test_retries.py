@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.agent.models.retries import RetryPolicy, classify_failure, parse_retry_after
+from ctxkit.agent import RetryPolicy
+from ctxkit.agent.models.retries import classify_failure, parse_retry_after
 
 
 class Failed(Exception):

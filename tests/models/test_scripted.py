@@ -8,18 +8,18 @@ import pytest
 from builders import assistant, call, result, system, user
 
 from ctxkit import tokens
-from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.models.scripted import (
+from ctxkit.agent import (
     SCRIPT_OVER,
-    SCRIPTS,
+    Request,
+    Root,
     ScriptedModel,
     get_script,
-    split_replies,
+    ignore_delta,
+    make_file_tools,
 )
-from ctxkit.agent.tools.file_tools import make_file_tools
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.models.scripted import SCRIPTS, split_replies
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.session.messages import ToolSchema
+from ctxkit.session import ToolSchema
 
 COUNT = tokens.get_counter("chars/4")
 

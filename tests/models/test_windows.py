@@ -13,9 +13,9 @@ from models.wires import FORMATS, Play, wire
 from talkers import agent, run
 
 from ctxkit import tokens
-from ctxkit.agent.models.names import fetch_window, make_model
-from ctxkit.agent.models.provider import Provider
-from ctxkit.session.overflow_errors import OVERFLOW_TEXTS, is_overflow, parse_window
+from ctxkit.agent import Provider, make_model
+from ctxkit.agent.models.names import fetch_window
+from ctxkit.session import OVERFLOW_TEXTS, is_overflow, parse_window
 
 WELL = Play("All is well.")
 SAID = {

@@ -11,10 +11,8 @@ from msgspec.structs import replace
 from stand_ins import anthropic_events, openai_response, server
 
 import ctxkit as ck
-from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.models.provider import Provider, anthropic_clearing, openai_compaction
-from ctxkit.session.messages import Thinking, ToolSchema
-from ctxkit.session.session import Session
+from ctxkit.agent import Provider, Request, anthropic_clearing, ignore_delta, openai_compaction
+from ctxkit.session import Session, Thinking, ToolSchema
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from builders import tool_call
 
-from ctxkit.agent.mcp import McpServer
-from ctxkit.agent.tools.runner import run_tool
+from ctxkit.agent import McpServer, run_tool
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.session.messages import Image
+from ctxkit.session import Image
 
 PROGRAM = str(Path(__file__).parent / "a_server.py")
 

@@ -31,7 +31,7 @@ def test_the_defaults_are_those_of_a_model_whose_window_is_known():
 
 
 def test_an_argument_is_cut_to_the_same_text():
-    from ctxkit.session.messages import ToolCall
+    from ctxkit.session import ToolCall
 
     model = FakeListChatModel(responses=["x"], profile={"max_input_tokens": 200_000})
     settings = {"trigger": ("messages", 1), "keep": ("messages", 1)}

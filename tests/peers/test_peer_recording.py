@@ -11,8 +11,7 @@ import pytest
 from models.wires import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.triggers import Above
+from ctxkit.policies import Above, Rules
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # they warn about themselves and each other
 TURN = [Play(calls=(("double", {"x": 21}),)), Play("It is 42.")]

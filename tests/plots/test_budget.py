@@ -8,7 +8,7 @@ from builders import assistant, session, summarised, usage
 
 import ctxkit as ck
 from ctxkit.plots.budget_charts import budget_data
-from ctxkit.session.messages import Message
+from ctxkit.session import Message
 
 
 def turn(agent, number, tokens):

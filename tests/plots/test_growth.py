@@ -7,7 +7,7 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.plots.growth_chart import CompactionMark, GrowthLine, growth_data
-from ctxkit.session.messages import Message
+from ctxkit.session import Message
 
 
 def compacted(**more):

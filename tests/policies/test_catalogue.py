@@ -3,11 +3,7 @@
 import pytest
 
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.policies import registry
-from ctxkit.policies.base import Chain
-from ctxkit.policies.clearing import Clear
-from ctxkit.policies.shorten import Results
-from ctxkit.policies.window import Window
+from ctxkit.policies import Chain, Clear, Results, Window, registry
 
 
 def test_a_line_is_a_chain_of_policies():

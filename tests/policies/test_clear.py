@@ -8,17 +8,16 @@ from histories import CHARS, ROOM, shown
 
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.policies.cache_ttl import CacheTtl
-from ctxkit.policies.clearing import (
+from ctxkit.policies import (
     CLEARED_PLACEHOLDER,
-    PAIR_PLACEHOLDER,
     Budget,
+    CacheTtl,
     Clear,
+    MessageLog,
+    Rules,
     ToolPairs,
-    stable_window_size,
 )
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.clearing import PAIR_PLACEHOLDER, stable_window_size
 
 LONG = "long result " * 50
 

@@ -79,7 +79,7 @@ def test_the_contract_on_real_sessions(name, real_histories):
 
 @pytest.fixture(scope="module")
 def real_histories(real):
-    from ctxkit.formats.reading import read_all
+    from ctxkit.formats import read_all
 
     sessions = [
         s

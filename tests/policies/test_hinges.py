@@ -13,22 +13,24 @@ from talks_by_chance import Fours, shown
 import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.policies import guards, triggers
-from ctxkit.policies.base import (
+from ctxkit.policies import (
     BasePolicy,
     Chain,
+    Extractive,
     Fallback,
+    Fixed,
     FunctionPolicy,
+    MessageLog,
+    Rules,
     ScheduledPruning,
-    as_policy,
-    is_fully_scheduled,
+    Summary,
+    UnprunedForecast,
+    guards,
+    triggers,
 )
-from ctxkit.policies.forecast import UnprunedForecast
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.offline_summarisers import Extractive, Fixed
+from ctxkit.policies.base import as_policy, is_fully_scheduled
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.rules import Rules, unwrap_function
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.rules import unwrap_function
 from ctxkit.policies.triggers import FunctionTrigger, as_trigger
 from ctxkit.tokens.counters import ContextBudget
 

@@ -6,9 +6,7 @@ from histories import CHARS, ROOM, ids, shown, texts
 
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.message_filters import Roles, Tail, TextOnly, TurnAge, WithoutAgents
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import MessageLog, Roles, Rules, Tail, TextOnly, TurnAge, WithoutAgents
 
 CALL = tool_call("read_file", path="a")
 MIXED = [assistant("Looking.", CALL, agent="Dev"), result("data", CALL)]

@@ -5,7 +5,7 @@ from builders import assistant, call, result, step, system, tool_call, user
 from histories import ROOM, ids, shown, texts
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.message_filters import Cap, Prune
+from ctxkit.policies import Cap, Prune
 
 
 def steps(n):

@@ -13,22 +13,16 @@ from hypothesis import strategies as st
 from talkers import COUNT, said
 
 import ctxkit as ck
-from ctxkit.agent import Agent
-from ctxkit.agent.models.scripted import ScriptedModel
-from ctxkit.agent.tools.tool import tool
-from ctxkit.policies.history import MessageLog
+from ctxkit.agent import Agent, ScriptedModel, tool
+from ctxkit.policies import Above, MessageLog, Recall, Rules, Summary
 from ctxkit.policies.memory import (
     RECALL_HEADING,
     Lesson,
     LessonIndex,
-    Recall,
     _LessonEntries,
     extract_lessons,
 )
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import RECALLED_KIND, Message, Text, ToolCall
+from ctxkit.session import RECALLED_KIND, Message, Text, ToolCall
 
 RULES = Rules(
     policy=Summary(keep_tokens=800) | Recall(), trigger=Above(1_500), window=6_000, counter=COUNT

@@ -8,12 +8,19 @@ from builders import user
 from talks_by_chance import Fours, shown
 
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies import guards, triggers
-from ctxkit.policies.base import BasePolicy, Chain, Fallback, FunctionPolicy
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.offline_summarisers import Fixed
-from ctxkit.policies.rules import Rules, as_rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies import (
+    BasePolicy,
+    Chain,
+    Fallback,
+    Fixed,
+    FunctionPolicy,
+    MessageLog,
+    Rules,
+    Summary,
+    guards,
+    triggers,
+)
+from ctxkit.policies.rules import as_rules
 
 
 def nothing(h, room):

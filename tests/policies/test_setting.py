@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.cache_ttl import CacheTtl
-from ctxkit.policies.clearing import Clear
-from ctxkit.policies.message_filters import Prune
-from ctxkit.policies.offload import Offload
-from ctxkit.policies.shorten import Results
-from ctxkit.policies.window import AdaptiveTrim
+from ctxkit.policies import AdaptiveTrim, CacheTtl, Clear, Offload, Prune, Results
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,16 @@ from builders import assistant, call, result, step, tool_call, user
 from histories import ROOM, shown, texts
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.shorten import ConsumedReads, Intermediate, Outputs, Replies, Results
-from ctxkit.policies.superseded import RepeatedCommands
-from ctxkit.policies.window import TrimStage
-from ctxkit.session.messages import (
+from ctxkit.policies import (
+    ConsumedReads,
+    Intermediate,
+    Outputs,
+    RepeatedCommands,
+    Replies,
+    Results,
+    TrimStage,
+)
+from ctxkit.session import (
     INJECTED_KIND,
     OTHER_AGENT_CALL_KIND,
     OTHER_AGENT_KIND,

@@ -8,14 +8,8 @@ from builders import assistant, call, result, step, summarised, user
 from talks_by_chance import shown
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.offline_summarisers import (
-    Extractive,
-    Fixed,
-    Passage,
-    RecordedSummary,
-    ShareOfInput,
-    parse_summariser,
-)
+from ctxkit.policies import Extractive, Fixed, Passage
+from ctxkit.policies.offline_summarisers import RecordedSummary, ShareOfInput, parse_summariser
 
 TALK = (
     user(

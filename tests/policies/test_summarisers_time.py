@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from builders import user
 
-from ctxkit.policies.offline_summarisers import Extractive
-from ctxkit.policies.texts.line_index import CUE_PATTERN
+from ctxkit.policies import CUE_PATTERN, Extractive
 
 
 def test_a_megabyte_without_a_space_is_one_scan():

@@ -11,12 +11,8 @@ from hypothesis import strategies as st
 
 from ctxkit.engine import Run, advance, run_rules
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.offline_summarisers import Fixed
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
-from ctxkit.session.messages import Message, Text
+from ctxkit.policies import Above, Fixed, MessageLog, Rules, Summary
+from ctxkit.session import Message, Text
 
 LONG = "word " * 80  # 100 tokens
 

@@ -8,11 +8,8 @@ from msgspec.structs import replace
 from ctxkit import presets
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
-from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies import Above, History, MessageLog, Rules, Summary
 from ctxkit.policies.modifiers import append_only, at_boundaries, leveled, prepared, stable_first
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(100_000, 0, CHARS)

@@ -10,12 +10,10 @@ from builders import assistant, step, system, user
 from msgspec.structs import replace
 from talks_by_chance import Fours, shown
 
+from ctxkit.policies import History, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.policies.forecast import UnprunedForecast
-from ctxkit.policies.history import History, MessageLog
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.triggers import LastUsageOverBudget, as_trigger
+from ctxkit.policies.triggers import as_trigger
 from ctxkit.tokens.counters import ContextBudget
 
 ROOM = ContextBudget(200, 50, Fours())

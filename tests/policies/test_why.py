@@ -7,8 +7,7 @@ from talks_by_chance import Fours, by_chance
 
 import ctxkit as ck
 from ctxkit.engine import log_from_session, run_rules
-from ctxkit.policies import guards, triggers
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import Rules, guards, triggers
 from ctxkit.presets.systems.fuseraft import GuardUnlessDue
 
 

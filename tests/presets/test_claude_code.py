@@ -6,7 +6,7 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies.offline_summarisers import Fixed
+from ctxkit.policies import Fixed
 from ctxkit.presets.systems.claude_code import ClaudeSummary, last_files
 
 

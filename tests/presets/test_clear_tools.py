@@ -6,7 +6,7 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
+from ctxkit.policies import CLEARED_PLACEHOLDER
 
 BOTH = {"langchain_clear_tools": "[cleared]", "anthropic_clear_tools": CLEARED_PLACEHOLDER}
 

@@ -6,10 +6,11 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies.offload import ARCHIVED_STUB, DIGEST_HEADING, Digest, Excerpts
+from ctxkit.policies import ARCHIVED_STUB, Digest, Excerpts
+from ctxkit.policies.offload import DIGEST_HEADING
 from ctxkit.policies.texts import content, summary_prompts
 from ctxkit.presets.systems.ai import AiSummary, effective_limit, parse_strategy
-from ctxkit.session.messages import Image, Message, Text, Thinking
+from ctxkit.session import Image, Message, Text, Thinking
 from ctxkit.tokens import AI
 
 LIMITS = {"max_lines": 2000, "max_chars": 204_800, "max_bytes": 51_200, "mode": "head_tail"}

@@ -7,15 +7,15 @@ from builders import assistant, call, result, step, user
 from histories import shown, texts
 
 from ctxkit import presets
+from ctxkit.agent import Root
 from ctxkit.agent.memory.flush import MemoryFlusher
-from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import cache_ttl, safeguard
 from ctxkit.policies.safeguard import Safeguard, failure_line, failures_section
 from ctxkit.policies.texts import summary_prompts
 from ctxkit.presets.openclaw_shared import get_effective_reserve
 from ctxkit.presets.systems.fased import memory_flush_threshold
-from ctxkit.session.messages import Image, Message, Text
+from ctxkit.session import Image, Message, Text
 from ctxkit.tokens import PI, ContextBudget
 
 ROOM = ContextBudget(200_000, 20_000, PI)

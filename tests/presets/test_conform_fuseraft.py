@@ -11,14 +11,20 @@ from ctxkit import presets
 from ctxkit.agent.live_context import ArtifactOffloader
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.clearing import Tombstones
+from ctxkit.policies import (
+    AdaptiveTrim,
+    Intermediate,
+    MessageLog,
+    Offload,
+    RepeatedCommands,
+    Rules,
+    Superseded,
+    Tombstones,
+    TrimStage,
+    WithoutTools,
+)
 from ctxkit.policies.evidence import Narrative
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.offload import Offload, artifact_in_stub
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Intermediate
-from ctxkit.policies.superseded import RepeatedCommands, Superseded
-from ctxkit.policies.window import AdaptiveTrim, TrimStage, WithoutTools
+from ctxkit.policies.offload import artifact_in_stub
 from ctxkit.tokens import ContextBudget
 
 

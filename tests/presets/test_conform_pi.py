@@ -9,11 +9,10 @@ from histories import shown
 from ctxkit import presets
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
-from ctxkit.formats.reading import read
-from ctxkit.policies.history import History, MessageLog
-from ctxkit.policies.summary import PiSummary
+from ctxkit.formats import read
+from ctxkit.policies import History, MessageLog, PiSummary
 from ctxkit.policies.texts import summary_prompts
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 from ctxkit.tokens import PI, ContextBudget, get_counter
 
 ROOM = ContextBudget(100_000, 10_000, PI)

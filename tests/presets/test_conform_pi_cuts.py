@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pi_oracle import COSTED, Cut, pi
 
-from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies import History, MessageLog, PiSummary
 from ctxkit.policies.history.history import first_since_compaction
-from ctxkit.policies.summary import PiSummary
 from ctxkit.tokens import PI
 
 A = (["user", "assistant"] * 3, [10] * 6)

@@ -10,11 +10,9 @@ import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.formats.openai import encode_chat_message
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
+from ctxkit.policies import Above, Rules, Summary
 from ctxkit.presets.systems.pulse_coder import estimate_tokens
-from ctxkit.session.messages import Message, Text, ToolCall
+from ctxkit.session import Message, Text, ToolCall
 from ctxkit.tokens import PULSE_CODER
 
 

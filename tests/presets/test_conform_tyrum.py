@@ -8,15 +8,14 @@ from histories import ROOM, ids, shown
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.policies import Passage
 from ctxkit.presets.systems.tyrum import (
     CheckpointMaker,
     TyrumSummary,
     last_units_start,
     make_pruning,
 )
-from ctxkit.session.messages import Message, SizeOnly, Text
-from ctxkit.session.overflow_errors import is_overflow
+from ctxkit.session import Message, SizeOnly, Text, is_overflow
 from ctxkit.tokens import TYRUM
 
 

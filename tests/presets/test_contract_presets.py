@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from ctxkit import presets
 from ctxkit.engine.replay import run_replay
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.policies.base import BasePolicy
-from ctxkit.policies.rules import Rules
+from ctxkit.policies import BasePolicy, Rules
 from ctxkit.presets.registry import preset, preset_differences
 from ctxkit.tokens import ContextBudget
 
@@ -235,7 +234,7 @@ def test_every_part_of_a_preset_is_held_to_the_contract():
 
 @pytest.fixture(scope="module")
 def sessions(real):
-    from ctxkit.formats.reading import read_all
+    from ctxkit.formats import read_all
 
     files = [p for p in real.rglob("*.json*") if p.stat().st_size < 400_000]
     read = [s for path in sample(sorted(files), 5) for s in read_all(path, progress=False)]

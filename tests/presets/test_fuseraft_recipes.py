@@ -10,9 +10,8 @@ from running_turns import TURNS, lived
 import ctxkit as ck
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
+from ctxkit.policies import MessageLog, Rules
 from ctxkit.policies.base import apply_policy
-from ctxkit.policies.history import MessageLog
-from ctxkit.policies.rules import Rules
 from ctxkit.presets import fuseraft
 
 RECIPES = {

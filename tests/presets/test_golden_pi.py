@@ -11,8 +11,8 @@ from pi_oracle import COSTED, pi
 
 from ctxkit import presets, read
 from ctxkit.engine import log_from_session
-from ctxkit.policies.history import History
-from ctxkit.session.messages import Image, Message, Text, Thinking, ToolCall
+from ctxkit.policies import History
+from ctxkit.session import Image, Message, Text, Thinking, ToolCall
 from ctxkit.tokens import PI
 
 PARTS = {

@@ -8,7 +8,7 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.presets.common import DropHalf
 from ctxkit.presets.systems.cline import reserve_for_window
-from ctxkit.session.messages import get_plain_text
+from ctxkit.session import get_plain_text
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(100_000, 0, CHARS)

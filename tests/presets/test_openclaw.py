@@ -7,9 +7,9 @@ from histories import shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies import History, MessageLog
 from ctxkit.presets.systems.openclaw import recent_turns_section
-from ctxkit.session.messages import Image, Message, Text, get_plain_text
+from ctxkit.session import Image, Message, Text, get_plain_text
 from ctxkit.tokens import PI, ContextBudget
 
 SMALL = ContextBudget(1000, 0, PI)

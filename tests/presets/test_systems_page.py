@@ -4,7 +4,8 @@ import runpy
 from pathlib import Path
 
 from ctxkit import presets
-from ctxkit.policies.triggers import Above, Both, Count, Overflow, Share
+from ctxkit.policies import Above, Count, Share
+from ctxkit.policies.triggers import Both, Overflow
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_systems.py"))
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
+from ctxkit.formats import Source, read_source
 from ctxkit.formats.aider import parse_usage_line
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
 
 CHAT = """
 # aider chat started at 2024-08-05 13:33:02

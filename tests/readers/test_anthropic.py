@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from written import document, source, texts
 
-from ctxkit.formats import anthropic
-from ctxkit.formats.registry import detect_reader
-from ctxkit.session.messages import Usage
+from ctxkit.formats import anthropic, detect_reader
+from ctxkit.session import Usage
 
 ASK = {"role": "user", "content": "do"}
 USE = {

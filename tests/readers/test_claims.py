@@ -18,13 +18,12 @@ from truth.claude import MODEL, Transcript, said
 import ctxkit as ck
 from ctxkit.formats import repairs, size_claims
 from ctxkit.formats.size_claims import without_claims
-from ctxkit.session.messages import MISSING_START_KIND, Edit, Message, SizeOnly, Usage
-from ctxkit.session.session import Session
+from ctxkit.session import MISSING_START_KIND, Edit, Message, Session, SizeOnly, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.session.messages import Part
+    from ctxkit.session import Part
 
 KEYED = re.compile(
     rb"""((?:token|input|output|cache|read|write|prompt|completion|reason|total|chars|window)[\w.]*

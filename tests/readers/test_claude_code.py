@@ -9,12 +9,12 @@ from written import source, texts
 
 import ctxkit as ck
 from ctxkit.formats import claude_code
-from ctxkit.session.messages import Thinking, Usage
+from ctxkit.session import Thinking, Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 USAGE = {
     "input_tokens": 3,

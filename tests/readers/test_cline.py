@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
 from ctxkit.formats.cline import _parse_xml_arguments
-from ctxkit.session.messages import ToolCall
+from ctxkit.session import ToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
-from ctxkit.session.messages import Image
+from ctxkit.session import Image
 
 if TYPE_CHECKING:
     from pathlib import Path

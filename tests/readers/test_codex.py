@@ -10,12 +10,12 @@ from written import source, texts
 
 import ctxkit as ck
 from ctxkit.formats import codex
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 META = {
     "type": "session_meta",

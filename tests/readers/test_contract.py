@@ -11,15 +11,13 @@ from conftest import sample
 from formats import paths
 
 import ctxkit as ck
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import Edit
-from ctxkit.session.session import apply_edit
+from ctxkit.formats import Source, read_source
+from ctxkit.session import Edit, apply_edit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 FILES = paths()
 LINES = [f for f in FILES if f.endswith(".jsonl")]

@@ -8,8 +8,7 @@ from pathlib import Path
 from made_today import COPILOT
 
 import ctxkit as ck
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 GOLDEN = Path(__file__).parent / "golden" / "copilot-cli.jsonl"
 

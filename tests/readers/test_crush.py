@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from crush_databases import crush
 
 import ctxkit as ck
-from ctxkit.session.messages import Image
+from ctxkit.session import Image
 
 if TYPE_CHECKING:
     from pathlib import Path

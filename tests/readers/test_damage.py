@@ -15,8 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.registry import all_readers
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, all_readers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,7 @@ from made_shapes import SHAPES
 from made_today import TODAY
 
 from ctxkit.errors import ReadError
-from ctxkit.formats import openai
-from ctxkit.formats.registry import all_readers
+from ctxkit.formats import all_readers, openai
 
 EACH = 4_000 if ALL else 60
 TALK = session(system(), user("fix it"), step(), assistant("done"))

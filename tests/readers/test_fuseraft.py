@@ -17,9 +17,8 @@ from made_logs import (
 )
 
 import ctxkit as ck
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import SizeOnly
+from ctxkit.formats import Source, read_source
+from ctxkit.session import SizeOnly
 
 
 def read(data: bytes):

@@ -7,8 +7,7 @@ import json
 from made_logs import CONTENTS, lines
 
 import ctxkit as ck
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 HEAD = {"sessionId": "g", "projectHash": "h", "startTime": "2026-04-29T21:39:22Z", "kind": "main"}
 

@@ -17,8 +17,8 @@ import pytest
 from crush_databases import crush
 
 import ctxkit as ck
-from ctxkit.formats.registry import all_readers
-from ctxkit.session.messages import Message, SizeOnly, Text
+from ctxkit.formats import all_readers
+from ctxkit.session import Message, SizeOnly, Text
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLES = {p.name.split(".")[0]: p for p in sorted(GOLDEN.iterdir())}

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 EXPORT = Path(__file__).parent / "golden" / "goose.json"
 SCHEMA = """

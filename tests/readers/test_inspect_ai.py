@@ -11,9 +11,8 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
+from ctxkit.formats import Source, read_source
 from ctxkit.formats.inspect_ai import parse_inspect_usage
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
 
 
 def zipped(**members: object) -> Source:

@@ -8,8 +8,7 @@ from made_logs import lines
 from made_shapes import KIMI_CONTEXT, KIMI_WIRE
 
 import ctxkit as ck
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from formats import FORMATS, rows
 
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.registry import detect_reader
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import Edit, Image
+from ctxkit.formats import Source, detect_reader, read_source
+from ctxkit.session import Edit, Image
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 COLUMNS = ("tool_calls", "errors", "images", "compactions", "max_context_tokens", "invalid_lines")
 _ACTIONS = (

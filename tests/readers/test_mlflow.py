@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 TRACE = json.loads((Path(__file__).parent / "golden" / "mlflow.json").read_text())
 

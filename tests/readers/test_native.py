@@ -14,15 +14,15 @@ from msgspec.json import decode, encode
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats import native, pi
+from ctxkit.formats import Source, native, pi
 from ctxkit.formats.fields import MOST_COUNT
 from ctxkit.formats.native import encode_session_lines
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import (
+from ctxkit.session import (
     Edit,
     Fault,
     Image,
     Message,
+    Session,
     SizeOnly,
     Text,
     Thinking,
@@ -30,7 +30,6 @@ from ctxkit.session.messages import (
     ToolSchema,
     Usage,
 )
-from ctxkit.session.session import Session
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 maybe = st.none() | words

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 BILL = "1 call · 10 fresh / 0 cached / 5 out · free · context 9/16,000 (0%) · 0 compactions"
 

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import ctxkit as ck
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 GOLDEN = Path(__file__).parent / "golden" / "openhands"
 PAIRS = [

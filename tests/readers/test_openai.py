@@ -8,9 +8,8 @@ import pytest
 from written import document, source, texts
 
 from ctxkit.errors import ReadError
-from ctxkit.formats import openai, openai_responses
-from ctxkit.formats.registry import detect_reader
-from ctxkit.session.messages import Usage
+from ctxkit.formats import detect_reader, openai, openai_responses
+from ctxkit.session import Usage
 
 SYSTEM = {"role": "system", "content": "Be good."}
 ASK = {"role": "user", "content": "do"}

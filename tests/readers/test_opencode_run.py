@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from made_today import OPENCODE_RUN
 
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import ToolCall
+from ctxkit.formats import Source, read_source
+from ctxkit.session import ToolCall
 
 
 def test_steps_are_replies_with_their_usage():

@@ -14,10 +14,8 @@ from opencode_databases import newer, older
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats import sqlite
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import Edit, Message
+from ctxkit.formats import Source, read_source, sqlite
+from ctxkit.session import Edit, Message
 
 EXPORT = Path(__file__).parent / "golden" / "opencode.json"
 TALK = json.loads(EXPORT.read_bytes())

@@ -9,8 +9,7 @@ import pytest
 from made_logs import lines
 
 import ctxkit as ck
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 
 def test_usage_is_counted_once_a_completion(real):

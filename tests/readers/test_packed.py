@@ -18,9 +18,8 @@ from damage import cut, flip
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
+from ctxkit.formats import Source, read_source
 from ctxkit.formats import source as room
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "codex.jsonl"
 

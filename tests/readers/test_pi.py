@@ -11,12 +11,12 @@ from written import source, texts
 import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import pi
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 HEAD = {
     "type": "session",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 GOLDEN = Path(__file__).parent / "golden" / "qwen-code.jsonl"
 LINES = [json.loads(x) for x in GOLDEN.read_bytes().splitlines()]

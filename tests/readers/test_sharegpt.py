@@ -6,12 +6,11 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import ToolCall
+from ctxkit.formats import Source, read_source
+from ctxkit.session import ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 ASK = ("human", "How long is notes.txt?")
 CALL = '{"name": "read_file", "arguments": {"path": "notes.txt"}}'

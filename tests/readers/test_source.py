@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ctxkit.errors import ReadError
+from ctxkit.formats import Source
 from ctxkit.formats import source as room
-from ctxkit.formats.source import Source
 
 if TYPE_CHECKING:
     from pathlib import Path

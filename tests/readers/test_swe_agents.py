@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import ctxkit as ck
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 
 def test_an_action_is_a_call_and_the_observation_its_result(real):

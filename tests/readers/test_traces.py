@@ -9,11 +9,9 @@ import pytest
 from made_logs import LANGCHAIN, MADE, OTLP, lines, span
 
 import ctxkit as ck
+from ctxkit.formats import Source, detect_reader, get_reader, read_source
 from ctxkit.formats.prompt_threads import PromptThreads, key_message
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.registry import detect_reader, get_reader
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import Message, Text
+from ctxkit.session import Message, Text
 
 
 def talk(*prompts: tuple[str, ...], compacted: bool = False) -> PromptThreads:
@@ -28,7 +26,7 @@ def talk(*prompts: tuple[str, ...], compacted: bool = False) -> PromptThreads:
 
 
 def shown(threads: PromptThreads) -> list[list[str]]:
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
     (thread,) = threads.all
     return [

@@ -10,14 +10,13 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import Edit, Message
+from ctxkit.formats import Source, read_source
+from ctxkit.session import Edit, Message
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 Rows = list[dict[str, Any]]
 TALK: Rows = [

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import Edit, Image, Thinking
+from ctxkit.formats import Source, read_source
+from ctxkit.session import Edit, Image, Thinking
 
 if TYPE_CHECKING:
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 TIME = "2026-01-01T00:00:00Z"
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from ctxkit.session.messages import (
+from ctxkit.session import (
     Edit,
     Fault,
     Message,
+    Session,
     Text,
     Thinking,
     ToolCall,
     ToolSchema,
     Usage,
 )
-from ctxkit.session.session import Session
 
 EVIL = (
     "</script><script>window.evil=1</script></pre></style><img src=x onerror='window.evil=2'>"

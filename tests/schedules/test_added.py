@@ -2,9 +2,9 @@
 
 from builders import assistant, system, user
 
-from ctxkit.policies.history import History, MessageLog
-from ctxkit.policies.schedules import OrderedTexts, Schedule
-from ctxkit.session.messages import Message, Text
+from ctxkit.policies import History, MessageLog, Schedule
+from ctxkit.policies.schedules import OrderedTexts
+from ctxkit.session import Message, Text
 from ctxkit.tokens import ContextBudget
 from ctxkit.tokens.registry import default_counter
 

@@ -10,9 +10,8 @@ from late_talks import among_others, grown, ids_again, late_talk
 from scheduled_parts import BY_ID, PARTS
 from talks_by_chance import Fours
 
-from ctxkit.policies.base import HistoryFilter, ScheduledPruning, apply_policy, is_fully_scheduled
-from ctxkit.policies.history import History, MessageLog
-from ctxkit.policies.schedules import Schedule
+from ctxkit.policies import History, HistoryFilter, MessageLog, Schedule, ScheduledPruning
+from ctxkit.policies.base import apply_policy, is_fully_scheduled
 from ctxkit.tokens import ContextBudget
 
 SEEDS = st.integers(0, 10**6)

@@ -13,7 +13,8 @@ from snapshot_logs import MARKER, ROW
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.formats.snapshots import SnapshotWriter, write_snapshots
+from ctxkit.formats import write_snapshots
+from ctxkit.formats.snapshots import SnapshotWriter
 from ctxkit.formats.snapshots.frame_writer import encode_snapshot, format_dotnet_time
 
 

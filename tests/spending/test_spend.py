@@ -12,7 +12,7 @@ import ctxkit as ck
 from ctxkit._internal.tables import display_width
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.cost.spending import SPLITS, Spend
-from ctxkit.session.messages import ToolSchema, Usage
+from ctxkit.session import ToolSchema, Usage
 
 MODEL = "claude-sonnet-4-5"
 SAMPLE = ck.samples.path("billing")

@@ -11,11 +11,10 @@ from builders import assistant, session, user
 from talkers import live, said
 
 import ctxkit as ck
+from ctxkit.agent import SessionLog, Workspace
 from ctxkit.agent.store import workspace
-from ctxkit.agent.store.session_log import SessionLog
-from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
-from ctxkit.session.messages import ToolCall
+from ctxkit.session import ToolCall
 
 SECRET = "export A=1\nexport B=2"
 

@@ -13,8 +13,8 @@ from builders import assistant, session, user
 from talkers import live, said
 
 import ctxkit as ck
-from ctxkit.agent.store.session_log import SessionLog
-from ctxkit.agent.store.workspace import Workspace, check_session_name
+from ctxkit.agent import SessionLog, Workspace
+from ctxkit.agent.store.workspace import check_session_name
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.agent.store.session_log import SessionLog
+from ctxkit.agent import SessionLog
 from ctxkit.errors import BadArguments, StoreError
 
 FRESH = session(id="0000abcd", model="scripted/tour", started=1_800_000_000.0)

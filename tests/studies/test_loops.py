@@ -6,7 +6,7 @@ import pytest
 from trust_studies import closed_rules
 
 import ctxkit as ck
-from ctxkit.agent.models.scripted import GIVE_UP_TEXT
+from ctxkit.agent import GIVE_UP_TEXT
 from ctxkit.experiments.studies import charts, closed_loop
 from ctxkit.experiments.studies.closed_loop import find_visible_services, make_world
 

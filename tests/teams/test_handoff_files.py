@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent import Root
 from ctxkit.teams.handoffs import SourceFiles, format_handoff
 from ctxkit.teams.plan import ContextSource
 

@@ -10,8 +10,7 @@ import pytest
 from teams.makes import DONE, clock, config, made, state, to
 
 import ctxkit as ck
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent import LiveSession, Workspace
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import reading
 from ctxkit.presets.fuseraft_config import MAX_AGENTS

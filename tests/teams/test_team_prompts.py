@@ -6,7 +6,7 @@ import pytest
 from teams.makes import clock, config, made, shown
 
 import ctxkit as ck
-from ctxkit.agent.memory import MemoryStore
+from ctxkit.agent import MemoryStore
 from ctxkit.agent.memory.session_memory import default_memory_folders
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.teams.demo import make_scripted_agent

@@ -14,7 +14,7 @@ from talkers import Says, said
 from teams.makes import DONE, clock, config, made, shown, state, to
 
 import ctxkit as ck
-from ctxkit.agent.store.session_log import SessionLog
+from ctxkit.agent import SessionLog
 from ctxkit.errors import BadArguments, ModelError, StoreError
 from ctxkit.teams.demo import make_scripted_agent
 
@@ -158,7 +158,7 @@ def test_an_interrupt_keeps_what_was_said_and_the_turn_is_taken_again(tmp_path):
                 raise asyncio.CancelledError
             return await super().__call__(request, emit)
 
-    from ctxkit.session.messages import ToolCall
+    from ctxkit.session import ToolCall
 
     model = Waits(said("first", ToolCall("c", "list_files", {}), stop="tool"), said("DONE"))
     with ck.team(plan, model=model, folder=tmp_path) as team:

@@ -86,7 +86,7 @@ def test_a_replay_of_the_log_says_the_same(team):
 def test_a_session_of_no_team_says_nothing_of_a_state():
     from builders import assistant, user
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
     talk = [m for n in range(6) for m in (user(f"ask {n} " * 50), assistant(f"say {n} " * 50))]
     rules = ck.presets.fuseraft(mode="lossless", trigger_turn_count=3, keep_recent_turns=1)

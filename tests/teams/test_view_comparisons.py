@@ -8,8 +8,7 @@ from teams.makes import config, made
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.team_log import get_agent_logs, get_team_turns
-from ctxkit.session.messages import Message, Text, ToolCall
-from ctxkit.session.session import Session
+from ctxkit.session import Message, Session, Text, ToolCall
 from ctxkit.teams.demo import DEMO_TASK
 
 TESTER = [{"Source": s} for s in ("session_context", "changes_recent:5",

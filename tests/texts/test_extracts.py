@@ -17,10 +17,9 @@ from talks_by_chance import Fours, by_chance, shown
 
 import ctxkit as ck
 from ctxkit.engine import log_from_session
-from ctxkit.policies.history import History, MessageLog
-from ctxkit.policies.offline_summarisers import Extractive, Passage
+from ctxkit.policies import Extractive, History, MessageLog, Passage
 from ctxkit.policies.texts import extracts, line_index
-from ctxkit.session.messages import Message, Text
+from ctxkit.session import Message, Text
 
 WORDS = st.sampled_from(
     [

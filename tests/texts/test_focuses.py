@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talks_by_chance import shown
 
-from ctxkit.policies.offline_summarisers import Extractive, Passage
-from ctxkit.policies.summary import Summary
+from ctxkit.policies import FOCUS_MARK, Extractive, Passage, Summary
 from ctxkit.policies.texts import extracts, line_index, summary_prompts
-from ctxkit.policies.texts.line_index import FOCUS_MARK
 from ctxkit.tokens import ContextBudget
 
 IDS = [f"order-{n * 7919:05d}" for n in range(1, 13)]

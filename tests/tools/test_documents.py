@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from documents import made
 
-from ctxkit.agent.context_store import ContextStore
-from ctxkit.agent.tools.file_tools import make_document_tool, make_file_tools
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent import ContextStore, Root, make_file_tools
+from ctxkit.agent.tools.file_tools import make_document_tool
 from ctxkit.errors import BadArguments, StoreError
 
 for _each in ("openpyxl", "pypdf", "docx", "pptx"):

@@ -10,14 +10,10 @@ import zlib
 import pytest
 from builders import tool_call
 
-from ctxkit.agent.tools.code_tools import make_python_tool
-from ctxkit.agent.tools.file_tools import make_file_tools
-from ctxkit.agent.tools.images import MAX_IMAGE_BYTES, image_from_bytes, image_from_value
-from ctxkit.agent.tools.root import Root
-from ctxkit.agent.tools.runner import run_tool
-from ctxkit.agent.tools.tool import tool
+from ctxkit.agent import Root, image_from_bytes, make_file_tools, make_python_tool, run_tool, tool
+from ctxkit.agent.tools.images import MAX_IMAGE_BYTES, image_from_value
 from ctxkit.errors import BadArguments
-from ctxkit.session.messages import Image, Text
+from ctxkit.session import Image, Text
 
 
 def png(width=2, height=2):

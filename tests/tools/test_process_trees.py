@@ -17,16 +17,12 @@ from pathlib import Path
 import pytest
 
 import ctxkit
-from ctxkit.agent import process_supervisor
+from ctxkit.agent import McpServer, Root, make_shell_tool, process_supervisor, run_tool
 from ctxkit.agent.acp_client import MAX_RUNNING_AGENTS, AcpClient
-from ctxkit.agent.mcp import McpServer
 from ctxkit.agent.process_tree import ProcessTree
-from ctxkit.agent.tools.code_tools import make_shell_tool
-from ctxkit.agent.tools.root import Root
-from ctxkit.agent.tools.runner import run_tool
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.experiments.gates.compactor_command import command
-from ctxkit.session.messages import ToolCall
+from ctxkit.session import ToolCall
 
 PACKAGE = Path(ctxkit.__file__).parent
 OUTSIDE = Path(__file__).parents[1] / "outside"

@@ -11,8 +11,7 @@ import time
 import pytest
 from conftest import ALL
 
-from ctxkit.agent.tools.file_tools import make_file_tools
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent import Root, make_file_tools
 from ctxkit.agent.tools.search import SEARCH_SECONDS
 from ctxkit.errors import CtxkitError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent import Root
 from ctxkit.errors import StoreError
 
 

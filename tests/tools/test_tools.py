@@ -10,12 +10,10 @@ import time
 
 import pytest
 
+from ctxkit.agent import Root, make_file_tools, make_python_tool, make_shell_tool, tool
 from ctxkit.agent.tools import search
 from ctxkit.agent.tools.builtin import TOOL_NAMES, make_inert_work_tools, make_tools
-from ctxkit.agent.tools.code_tools import make_python_tool, make_shell_tool
-from ctxkit.agent.tools.file_tools import make_file_tools
-from ctxkit.agent.tools.root import Root
-from ctxkit.agent.tools.tool import convert_arguments, tool
+from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.errors import BadArguments, StoreError
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import ALL
 
+from ctxkit.agent import Root, make_file_tools
 from ctxkit.agent.tools import file_tools, search
-from ctxkit.agent.tools.file_tools import make_file_tools
-from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -277,7 +276,7 @@ def test_a_hit_of_ripgrep_that_is_not_there_is_left_out(root):
 
 
 def test_a_cut_is_said_also_where_the_text_is_kept_apart(root):
-    from ctxkit.agent.store.session_files import ArtifactStore
+    from ctxkit.agent import ArtifactStore
 
     (root / "big.txt").write_bytes(b"0123456789abcdef\n" * 700_000)
     tools = Root(root)

@@ -18,8 +18,7 @@ from conftest import ALL, SEED
 from ctxkit._internal import safe_fs
 from ctxkit._internal.redaction import REDACTION_MARK
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.agent.tools.file_tools import make_file_tools
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent import Root, make_file_tools
 from ctxkit.errors import BadArguments, StoreError
 
 

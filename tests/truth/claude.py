@@ -7,11 +7,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
+from ctxkit.formats import Source, read_source
 
 if TYPE_CHECKING:
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 MODEL = "claude-opus-4-5-20251101"
 

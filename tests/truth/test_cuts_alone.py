@@ -7,7 +7,7 @@ from builders import assistant, result, session, summarised, tool_call, user
 from trust_presets import NEAR_CALLS, compare_with_preset
 
 import ctxkit as ck
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 
 LOGS = (
     "claude-code/entire-198393f2.jsonl",

@@ -18,7 +18,7 @@ import ctxkit as ck
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 _ZOO = "claude-code/agent-sessions-event-zoo.jsonl"
 DIFFERS: dict[tuple[str, str], Any] = {

@@ -6,7 +6,7 @@ import pytest
 from truth.claude import Transcript, said, use
 
 import ctxkit as ck
-from ctxkit.session.messages import MISSING_START_KIND
+from ctxkit.session import MISSING_START_KIND
 from ctxkit.tokens.sizes import measure_sizes
 
 KEEPS = {"inspect_trim"}

@@ -10,7 +10,7 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.metrics.frames import FRAME_COLUMNS
-from ctxkit.session.session import with_unique_ids
+from ctxkit.session import with_unique_ids
 
 
 def made(id: str = "s", **more):

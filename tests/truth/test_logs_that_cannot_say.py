@@ -14,7 +14,7 @@ from ctxkit.metrics.retention_checks import audits
 from ctxkit.metrics.semantic import meaning
 from ctxkit.metrics.thrashing import thrash
 from ctxkit.metrics.timing import when_to_compact
-from ctxkit.session.messages import Message
+from ctxkit.session import Message
 
 SONNET = "claude-sonnet-4-5"
 LOSS = (

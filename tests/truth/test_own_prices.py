@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, session, user
 
 import ctxkit as ck
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 
 
 def made(*costs: float | None):

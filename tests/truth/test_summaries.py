@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 from ctxkit.tokens.prices import price
 
 MODEL = "claude-opus-4-5"

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.metrics.items import extract_items
 from ctxkit.metrics.loss import losses, score_loss_shares
-from ctxkit.policies import triggers
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies import Rules, Summary, triggers
 
 NAMES = [f"fin-import-{i}" for i in range(12)]
 

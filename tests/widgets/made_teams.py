@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ctxkit.session.messages import Message, Text, ToolCall, Usage
-from ctxkit.session.session import Session
+from ctxkit.session import Message, Session, Text, ToolCall, Usage
 
 _LIMIT = 3_200_000
 

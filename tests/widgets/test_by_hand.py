@@ -14,16 +14,11 @@ from widgets.made_teams import team
 import ctxkit as ck
 from ctxkit import tokens
 from ctxkit._internal.formatting import format_usd
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.scripted import ScriptedModel, get_script
-from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent import LiveSession, ScriptedModel, Workspace, get_script
 from ctxkit.errors import BadArguments
-from ctxkit.formats.snapshots import write_snapshots
+from ctxkit.formats import write_snapshots
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
-from ctxkit.policies.guards import AntiThrash
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
+from ctxkit.policies import Above, AntiThrash, Rules, Summary
 
 COUNT = tokens.get_counter("chars/4")
 ALL = (ck.budget, ck.savings, ck.thrash)

@@ -93,7 +93,7 @@ def test_the_whole_session_is_searched_and_hits_know_their_call(story):
 
 
 def test_roles_tools_files_and_failures_are_filtered():
-    from ctxkit.session.messages import Message, Text, ToolCall
+    from ctxkit.session import Message, Text, ToolCall
 
     def read(i: int, path: str, failed: bool = False):
         call = ToolCall(id=f"c{i}", name="Read", arguments={"file_path": path})

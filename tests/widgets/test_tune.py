@@ -10,10 +10,7 @@ from reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.policies.guards import AntiThrash
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above
+from ctxkit.policies import Above, AntiThrash, Rules, Summary
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.widgets import trials
 from ctxkit.widgets.tuner_controls import find_knobs
@@ -326,9 +323,7 @@ def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
     import asyncio
 
     from ctxkit import tokens
-    from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.models.scripted import ScriptedModel, get_script
-    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent import LiveSession, ScriptedModel, Workspace, get_script
     from ctxkit.presets.registry import resolve_rules
 
     model = ScriptedModel(

@@ -14,12 +14,9 @@ from reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.models.scripted import ScriptedModel, get_script
-from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent import LiveSession, ScriptedModel, Workspace, get_script
 from ctxkit.errors import BadArguments
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies import Rules, Summary
 
 COUNT = tokens.get_counter("chars/4")
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ctxkit.agent.system_prompt import PromptSection, make_section_message
-from ctxkit.session.messages import Message, Text, ToolCall, Usage
-from ctxkit.session.session import Session
+from ctxkit.session import Message, Session, Text, ToolCall, Usage
 from ctxkit.tokens import default_counter
 
 MODEL = "claude-sonnet-4-5"

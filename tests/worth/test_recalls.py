@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.policies.memory import Recall
+from ctxkit.policies import Recall
 
 SMALL = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens=4_000"
 SAMPLE = ck.samples.path()

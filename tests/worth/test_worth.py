@@ -8,7 +8,7 @@ from conftest import sample
 from worth.talks import BLOCKS, MODEL, talk
 
 import ctxkit as ck
-from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent import ContextStore
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.memory_ablation import _paste_session
 from ctxkit.experiments.section_costs import SECTION_COLUMNS, TIME_AT_TOP_ROW
@@ -97,7 +97,7 @@ def test_a_session_without_sections_has_none():
 def test_schemas_of_tools_are_priced_too():
     from msgspec.structs import replace
 
-    from ctxkit.session.messages import ToolSchema
+    from ctxkit.session import ToolSchema
 
     session = replace(talk(), tools=(ToolSchema(name="look", chars=2000),))
     row = ck.experiments.sections(session).set_index("section").loc["tool schemas"]
@@ -154,7 +154,7 @@ def test_without_an_index_or_its_store_that_is_said(store, tmp_path):
 def test_compactions_of_what_was_not_read_are_left_out(store):
     from msgspec.structs import replace
 
-    from ctxkit.session.messages import Edit
+    from ctxkit.session import Edit
 
     session = talk(turns=6)
     ids = [m.id for m in session.messages]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.session.messages import ToolSchema
+from ctxkit.session import ToolSchema
 
 GOLDEN = Path(__file__).parents[1] / "readers" / "golden"
 NAMES = ["pi.jsonl", "claude-code.jsonl", "codex.jsonl", "qwen-code.jsonl", "goose.json"]

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.formats.reading import read_source
-from ctxkit.formats.source import Source
-from ctxkit.session.messages import Text, Usage
+from ctxkit.formats import Source, read_source
+from ctxkit.session import Text, Usage
 
 GOLDEN = Path(__file__).parents[1] / "readers" / "golden"
 WITH_PROMPTS = [

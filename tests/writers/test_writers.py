@@ -11,14 +11,13 @@ from builders import assistant, result, session, summarised, system, tool_call, 
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.formats import atif
-from ctxkit.formats.writing import WRITE_FORMATS
-from ctxkit.session.messages import Image, Message, SizeOnly, Text, ToolSchema
+from ctxkit.formats import WRITE_FORMATS, atif
+from ctxkit.session import Image, Message, SizeOnly, Text, ToolSchema
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session.session import Session
+    from ctxkit.session import Session
 
 
 def a_session() -> Session:
