@@ -151,6 +151,31 @@ def test_a_summary_model_that_fails_is_told_under_every_preset(how):
     assert asked == {n for n, r in rules.items() if writes(r) or r.policy is None}
 
 
+def test_a_summary_that_fails_within_a_turn_is_told_under_every_preset():
+    """The compaction is due by itself here, where the tests above compact by hand."""
+    left_whole, replaced = set(), set()
+    for name in presets.names():
+        for settings in settings_of(name):
+            events, model = [], Asked(_raises)
+            rules = preset(name, **settings).but(
+                counter=COUNT, window=1_500, assumed=True, reserve=200
+            )
+            one = agent(at=long(), model=Says(said("Done.")), rules=rules, heard=events,
+                        summary_model=model)  # fmt: skip
+            one.model.notice = ""
+            run(one.turn("Go on."))
+            if not model.n:
+                continue
+            ended = [e.payload for e in events if e.kind == "compaction_end"]
+            failed = [e for e in ended if e["outcome"] == "failed"]
+            assert failed, (name, settings, ended)
+            assert all("no route to" in e["error"] for e in failed)
+            assert KEY not in str(ended)
+            (replaced if "messages" in failed[0] else left_whole).add(name)
+    assert left_whole
+    assert replaced
+
+
 @pytest.mark.parametrize(
     "name",
     [n for n in presets.names() if "summariser" in signature(getattr(presets, n)).parameters],
