@@ -258,9 +258,14 @@ def _agent_names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64], NDA
     rows, sessions = pd.factorize(table["session"])
     if len(sessions) <= 1:
         return words, codes, marker
-    # Session and agent as one number, which `divmod` takes apart.
-    pairs, both = pd.factorize(rows.astype(np.int64) * (len(words) + 1) + codes)
-    places = [divmod(int(p), len(words) + 1) for p in both]
+    # Session and agent as one number, which `divmod` takes apart. Rows without an agent keep the
+    # code -1, as in a single session: they belong to no total.
+    has_agent = codes >= 0
+    pairs = np.full(len(codes), -1, dtype=np.int64)
+    pairs[has_agent], both = pd.factorize(
+        rows[has_agent].astype(np.int64) * len(words) + codes[has_agent]
+    )
+    places = [divmod(int(p), len(words)) for p in both]
     return [f"{sessions[s]} · {words[a]}" for s, a in places], pairs, marker
 
 

@@ -86,3 +86,20 @@ def test_agents_of_several_sessions_are_told_apart():
 def test_another_frame_is_refused_by_its_missing_columns():
     with pytest.raises(ck.BadArguments, match="turn_input_tokens"):
         ck.plots.budget(pd.DataFrame({"agent": ["a"], "turn": [0]}))
+
+
+def test_rows_without_an_agent_belong_to_no_total():
+    rows = {
+        "session": ["a", "a", "b", "b"],
+        "agent": ["Dev", None, "Dev", "Rev"],
+        "turn": [0, 1, 0, 1],
+        "turn_input_tokens": [10, 20, 30, 40],
+        "turn_output_tokens": [1, 2, 3, 4],
+        "cumulative_input_tokens": [10, 20, 30, 40],
+    }
+    data = budget_data(pd.DataFrame(rows))
+    assert {a.name: a.inputs.tolist() for a in data.agents} == {
+        "a · Dev": [10],
+        "b · Dev": [30],
+        "b · Rev": [40],
+    }
