@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import ctxkit as ck
+from ctxkit.formats import registry
+from ctxkit.tokens import prices
 
 PACKAGE = Path(ck.__file__).parent
 FILES = [p for p in sorted(PACKAGE.rglob("*.py")) if ">>> " in p.read_text(encoding="utf-8")]
@@ -30,15 +32,31 @@ def list_public() -> dict[str, object]:
     return {n: v for n, v in names.items() if inspect.isfunction(v)}
 
 
+@pytest.fixture
+def registries():
+    """Readers and prices as they were, whatever an example registers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_USER_READERS", {})
+        patch.setattr(prices, "_registered", dict(prices._registered))
+        yield
+    prices._find_price.cache_clear()
+
+
 @pytest.mark.parametrize("name", list_public())
 def test_a_public_function_has_an_example(name):
     assert ">>> " in (inspect.getdoc(list_public()[name]) or "")
 
 
 @pytest.mark.parametrize("module", MODULES)
+@pytest.mark.usefixtures("registries")
 def test_the_examples_of_a_module_run(module, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         failures, _ = doctest.testmod(import_module(module), optionflags=OPTIONS)
     assert failures == 0
+
+
+def test_what_an_example_registers_is_gone_behind_it():
+    assert "my-agent" not in ck.formats.format_names()
+    assert prices.price("example-model") is None
