@@ -429,9 +429,10 @@ def _marker_path(one: LineTrace, points: Iterable[tuple[float, float]]) -> str:
     size, symbol = (get_path(one.trace, f"marker.{key}", "circle") for key in ("size", "symbol"))
     r = 0.45 * float(size if isinstance(size, (int, float)) else 6)
     d, shape, hollow = 2 * r, str(symbol).removesuffix("-open"), str(symbol).endswith("-open")
+    h = 1.3 * r  # half a diagonal: the diamond has about the area of the other markers
     outlines = {
         "circle": f"m-{r:g} 0a{r:g} {r:g} 0 1 0 {d:g} 0a{r:g} {r:g} 0 1 0-{d:g} 0z",
-        "diamond": f"m0-{d:g}l{d:g} {d:g}l-{d:g} {d:g}l-{d:g}-{d:g}z",
+        "diamond": f"m0-{h:g}l{h:g} {h:g}l-{h:g} {h:g}l-{h:g}-{h:g}z",
         "triangle-up": f"m-{r:g} {r:g}h{d:g}l-{r:g}-{d:g}z",
         "triangle-down": f"m-{r:g}-{r:g}h{d:g}l-{r:g} {d:g}z",
         "cross": f"m-{r:g} 0h{d:g}m-{r:g}-{r:g}v{d:g}",

@@ -149,3 +149,26 @@ def test_a_limit_is_named_on_its_line_or_in_the_legend():
     log = [m for n in range(30) for m in (user(), assistant(usage=usage(1_000 * n + 10)))]
     picture = ck.plots.growth(session(*log, model="claude-sonnet-4-5")).drawing.svg()
     assert picture.count("limit") <= 1
+
+
+@pytest.mark.parametrize(
+    "symbol", ["circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x"]
+)
+@pytest.mark.parametrize("hollow", ["", "-open"])
+def test_a_marker_leaves_room_for_the_name_beside_it(symbol, hollow):
+    """A name begins 7 pixels beside its point; plotly's markers of size 9 end before."""
+    marker = {"size": 9, "symbol": symbol + hollow}
+    figure = go.Figure(go.Scatter(x=[1, 2], y=[1, 2], mode="markers", marker=marker))
+    path = re.search(r'<path d="M[\d.]+ [\d.]+((?:[a-z][^M"]*)+)[M"]', render_svg(figure))[1]
+    x = y = 0.0
+    reach = []
+    for command, numbers in re.findall(r"([a-z])([^a-z]*)", path):
+        steps = [float(n) for n in re.findall(r"-?[\d.]+", numbers)]
+        if command == "h":
+            x += steps[0] if steps else 0.0
+        elif command == "v":
+            y += steps[0]
+        elif command in "ml":
+            x, y = x + steps[0], y + steps[1]
+        reach += [abs(x), abs(y)]
+    assert max(reach) < 7
