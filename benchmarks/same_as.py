@@ -98,8 +98,8 @@ def _first_difference(old: list[str] | None, new: list[str] | None) -> str:
 
 
 def read_renamed_columns(page: str) -> dict[str, str]:
-    """Return old and new names from the two-column tables of a page."""
-    rows = re.findall(r"^\| `([^`|]+)` \| `([^`|]+)` \|", page, re.MULTILINE)
+    """Return old and new names from the tables of a page."""
+    rows = re.findall(r"^\|(?: [^|]+ \|)? `([^`|]+)` \| `([^`|]+)` \|", page, re.MULTILINE)
     return dict(rows)
 
 

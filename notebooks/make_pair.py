@@ -2,7 +2,7 @@
 
 `python notebooks/make_pair.py [MODEL [FOLDER]]` asks a model twelve questions about numbers in files, whose right answers are
 known: once without context management, once shown only the results of its last three tool calls. Both sessions are written
-to FOLDER, and a table says what the replay of the first foretells of the second, and what came true. MODEL is a local file
+to FOLDER, and a table says what the replay of the first predicts of the second, and what came true. MODEL is a local file
 (`local/model.gguf`), a server's model (`ollama_chat/qwen3:4b`, `openai/NAME?api_base=http://127.0.0.1:8080/v1`), or any other that
 LiteLLM knows, whose key costs money. Without it the `reader` answers, a small model that `pair/train.py` trained for this task
 alone, and the pair that stands in `notebooks/pair` is made again. `make_pair.py worlds` asks it in twenty other worlds (`worlds.csv`).
@@ -115,7 +115,7 @@ def reads(session: ck.Session) -> int:
 
 
 def table(runs: dict[str, ck.Session], at: World = TASK) -> pd.DataFrame:
-    """Return what the replay of the first run foretells of each setting, and what came true."""
+    """Return what the replay of the first run predicts of each setting, and what came true."""
     first = next(iter(runs.values()))
     rows = {}
     for name, session in runs.items():
@@ -128,7 +128,7 @@ def table(runs: dict[str, ck.Session], at: World = TASK) -> pd.DataFrame:
                 ("tokens", "prompt_tokens"),
                 ("usd", "cost_usd"),
             )
-            for when, row in (("foretold", told), ("real", true))
+            for when, row in (("predicted", told), ("real", true))
         } | {"read again": reads(session), "right": f"{right(session, at)} of {len(at.asked)}"}
     return pd.DataFrame(rows).T
 

@@ -67,7 +67,7 @@ class NeededLostItems(NamedTuple):
     """Items that were used after a removal, each once, counted at the first such removal."""
 
     item: Ints
-    delay: Ints
+    calls_until_needed: Ints
     """Calls from the removal to the use."""
     is_recoverable: Flags
 

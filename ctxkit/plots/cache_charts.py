@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 _MISS_CAUSES = {
     "cold_start": "cold start",
-    "ttl_expiry": "the cache had expired",
+    "ttl_expiry": "cache expired",
     "compaction": "a compaction",
     "prefix_change": "another model",
     "too_short": "too short to be cached before",
     "effort_change": "another effort of thinking",
-    "resumed": "started anew",
+    "resumed": "session resumed",
     "reasoning_dropped": "old reasoning taken out",
     "changed_earlier": "earlier messages changed",
-    "retry": "a call that was refused",
+    "retry": "failed call retried",
     "ttl_expiry_prefix": "expired but for the shared beginning",
     "tools_loaded": "further tools loaded",
     "unexplained": "unexplained",

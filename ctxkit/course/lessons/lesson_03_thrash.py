@@ -56,8 +56,9 @@ def _judge_calm_rules(answer: Any) -> str:
     scored = score_replay(replay_sample(answer), loss=False)
     if scored["peak_tokens"] >= _PEAK:
         return f"The largest prompt has {scored['peak_tokens']:,} tokens."
-    if scored["thrash"]:
-        return f"They thrash: {scored['unpaid_cuts_n']} of {scored['cuts_n']} cuts did not pay."
+    if scored["is_thrashing"]:
+        bad, made = scored["not_paid_back_n"], scored["compactions_n"]
+        return f"They thrash: {bad} of {made} compactions were not paid back."
     if scored["cost_usd"] > _MOST:
         return f"They cost ${scored['cost_usd']:.2f}."
     return ""
