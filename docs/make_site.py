@@ -48,6 +48,13 @@ NAV = {
     "Course": ["course.md", "glossary.md", "write-a-policy.md"],
     "Guides": [
         "guide-live.md",
+        "models.md",
+        "prompt-sections.md",
+        "memory.md",
+        "tools.md",
+        "session-files.md",
+        "teams.md",
+        "own-loop.md",
         "magics.md",
         "command-line.md",
         "polars-and-duckdb.md",

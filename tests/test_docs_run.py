@@ -111,7 +111,7 @@ def given_to(page: Path, folder: Path) -> dict:
     own = {
         "README.md": {"messages": MESSAGES},
         "configs.md": {"session": ck.read(sample)},
-        "guide-live.md": {"agent": Agent()},
+        "own-loop.md": {"agent": Agent()},
     }
     return own.get(page.name, {})
 

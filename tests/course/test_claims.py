@@ -43,9 +43,9 @@ def told(folder):
     return {
         "11": f"Over {len(history)} recorded sessions, tool frames are {mid} of what a further agent would hear "
         f"(median; a quarter lies below {low}), and {first} of its first prompt as it is billed",
-        "guide": f"tool frames are {mid} (median of {len(history)} recorded sessions of nine programs with ten tool calls or more; "
-        f"quartiles {low} and {high}; {sum(x >= 0.9 for x in history)} of {len(history)} reach 90 %). Of its whole first prompt, with "
-        f"the system prompt and the tools that the record bills, they are {first} (median of {len(prompt)}; none reaches 90 %)",
+        "guide": f"In {len(history)} recorded sessions of nine programs with at least ten tool calls, tool messages are {mid} of what "
+        f"the last agent would receive (median; quartiles {low} and {high}; {sum(x >= 0.9 for x in history)} of {len(history)} reach "
+        f"90 %). Of a whole first prompt, with system prompt and tools, they are {first} (median of {len(prompt)}; none reaches 90 %)",
     }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ by `test_a_real_session_with_subagents`.)
 
 
 def test_what_is_said_of_real_sessions_is_so(real):
-    guide = (NOTEBOOKS.parent / "docs/guide-live.md").read_text(encoding="utf-8")
+    guide = (NOTEBOOKS.parent / "docs/teams.md").read_text(encoding="utf-8")
     assert told(real)["11"] in prose("11")
     assert told(real)["guide"] in " ".join(guide.split())
     assert all(said in prose("11") for said in REAL["11"])
