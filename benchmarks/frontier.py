@@ -46,8 +46,8 @@ def main(kept: str | None) -> int:
         [
             "sessions",
             "rules",
-            "front",
-            *[c for c in rows.columns if c not in ("sessions", "rules", "front")],
+            "on_pareto_front",
+            *[c for c in rows.columns if c not in ("sessions", "rules", "on_pareto_front")],
         ]
     ]
     rows.round(4).to_csv(DOCS / "frontier.csv", index=False)
@@ -65,7 +65,7 @@ def main(kept: str | None) -> int:
 def _front(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the front, and within how many dollars the cache model knows each mean cost."""
     rows = get_pareto_front(runs)
-    return rows.assign(known_within_usd=rows["rules"].map(estimate_cost_uncertainty(runs)))
+    return rows.assign(cost_uncertainty_usd=rows["rules"].map(estimate_cost_uncertainty(runs)))
 
 
 if __name__ == "__main__":

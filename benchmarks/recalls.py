@@ -17,7 +17,7 @@ import ctxkit as ck
 from ctxkit.metrics.items import extract_items
 
 RULES = (ck.presets.pi, ck.presets.codex, ck.presets.claude_code)
-FIGURES = ["needed_later_loss", "summary_recall", "rules_kept"]
+FIGURES = ["needed_later_loss", "summary_recall", "user_rules_kept"]
 
 
 def ok(_passage):
@@ -47,7 +47,7 @@ def rows(file: Path):
                     row = ck.score(ck.replay(session, rules))
                 except ck.CtxkitError:
                     continue
-                if row["cuts_n"]:
+                if row["compactions_n"]:
                     yield {
                         "session": session.id,
                         "rules": preset.__name__,

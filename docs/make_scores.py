@@ -20,7 +20,7 @@ the columns are the same. This page is written from the table in the code: a tes
 
 ## The bill of a replay
 
-A recorded session is billed as recorded: by the log's own prices where it has them (`table_usd` is the same by the
+A recorded session is billed as recorded: by the log's own prices where it has them (`list_price_usd` is the same by the
 table, which replays are billed by), and a summary that it does not price is estimated as a replay's is.
 
 A replay is billed over the calls that the record bills, by a cache model that
@@ -37,10 +37,10 @@ is told the sizes of prompts, what each shares with the one before, and what the
 
 `prediction_error` says how far the input side is off that `cache.predictions` foretells for the recorded session from
 sizes, times and events alone: its reads are not known to it, other sessions taught it (`docs/trust.md`: which, and how
-well it did). `prediction_low` and `prediction_high` are its 80 % interval in the same measure. `half_error` is that of
-the second half of the calls, the first half having taught it first; `cut_error` that of the reads after compactions,
-each foretold from the session's others. Dollars alone are a weak test, for reads given to
-other calls cost about the same: `split_error` compares call by call. Beside them stand models that know next to
+well it did). `prediction_low` and `prediction_high` are its 80 % interval in the same measure. `second_half_error` is that of
+the second half of the calls, the first half having taught it first; `compaction_read_error` that of the reads after compactions,
+each predicted from the session's others. Dollars alone are a weak test, for reads given to
+other calls cost about the same: `read_split_error` compares call by call. Beside them stand models that know next to
 nothing. `cost_low_usd` and `cost_high_usd` put the interval to each row: a replay carries over what the record missed,
 and may be as far off as a prediction without the record's reads.
 
@@ -49,10 +49,10 @@ pause longer than the cache lives, a compaction, another model or effort, a rest
 taken out, earlier messages changed, a refused call, a prompt before that was too short. After such a pause Claude Code
 from 2.1 on still reads what all its sessions begin with (`ttl_expiry_prefix`), unless a first prompt of 32,000 tokens
 or more says that a user's own tools stand before that. Eviction and routing are seen in the reads alone,
-so they are no causes. `explained_loss` is the share of lost tokens with one.
+so they are no causes. `explained_miss_share` is the share of lost tokens with one.
 
 Where settings are held against each other, `ck.advise` and `ck.plots.frontier` go by the same interval: a mean over
-sessions is known within the root of the sum of squares of their half widths, over their number (`known_within_usd`),
+sessions is known within the root of the sum of squares of their half widths, over their number (`cost_uncertainty_usd`),
 and a smaller difference is *not told apart*.
 
 `closure_error` (`reproduction_error` until this version) is told what each miss read. It says that the books add up,
@@ -61,10 +61,10 @@ and stays near zero for any reads at all.
 ## How far it can be trusted
 
 A replay keeps the recorded calls. Real runs do not: under another policy the same model took 0.6 to 2.2 times the turns
-over the same tasks. `longer` is the factor that is expected, `longer_low` and `longer_high` its 80 % interval for a
+over the same tasks. `elongation` is the factor that is expected, `elongation_low` and `elongation_high` its 80 % interval for a
 model that was not studied, chosen by the family of the replayed policy (results masked or cleared; summaries; both;
 anything else), that of the policy that the record was made under, and that of the model (Gemini, Qwen; others: all
-models together). `real_low_usd` and `real_high_usd` are the cost with that many calls; missing where the log cannot say
+models together). `real_run_low_usd` and `real_run_high_usd` are the cost with that many calls; missing where the log cannot say
 under which policy it was made. The factors are those of whole runs under a policy, also where it came into force late.
 
 The same policy run twice over 50 tasks gives totals within 21 % of each other in 80 of 100 cases (9, 14 and 2 % in
@@ -74,7 +74,7 @@ one: over a single task the floor is a factor of 3.7. Where it all comes from, a
 `docs/trust.md` and notebook 09; `ck.studies.table("ratios")` has the figures.
 
 `metrics.elongation.elongated(runs)` returns the rows of a sweep as long as real runs are expected to be
-(`end="longer_high"`: at that end of the interval; `share=0.15`: all with summaries longer by a share of your own):
+(`end="elongation_high"`: at that end of the interval; `share=0.15`: all with summaries longer by a share of your own):
 calls, tokens and dollars grow, `source` becomes `estimated`, all else stays.
 
 ## How compactions held
@@ -112,7 +112,7 @@ arguments, after they were said) that a cut took at any time before such a reply
 item counts once, charged to the last cut that took it before its first such use. What it is divided by is the
 record's own: the same for all rules, so that a setting cannot look better by cutting more often or less. What a
 message said again between cut and use counts as lost all the same, if a call was sent in between: the agent may have
-looked for it. `window_loss` is the older figure: of what was removed and used again before the *next* cut, the share
+looked for it. `next_interval_loss` is the older figure: of what was removed and used again before the *next* cut, the share
 that was out of sight after this one; it flatters settings that cut often. What a pruning hid is known as long as the
 replay has its run beside it, so not for one that was read from a file. `metrics.loss.losses` opens each loss,
 `metrics.audits`, `metrics.drift`, `metrics.retention_checks` and, with the extra `jupyter-ctxkit[semantic]`, `metrics.meaning` look
@@ -127,7 +127,7 @@ that is still needed.
 
 Needed-later loss is mostly how much was cut: on eight recorded sessions a summariser that answers "ok" lost 23.9 % of
 what was used again under Pi's rules and the default extract 21.8 %. So two figures stand beside it. *At stake*
-(`at_stake_n`) are the items named later that the cuts took as they were said: from then on only the text that was put
+(`at_stake_items_n`) are the items named later that the cuts took as they were said: from then on only the text that was put
 in, by whatever writer, could say them. *Summary recall* (`summary_recall`) is the share of these that it did say
 until they were named: 3 % for "ok", 16 % for the extract, 100 % for a list of every item (0, 19 and 100 % under
 Codex' rules, 5, 32 and 100 % under Claude Code's; what "ok" still has are the files that the rules add to any
@@ -137,7 +137,7 @@ In `summary_recall` and `weighted_loss` an item that the user said weighs 4 and 
 that a name the user gave counts more than the names of tests that a tool printed.
 
 A constraint counts by its content: a sentence gives it where most words of the shorter one of both are common (by
-their first five letters), both forbid or neither does, and all its values stand in the text. `rules_kept` is the
+their first five letters), both forbid or neither does, and all its values stand in the text. `user_rules_kept` is the
 share of the user's constraints, of those removed, that were still given.
 
 ### What is a measurement and what is a bound
@@ -156,9 +156,9 @@ For prose (constraints, decisions, open ends) it is a bound: other words may say
 ### After the cut
 
 `metrics.afterwards.afterwards(session)` has a row for each cut: the user's rules that it took, those that the user
-then gave again (`rules_restated_n`), the first call that writes or runs something which a lost ban names
-(`breach_calls`: a hint to look at, as a name is no act), the calls until the agent did something new, and not only
-looked (`resume_calls`), and values in what was put in that others had replaced before (`stale_n`).
+then gave again (`user_rules_restated_n`), the first call that writes or runs something which a lost ban names
+(`calls_to_rule_breach`: a hint to look at, as a name is no act), the calls until the agent did something new, and not only
+looked (`calls_to_resume`), and values in what was put in that others had replaced before (`stale_values_n`).
 
 ## When to compact, and what to take
 
@@ -169,7 +169,7 @@ what is used again at stake than compacting at the window does, by replays that 
 summaries that keep nothing. `low` and `high` are the sizes that cost at most 5 % more. One session carries it.
 
 `ck.advise(sessions)` tells of each setting on the front what it saves with its 90 % interval, how many sessions carry
-that (`carried_by_n`) and what share the largest makes (`largest_share`). It is `advised` only where the interval lies
+that (`sessions_saving_n`) and what share the largest makes (`largest_session_share`). It is `advised` only where the interval lies
 above zero, no session makes more than half, no session falls below what must stay, and needed-later loss is at most 5
 points above what compacting at the window puts at stake.
 

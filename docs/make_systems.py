@@ -23,7 +23,7 @@ KEPT = re.compile(
     r"keep|retain|preserve|tail|protect|target|floor|recent|window_size|^n$|restored|user_message"
 )
 GUARDED = re.compile(
-    r"exclude|deny|pin_|identifier|protect|quality|min_|minimum|at_least|anti_thrash|attempts|first_user"
+    r"exclude|deny|pin_|identifier|protect|quality|min_|minimum|at_least|paid_back_share|attempts|first_user"
 )
 
 

@@ -113,7 +113,7 @@ def page(folder: Path) -> str:
     priced = [(s, p) for s, p in judged if p.error is not None]
     return "\n".join(
         [
-            "## The prompt cache, foretold\n",
+            "## The prompt cache, predicted\n",
             _taught(load_counts()),
             IN_SIGHT.format(**HELD),
             "### Goals\n",
@@ -165,14 +165,14 @@ def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
         _better(priced),
         _row("all cached, median", None, _middle(priced, "all_cached_error")),
         _row("nothing cached, median", None, _middle(priced, "nothing_cached_error")),
-        _row("second half from the first, median", 0.06, _middle(halves, "half_error")),
-        _row("second half, nine of ten", 0.25, _nine(halves, "half_error")),
+        _row("second half from the first, median", 0.06, _middle(halves, "second_half_error")),
+        _row("second half, nine of ten", 0.25, _nine(halves, "second_half_error")),
         _row(
             "where halves are shorter than 8 calls, too: median",
             None,
-            _middle(priced, "half_error"),
+            _middle(priced, "second_half_error"),
         ),
-        _row("the same, nine of ten", None, _nine(priced, "half_error")),
+        _row("the same, nine of ten", None, _nine(priced, "second_half_error")),
     ]
     cut = [
         e
@@ -181,7 +181,7 @@ def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
     ]
     rows.append(
         _row(
-            "reads after a compaction, foretold from the session's others",
+            "reads after a compaction, predicted from the session's others",
             None,
             max(cut, default=None),
         )
@@ -205,14 +205,14 @@ def _better(priced: Judged) -> str:
 
 
 def _noise_rows(priced: Judged) -> list[str]:
-    true = [p.split_error or 0.0 for _, p in priced]
+    true = [p.read_split_error or 0.0 for _, p in priced]
     ways = (
         ("shuffled over the calls", with_shuffled_reads, 3.0),
         ("random", with_random_reads, 10.0),
     )
     rows = [_row("split error, median", None, median(true))]
     for words, spoil, least in ways:
-        spoilt = [predict_input_cost(spoil(s)).split_error or 0.0 for s, _ in priced]
+        spoilt = [predict_input_cost(spoil(s)).read_split_error or 0.0 for s, _ in priced]
         times = sum(spoilt) / sum(true)
         closed = [abs(closure_error(spoil(s)) or 0.0) for s, _ in priced]
         rows.append(
@@ -255,10 +255,10 @@ def _each(priced: Judged) -> str:
     lines = [f"| {' | '.join(_COLUMNS)} |", "| --- " * len(_COLUMNS) + "|"]
     for s, p in sorted(priced, key=lambda x: (x[0].format, x[0].id)):
         usd = ck.score(s, loss=False)["input_usd"]
-        half = "-" if p.half_error is None else f"{p.half_error:+.1%}"
+        half = "-" if p.second_half_error is None else f"{p.second_half_error:+.1%}"
         lines.append(
             f"| {s.id[:24]} | {s.format} | {len(p.reads)} | ${usd:,.2f} | {p.error:+.1%} "
-            f"| {p.low:+.0%} to {p.high:+.0%} | {half} | {p.split_error:.1%} "
+            f"| {p.low:+.0%} to {p.high:+.0%} | {half} | {p.read_split_error:.1%} "
             f"| {p.lifetime_error:+.1%} | {_named([s]):.0%} |"
         )
     return "\n".join(lines) + "\n"
@@ -266,7 +266,7 @@ def _each(priced: Judged) -> str:
 
 def _unpriced(judged: Judged) -> str:
     rest = [(s, p) for s, p in judged if p.error is None]
-    told = ", ".join(f"{s.id[:24]} ({p.split_error:.1%})" for s, p in rest)
+    told = ", ".join(f"{s.id[:24]} ({p.read_split_error:.1%})" for s, p in rest)
     return f"Without a price only the split can be checked: {told}.\n" if rest else ""
 
 

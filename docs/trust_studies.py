@@ -29,7 +29,7 @@ figures, and `make studies` makes its tables from the published runs. Intervals 
 _BILL = """{runs} runs of SWE-agent that were shown their last {kept} observations and wrote down
 what they sent (SWE-bench Verified, June 2024). The kit replays a mask over the same messages; one
 constant, billed tokens a character or a token of o200k, is the median of the *other* runs. Size of
-foretold / recorded - 1, median and nine of ten, by the number of observations that are kept:"""
+predicted / recorded - 1, median and nine of ten, by the number of observations that are kept:"""
 _BILL_NOISE = """Each run judged by another run's record: {noise:.0%}. Runs with a last call whose
 reply is not in the file are left out."""
 _BEHAVIOUR = """Published runs of the same tasks under several policies (The Complexity Trap, arXiv
@@ -44,7 +44,7 @@ _GROWTH = """The growth model is the weak part: a run is taken to grow evenly
 (`experiments.studies.behaviour`). It fits SWE-agent's prompts under a mask or summaries within a
 quarter and OpenHands' masked ones not at all; where a total is right all the same, two errors
 cancel."""
-_FACTORS = """`longer` of a row of scores: calls of real runs over those of the record, with the
+_FACTORS = """`elongation` of a row of scores: calls of real runs over those of the record, with the
 interval in which a further model is expected (`metrics.elongation`), by the policy of the record,
 that of the replay, and the family of the model; a family has its own where three studies are of
 it. Two settings of one family of policies are taken to lie no further apart than models under one
@@ -60,9 +60,9 @@ single run shows nothing."""
 _LOOP = """An agent without a key: asked for numbers that stand in files, it reads those that its
 prompt does not show, for the first time or again (`experiments.studies.closed_loop`); engine,
 tools, edits and bill are those of any live session. With its eyes closed its steps are the same
-under any policy: foretold and real dollars then differ by {blind:.1%} at most. With its eyes
+under any policy: predicted and real dollars then differ by {blind:.1%} at most. With its eyes
 open:"""
-_MISSED = """The order of the dollars foretold agrees with that of the real ones by {order:+.2f}
+_MISSED = """The order of the dollars predicted agrees with that of the real ones by {order:+.2f}
 (rank correlation over {n} policies); what the replay showed to be out of sight when it was needed
 agrees with what was read again by {hint:+.2f}. So a replay's loss says where its dollars are too
 low. The world is harsh: half of the questions go far back."""
@@ -162,23 +162,23 @@ def _render_noise_floor() -> str:
 def _render_closed_loop() -> str:
     rules = ["none", *closed_rules()]
     blind, seeing = closed_loop.loop(rules, blind=True), closed_loop.loop(rules)
-    counts = ("calls_foretold", "calls_real", "out_of_sight", "again")
+    counts = ("calls_predicted", "calls_real", "out_of_sight", "rereads_n")
     rows = [
         (
             r["rules"],
             *(r[c] for c in counts),
-            *(f"${r[f'usd_{x}']:.2f}" for x in ("foretold", "real")),
-            f"{r['missed_usd']:+.0%}",
+            *(f"${r[f'usd_{x}']:.2f}" for x in ("predicted", "real")),
+            f"{r['usd_error']:+.0%}",
         )
         for r in _to_records(seeing.reset_index())
     ]
     head = (
-        *("policy", "calls foretold", "real", "out of sight", "read again"),
-        *("dollars foretold", "real", "missed"),
+        *("policy", "calls predicted", "real", "out of sight", "read again"),
+        *("dollars predicted", "real", "missed"),
     )
-    order = seeing["usd_foretold"].rank().corr(seeing["usd_real"].rank())
-    hint = seeing["out_of_sight"].corr(seeing["again"])
-    text = _fill_text(_LOOP, blind=blind["missed_usd"].abs().max())
+    order = seeing["usd_predicted"].rank().corr(seeing["usd_real"].rank())
+    hint = seeing["out_of_sight"].corr(seeing["rereads_n"])
+    text = _fill_text(_LOOP, blind=blind["usd_error"].abs().max())
     after = _fill_text(_MISSED, order=order, hint=hint, n=len(seeing))
     return f"### The closed loop\n\n{text}\n{_format_table(head, rows)}\n{after}"
 

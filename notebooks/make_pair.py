@@ -128,7 +128,7 @@ def table(runs: dict[str, ck.Session], at: World = TASK) -> pd.DataFrame:
                 ("tokens", "prompt_tokens"),
                 ("usd", "cost_usd"),
             )
-            for when, row in (("foretold", told), ("real", true))
+            for when, row in (("predicted", told), ("real", true))
         } | {"read again": reads(session), "right": f"{right(session, at)} of {len(at.asked)}"}
     return pd.DataFrame(rows).T
 

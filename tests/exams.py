@@ -81,7 +81,7 @@ def _part(part: dict[str, Any]) -> Text | ToolCall:
     return ToolCall(id=part["id"], name=part["name"], arguments=part["arguments"])
 
 
-def foretold(trial: Trial, session: Session) -> list[bool]:
+def predicted(trial: Trial, session: Session) -> list[bool]:
     """For each question whether no item of its right value was lost to the reply that needed it."""
     opened = losses(session)
     missed = opened[opened["needed_call"].notna()]

@@ -150,15 +150,15 @@ def by_definition(session, views, moments, elsewhere=()):
     return {
         "items_n": n,
         **{k: counts[k] / n if n else None for k in ("retained", "recoverable", "lost")},
-        "used_again_n": len(again),
+        "reused_items_n": len(again),
         "needed_lost_n": len(missed),
         "needed_later_loss": len(missed) / len(again) if again else 0.0,
-        "needed_later_gone": sum(not hand for _, hand in missed.values()) / len(again)
+        "needed_later_unrecoverable": sum(not hand for _, hand in missed.values()) / len(again)
         if again
         else 0.0,
         "weighted_loss": weigh(missed) / weigh(again) if again else 0.0,
-        "at_stake_n": len(stake),
+        "at_stake_items_n": len(stake),
         "summary_recall": 1 - weigh(missed) / weigh(stake) if stake and put_in else None,
-        "rules_kept": sum(ruled) / len(ruled) if ruled else None,
-        "window_loss": sum(window) / len(window) if window else 0.0,
+        "user_rules_kept": sum(ruled) / len(ruled) if ruled else None,
+        "next_interval_loss": sum(window) / len(window) if window else 0.0,
     }

@@ -69,7 +69,9 @@ def test_agreement_counts_what_the_rule_missed_and_invented():
         assistant(usage=usage(21_000)),
     )
     frame = compare_with_marks([s, sized(1, 2)])
-    assert frame[["rule", "marked", "agreed", "missed", "invented"]].values.tolist() == [
+    assert frame[
+        ["rule", "marked", "true_positives_n", "false_negatives_n", "false_positives_n"]
+    ].values.tolist() == [
         ["tracelab", 1, 1, 0, 0],
         ["ctxmap", 1, 1, 0, 0],
     ]
@@ -83,7 +85,11 @@ def test_a_mark_that_no_call_followed_cannot_be_judged():
 def test_both_rules_find_pis_compactions(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
     frame = compare_with_marks(s).set_index("rule")
-    assert frame.loc["tracelab", ["marked", "agreed", "invented"]].tolist() == [2, 2, 0]
+    assert frame.loc["tracelab", ["marked", "true_positives_n", "false_positives_n"]].tolist() == [
+        2,
+        2,
+        0,
+    ]
     assert [e.tokens_after for e in infer_compactions(s)] == [25_739, 28_617]
 
 

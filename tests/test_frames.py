@@ -176,7 +176,7 @@ def test_calls_hold_what_was_billed_and_nothing_else():
     assert frame["prompt_tokens"].tolist()[1:] == [170, 215]
     assert frame["input_tokens"].tolist()[1:] == [100, 10]
     assert frame["source"].tolist()[1:] == ["recorded", "recorded"]
-    assert frame["miss"].isna().all()
+    assert frame["cache_miss"].isna().all()
     assert frame["ts"].iloc[2] == pd.Timestamp(200.5, unit="s", tz="UTC")
 
 
@@ -207,7 +207,7 @@ def test_costs_are_recorded_else_derived_else_missing():
 
 def test_compactions_say_what_they_took_and_saved():
     row = ck.frame(some(), per="compaction").iloc[0]
-    assert (row["call"], row["turn"], row["position"], row["targets_n"]) == (2, 0, 5, 3)
+    assert (row["call"], row["turn"], row["position"], row["affected_messages_n"]) == (2, 0, 5, 3)
     assert (row["messages_before"], row["messages_after"]) == (5, 3)
     assert row["tokens_before"] == 170 + 7  # the last prompt and its reply
     assert (
@@ -254,7 +254,7 @@ def test_edits_of_one_moment_of_a_replay_are_one_compaction():
     s = session(u, a, r, first, second, again, assistant())
     frame = ck.frame(s, per="compaction")
     assert frame["kind"].tolist() == ["shortened, dropped", "dropped"]
-    assert frame["targets_n"].tolist() == [2, 2]
+    assert frame["affected_messages_n"].tolist() == [2, 2]
     assert frame["messages_after"].tolist() == [2, 0]
     assert ck.frame(s, per="message")["compaction"].tolist()[:3] == [0, 1, 1]
     assert ck.frame(s, per="session")["compactions_n"].tolist() == [2]

@@ -52,7 +52,7 @@ def test_a_turn_sums_its_calls_and_its_context_is_the_largest_prompt():
     assert frame["turn_input_tokens"].tolist() == [240, 7]
     assert frame["turn_output_tokens"].tolist() == [20, 10]
     assert frame["context_tokens"].tolist() == [130, 7]
-    assert frame["cached_tokens"].tolist() == [100, 0]
+    assert frame["cache_read_tokens"].tolist() == [100, 0]
     assert frame["cumulative_input_tokens"].tolist() == [240, 247]
     assert frame["source"].tolist() == ["derived", "derived"]
 

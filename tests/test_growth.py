@@ -74,7 +74,7 @@ def test_each_lesson_becomes_an_entry_once_however_many_compactions_recall_it(mo
         return make(name, description, *rest, **more)
 
     monkeypatch.setattr(memory, "make_entry", counted)
-    table = ck.experiments.with_memory(talk(300), SMALL).set_index("way")
-    assert table.loc["with memory", "cuts_n"] > 3
+    table = ck.experiments.with_memory(talk(300), SMALL).set_index("variant")
+    assert table.loc["with memory", "compactions_n"] > 3
     assert len(made) > 300
     assert set(made.values()) == {1}

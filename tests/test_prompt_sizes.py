@@ -25,7 +25,7 @@ KNOWN = st.lists(st.builds(BilledPrompt, COUNTS, COUNTS), max_size=6)
 
 
 @given(st.lists(COUNTS, min_size=2), COUNTS, st.integers(0, 3_000), st.sampled_from([0.25, 1, 3]))
-def test_what_is_billed_in_proportion_with_a_fixed_part_is_foretold(counts, counted, fixed, rate):
+def test_what_is_billed_in_proportion_with_a_fixed_part_is_predicted(counts, counted, fixed, rate):
     known = [BilledPrompt(n, round(fixed + rate * n)) for n in counts]
     low, high = min(counts), max(counts)
     if high >= 2 * low and counted >= low:

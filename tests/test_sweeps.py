@@ -58,7 +58,7 @@ def test_rows_hold_what_the_engine_gives_to_the_token():
     for (_, row), rule in zip(runs.iterrows(), [*rules, *rules], strict=True):
         if pd.isna(row["error"]):
             done = run_replay(s, rule)
-            assert (row["prompt_tokens"], row["peak_tokens"], row["cuts_n"]) == (
+            assert (row["prompt_tokens"], row["peak_tokens"], row["compactions_n"]) == (
                 done.total,
                 done.peak,
                 len(done.cuts),
@@ -173,7 +173,7 @@ def test_losses_are_worked_out_on_request():
     s, rules = small()
     runs = ck.sweep(s, rules[:1], loss=True)
     one = ck.score(ck.replay(s, rules[0]))
-    assert (one["used_again_n"], one["at_stake_n"]) == (0, 0)
+    assert (one["reused_items_n"], one["at_stake_items_n"]) == (0, 0)
     for name in ("items_n", "retained", "needed_later_loss", "regret"):
         assert runs[name][0] is one[name] is pd.NA or runs[name][0] == one[name], name
     assert one["needed_later_loss"] is pd.NA  # something was cut and nothing was ever named again
@@ -250,7 +250,13 @@ def test_equal_rules_and_functions_of_one_name_are_told_apart():
     s = talk(12)
     runs = ck.sweep(s, [ck.presets.none(), ck.presets.none(), dropping(1), dropping(4)])
     assert runs["rules"].tolist() == ["none", "none (2)", "<lambda>", "<lambda> (2)"]
-    assert runs["cuts_n"][2] > runs["cuts_n"][3] > runs["cuts_n"][0] == runs["cuts_n"][1] == 0
+    assert (
+        runs["compactions_n"][2]
+        > runs["compactions_n"][3]
+        > runs["compactions_n"][0]
+        == runs["compactions_n"][1]
+        == 0
+    )
 
 
 def test_a_shared_log_gives_every_preset_its_own_rows():
@@ -258,7 +264,13 @@ def test_a_shared_log_gives_every_preset_its_own_rows():
     runs = ck.sweep(s, "all")
     for rules, (_, row) in zip(ck.presets.names(), runs.iterrows(), strict=True):
         again = ck.score(ck.replay(s, ck.presets.preset(rules)), loss=False)
-        for name in ("prompt_tokens", "peak_tokens", "cuts_n", "cost_usd", "hidden_messages_n"):
+        for name in (
+            "prompt_tokens",
+            "peak_tokens",
+            "compactions_n",
+            "cost_usd",
+            "hidden_messages_n",
+        ):
             assert row[name] == again[name], (rules, name)
 
 

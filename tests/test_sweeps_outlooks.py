@@ -13,7 +13,14 @@ from ctxkit.session import ToolCall
 
 MODEL = "claude-opus-4-5"
 RULES = ["none", "swe_agent_mask:n=2", "tyrum"]
-COLUMNS = ["longer", "longer_low", "longer_high", "real_low_usd", "real_high_usd", "told_apart"]
+COLUMNS = [
+    "elongation",
+    "elongation_low",
+    "elongation_high",
+    "real_run_low_usd",
+    "real_run_high_usd",
+    "vs_recorded",
+]
 
 
 def made(*, calls: int = 30, cut: bool = False, **more):
@@ -33,9 +40,9 @@ def test_a_record_without_management_is_raw_and_its_own_replay_is_no_longer():
     assert classify_recorded_policy(made()) == "raw"
     assert rows.loc["recorded", COLUMNS].isna().all()
     none = rows.loc["none"]
-    assert none[["longer", "longer_low", "longer_high"]].tolist() == [1, 1, 1]
-    assert none["real_low_usd"] == none["real_high_usd"] == pytest.approx(none["cost_usd"])
-    assert none["told_apart"] == "not told apart"
+    assert none[["elongation", "elongation_low", "elongation_high"]].tolist() == [1, 1, 1]
+    assert none["real_run_low_usd"] == none["real_run_high_usd"] == pytest.approx(none["cost_usd"])
+    assert none["vs_recorded"] == "within noise"
 
 
 def test_a_mask_and_a_summary_have_the_factors_of_their_kind():
@@ -45,15 +52,17 @@ def test_a_mask_and_a_summary_have_the_factors_of_their_kind():
     ]
     found = estimate_elongation("mask", "raw")
     assert mask[COLUMNS[:3]].tolist() == pytest.approx(list(found[:3]))
-    assert mask["real_low_usd"] == pytest.approx(mask["cost_usd"] * found.low)
+    assert mask["real_run_low_usd"] == pytest.approx(mask["cost_usd"] * found.low)
 
 
 def test_a_record_that_was_summarised_is_compared_as_such():
     managed = made(cut=True)
     assert classify_recorded_policy(managed) == "summary"
     rows = ck.compare(managed, ["none"], loss=False, progress=False)
-    assert rows.loc["none", "longer"] == pytest.approx(estimate_elongation("raw", "summary").factor)
-    assert rows.loc["none", "longer"] < 1
+    assert rows.loc["none", "elongation"] == pytest.approx(
+        estimate_elongation("raw", "summary").factor
+    )
+    assert rows.loc["none", "elongation"] < 1
 
 
 def test_what_a_log_cannot_say_is_missing():
@@ -79,7 +88,7 @@ def test_without_prices_the_calls_are_told_and_the_dollars_missing():
         loss=False,
         progress=False,
     )
-    assert rows.loc["none", "longer"] == 1
+    assert rows.loc["none", "elongation"] == 1
     assert rows[COLUMNS[3:]].isna().all().all()
 
 
@@ -97,14 +106,14 @@ def test_a_difference_is_told_apart_only_beyond_the_floor():
     rows = ck.compare(
         ck.samples.path(), ["none", "strands", "swe_agent_mask"], loss=False, progress=False
     )
-    assert rows["told_apart"].dropna().to_dict() == {
+    assert rows["vs_recorded"].dropna().to_dict() == {
         "none": "dearer",
         "strands": "cheaper",
-        "swe_agent_mask": "not told apart",
+        "swe_agent_mask": "within noise",
     }
     text = rows.to_text()
-    assert "not told apart" in text
-    low, high = rows.loc["strands", ["real_low_usd", "real_high_usd"]]
+    assert "within noise" in text
+    low, high = rows.loc["strands", ["real_run_low_usd", "real_run_high_usd"]]
     assert f"${low:,.2f}–{high:,.2f}" in rows.detail.to_html()
     assert f"of real runs ${low:,.2f} to ${high:,.2f}" in rows._repr_html_()
     assert "told apart" in rows._repr_html_()
@@ -113,7 +122,7 @@ def test_a_difference_is_told_apart_only_beyond_the_floor():
 def test_real_sessions_have_bounds_around_each_cost(real):
     for name in ("claude-code/entire-7f78a542.jsonl",):
         rows = ck.compare(real / name, ["pi", "none", "strands"], loss=False, progress=False)
-        told = rows.dropna(subset=["real_low_usd"])
+        told = rows.dropna(subset=["real_run_low_usd"])
         assert len(told) == 3
-        assert (told["real_low_usd"] <= told["cost_usd"]).all() or "none" in told.index
-        assert (told["real_low_usd"] < told["real_high_usd"]).all()
+        assert (told["real_run_low_usd"] <= told["cost_usd"]).all() or "none" in told.index
+        assert (told["real_run_low_usd"] < told["real_run_high_usd"]).all()

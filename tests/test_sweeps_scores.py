@@ -67,7 +67,7 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     assert sheet.read(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
     assert sheet.read(cut.call, sent) < done.prompts[cut.call - 1]
     assert sheet.read(cut.call + 1, sent) == done.prompts[cut.call]
-    assert ck.score(again, loss=False)["cuts_n"] == len(done.cuts) > 0
+    assert ck.score(again, loss=False)["compactions_n"] == len(done.cuts) > 0
 
 
 def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():

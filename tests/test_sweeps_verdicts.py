@@ -21,22 +21,25 @@ def test_each_setting_has_its_word(found):
     assert words["none"] == "over the window from call 211"
     assert words["pi"] == "thrashes"
     assert words["strands"] == "cheapest on the front"
-    assert words["inspect_edit"] == "on the front, not told apart"
+    assert words["inspect_edit"] == "on the front, within noise"
 
 
 def test_green_is_only_a_front_whose_cost_is_told_apart_from_the_record(found):
     said = dict(zip(found.index, judge_settings(found), strict=True))
-    assert found.loc["strands", "told_apart"] == "cheaper"
+    assert found.loc["strands", "vs_recorded"] == "cheaper"
     assert said["strands"].tone == "good"
-    assert found.loc["inspect_edit", "told_apart"] == "not told apart"
+    assert found.loc["inspect_edit", "vs_recorded"] == "within noise"
     assert said["inspect_edit"].tone == ""
 
 
 def test_the_call_is_the_first_that_does_not_fit(found):
     sizes = [c.message.usage.prompt_tokens for c in found.replays["none"].calls]
-    assert next(i for i, n in enumerate(sizes) if n > 48_000) == found.loc["none", "over_call"]
     assert (
-        found["over_call"].notna().tolist()
+        next(i for i, n in enumerate(sizes) if n > 48_000)
+        == found.loc["none", "first_call_over_window"]
+    )
+    assert (
+        found["first_call_over_window"].notna().tolist()
         == (found["peak_tokens"] > found["window_tokens"]).tolist()
     )
 
@@ -44,7 +47,9 @@ def test_the_call_is_the_first_that_does_not_fit(found):
 def test_what_does_not_fit_is_on_no_front_and_grey(found):
     assert not any(
         on
-        for on, out in zip(find_pareto_rows(found), found["over_call"].notna(), strict=True)
+        for on, out in zip(
+            find_pareto_rows(found), found["first_call_over_window"].notna(), strict=True
+        )
         if out
     )
     from ctxkit.plots.sweep_charts import frontier_data
@@ -65,7 +70,7 @@ def test_equal_rows_fold_and_the_record_stands_alone(found):
 def test_rules_set_to_a_larger_window_are_held_against_it():
     made = ck.compare(SAMPLE, ["fased:context_window=200000"], loss=False, progress=False)
     assert made["window_tokens"].tolist() == [48_000, 200_000]
-    assert made["over_call"].isna().all()
+    assert made["first_call_over_window"].isna().all()
 
 
 def test_names_of_the_frontier_do_not_cover_each_other(found):

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 COMPACTIONS_COLUMN, THRASH_COLUMN = (
-    TableColumn("cuts_n", "cuts", "count"),
-    TableColumn("thrash", "thrash", "yes"),
+    TableColumn("compactions_n", "compactions", "count"),
+    TableColumn("is_thrashing", "is_thrashing", "yes"),
 )
 COMPARE_COLUMNS = (
     RULES_COLUMN,

@@ -42,7 +42,7 @@ PROMPTS_COLUMN = TableColumn("prompt_tokens", "prompts", "count")
 PEAK_COLUMN = TableColumn("peak_tokens", "peak", "count")
 COST_COLUMN = TableColumn("cost_usd", "cost", "usd")
 LOSS_COLUMN = TableColumn("needed_later_loss", "lost", "share")
-UNPAID_COLUMN = TableColumn("unpaid_cuts_n", "unpaid", "count")
+UNPAID_COLUMN = TableColumn("not_paid_back_n", "not paid back", "count")
 
 
 @dataclass(frozen=True)

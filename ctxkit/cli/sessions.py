@@ -46,7 +46,7 @@ LIST_COLUMNS = (
     TableColumn("tool", "tool", most=11),
     TableColumn("title", "title or id", wide=True),
     CALLS_COLUMN,
-    TableColumn("compactions_n", "cuts", "count"),
+    TableColumn("compactions_n", "compactions", "count"),
     PEAK_COLUMN,
     COST_COLUMN,
 )

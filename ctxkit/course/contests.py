@@ -33,7 +33,7 @@ _HEADS = (
     Column("facts", "of the fifteen, shown when the last turn begins"),
     Column("lost", "share of what is needed later that was out of sight"),
     Column("peak", "tokens of the largest prompt", spare=True),
-    Column("cuts", "compactions", spare=True),
+    Column("compactions", "compactions", spare=True),
     Column("counts", "whether it counts, and if not why", number=False, firm=True),
 )
 
@@ -47,14 +47,14 @@ class ContestEntry(msgspec.Struct, frozen=True, kw_only=True):
     low_usd: float
     """Lower end of the interval of `cost_usd`; `high_usd` is the upper one."""
     high_usd: float
-    real_low_usd: float | None
+    real_run_low_usd: float | None
     """Lower end of what real runs of that kind cost, with as many calls as they might take."""
-    real_high_usd: float | None
+    real_run_high_usd: float | None
     facts_n: int
     kept_n: int
     needed_later_loss: float
     peak_tokens: int
-    cuts_n: int
+    compactions_n: int
     over_window: bool
 
     @property
@@ -91,14 +91,14 @@ class Contest:
             cost_usd=float(row["cost_usd"]),
             low_usd=float(row["cost_low_usd"]),
             high_usd=float(row["cost_high_usd"]),
-            real_low_usd=_float_or_none(row["real_low_usd"]),
-            real_high_usd=_float_or_none(row["real_high_usd"]),
+            real_run_low_usd=_float_or_none(row["real_run_low_usd"]),
+            real_run_high_usd=_float_or_none(row["real_run_high_usd"]),
             facts_n=len(facts),
             kept_n=sum(facts.values()),
             needed_later_loss=float(row["needed_later_loss"]),
             peak_tokens=int(row["peak_tokens"]),
-            cuts_n=int(row["cuts_n"]),
-            over_window=formatting.has_value(row["over_call"]),
+            compactions_n=int(row["compactions_n"]),
+            over_window=formatting.has_value(row["first_call_over_window"]),
         )
 
     def enter(self, name: str, rules: RulesLike) -> Contest:
@@ -145,8 +145,8 @@ class Contest:
         none = score_replay(replay_sample("none"), loss=False)["cost_usd"]
         # both ends are known only where the record says under which rules it was made
         real = "unknown: the record does not say under which rules it was made"
-        if best.real_low_usd is not None and best.real_high_usd is not None:
-            real = f"${best.real_low_usd:.2f} to ${best.real_high_usd:.2f}"
+        if best.real_run_low_usd is not None and best.real_run_high_usd is not None:
+            real = f"${best.real_run_low_usd:.2f} to ${best.real_run_high_usd:.2f}"
         lines = [f"For this session: {best.rules} ({best.name})."]
         lines.append(
             f"This much: ${best.cost_usd:.2f} (${best.low_usd:.2f} to ${best.high_usd:.2f}), "
@@ -214,6 +214,6 @@ def _make_row(entry: ContestEntry, *, best: bool) -> tuple[Cell, ...]:
         Cell(f"{entry.kept_n} of {entry.facts_n}", entry.kept_n),
         Cell(f"{entry.needed_later_loss:.1%}", entry.needed_later_loss),
         Cell(f"{entry.peak_tokens:,}", entry.peak_tokens),
-        Cell(f"{entry.cuts_n}", entry.cuts_n),
+        Cell(f"{entry.compactions_n}", entry.compactions_n),
         Cell(entry.why or ("the best so far" if best else "yes"), tone=tone),
     )

@@ -58,12 +58,12 @@ def advise(
 
         - `saved_usd`, `saved_usd_low`, `saved_usd_high`: mean dollars saved per session against no
           context management, with a 90 % interval over paired sessions;
-        - `carried_by_n`: number of sessions on which the setting saves; `largest_share`: share of
-          the whole saving that the best session contributes; `saved_usd_without`: mean saving
+        - `sessions_saving_n`: number of sessions on which the setting saves; `largest_session_share`: share of
+          the whole saving that the best session contributes; `saved_usd_without_largest`: mean saving
           without that session;
-        - `known_within_usd`: uncertainty of the mean cost by the cache model; `like`: cheaper
+        - `cost_uncertainty_usd`: uncertainty of the mean cost by the cache model; `indistinguishable_from`: cheaper
           settings whose cost is closer than that;
-        - `most_loss`: largest needed-later loss that is accepted, `EXTRA_LOSS` above what
+        - `max_loss`: largest needed-later loss that is accepted, `EXTRA_LOSS` above what
           compacting at the window puts at stake;
         - `advised` and `advice`: whether to take the setting, and a sentence that says why;
         - `session_notes`: what the logs do not record or record wrongly.
@@ -103,15 +103,17 @@ def advise(
     sessions_n = int(front["sessions_n"].max())
     if sessions_n < FEW_SESSIONS:
         raise BadArguments(_explain_too_few(sessions_n, len(recorded)))
-    best = front[front["front"]].reset_index(drop=True)
+    best = front[front["on_pareto_front"]].reset_index(drop=True)
     # A session that a worker process ran has no runner here, so its bound is computed anew.
     session_bounds = [
         bounds[id(s)] if id(s) in bounds else _estimate_session_bound(SessionScoreCache(s))
         for s in usable
     ]
     bounds_list = [bound for bound in session_bounds if bound is not None]
-    best["known_within_usd"] = best["rules"].map(estimate_cost_uncertainty(runs))
-    best["like"] = [_indistinguishable_from(row, best) for row in best.to_dict("records")]
+    best["cost_uncertainty_usd"] = best["rules"].map(estimate_cost_uncertainty(runs))
+    best["indistinguishable_from"] = [
+        _indistinguishable_from(row, best) for row in best.to_dict("records")
+    ]
     advice_rows = [_advice_columns(row, runs, bounds_list) for row in best.to_dict("records")]
     for column in advice_rows[0] if advice_rows else ():
         best[column] = [row[column] for row in advice_rows]
@@ -122,7 +124,7 @@ def advise(
 def _indistinguishable_from(row: dict[Any, Any], best: pd.DataFrame) -> str:
     """Return the cheaper settings whose cost lies within the uncertainty of this one's."""
     # the front is ordered by cost, so only cheaper settings can be alternatives
-    near = row["cost_usd"] - best["cost_usd"] < row["known_within_usd"]
+    near = row["cost_usd"] - best["cost_usd"] < row["cost_uncertainty_usd"]
     return ", ".join(best["rules"][near & (best["cost_usd"] < row["cost_usd"])])
 
 
@@ -164,7 +166,7 @@ def _advice_columns(
     columns = {
         **saved,
         **measure_saving_concentration(_list_savings(runs, rules)),
-        "most_loss": max_loss,
+        "max_loss": max_loss,
     }
     objection = (
         _find_objection_to_none(runs, bounds)
@@ -188,15 +190,15 @@ def measure_saving_concentration(savings: Sequence[float]) -> dict[str, Any]:
         savings: dollars saved by each session; negative where a session became dearer.
 
     Returns:
-        `carried_by_n`, `largest_share` and `saved_usd_without`, as `advise` defines them; None
+        `sessions_saving_n`, `largest_session_share` and `saved_usd_without_largest`, as `advise` defines them; None
         where they cannot be computed.
     """
     gains = sorted(v for v in savings if v > 0)
     without_largest = sorted(savings)[:-1]
     return {
-        "carried_by_n": len(gains),
-        "largest_share": gains[-1] / sum(gains) if gains else None,
-        "saved_usd_without": fmean(without_largest) if without_largest else None,
+        "sessions_saving_n": len(gains),
+        "largest_session_share": gains[-1] / sum(gains) if gains else None,
+        "saved_usd_without_largest": fmean(without_largest) if without_largest else None,
     }
 
 
@@ -208,24 +210,24 @@ def _find_objection(
     # of one session only, then prompts too small to work, then too much loss.
     if (low := row["saved_usd_low"]) is None or low <= 0:
         return "it is not told apart from no management in dollars"
-    if row["saved_usd"] <= row["known_within_usd"]:
+    if row["saved_usd"] <= row["cost_uncertainty_usd"]:
         return (
             f"it is not told apart from no management: its dollars are known within "
-            f"${row['known_within_usd']:,.2f} alone"
+            f"${row['cost_uncertainty_usd']:,.2f} alone"
         )
-    if row["largest_share"] > MAX_SESSION_SHARE:
+    if row["largest_session_share"] > MAX_SESSION_SHARE:
         return (
-            f"one session makes {row['largest_share']:.0%} of what it saves "
-            f"(${row['saved_usd_without']:,.2f} a session without it)"
+            f"one session makes {row['largest_session_share']:.0%} of what it saves "
+            f"(${row['saved_usd_without_largest']:,.2f} a session without it)"
         )
     mine = runs[runs["rules"] == row["rules"]]
     peak = mine.groupby("session")["peak_tokens"].max().to_dict()
     below = sum(peak.get(b.session, b.min_tokens) < b.min_tokens for b in bounds)
     if below:
         return f"in {pluralize(below, 'session')} it keeps less than what must stay"
-    if row["most_loss"] is not None and row["needed_later_loss"] > row["most_loss"]:
+    if row["max_loss"] is not None and row["needed_later_loss"] > row["max_loss"]:
         return (
-            f"it loses more than the {row['most_loss']:.0%} that compacting at the window "
+            f"it loses more than the {row['max_loss']:.0%} that compacting at the window "
             "puts at stake, and a little"
         )
     return ""
@@ -254,20 +256,22 @@ def _write_advice(row: dict[Any, Any], objection: str) -> str:
             f"while the window holds it all; over {n} sessions."
         )
     share = (
-        "" if row["largest_share"] is None else f", the largest {row['largest_share']:.0%} of it"
+        ""
+        if row["largest_session_share"] is None
+        else f", the largest {row['largest_session_share']:.0%} of it"
     )
     return (
         f"{start}{row['rules']}: ${row['cost_usd']:,.2f} a session (${row['saved_usd']:,.2f} less"
         f" than no management, 90 % interval ${row['saved_usd_low']:,.2f} to"
-        f" ${row['saved_usd_high']:,.2f}; {row['carried_by_n']} of {n} sessions carry it{share});"
+        f" ${row['saved_usd_high']:,.2f}; {row['sessions_saving_n']} of {n} sessions carry it{share});"
         f" {row['needed_later_loss']:.0%} of what was used again had been cut away"
         f" ({row['needed_later_loss_low']:.0%} to {row['needed_later_loss_high']:.0%});"
-        f" {row['unpaid_cuts_n']:.1f} cuts a session did not pay for themselves."
+        f" {row['not_paid_back_n']:.1f} cuts a session did not pay for themselves."
         f"{_list_similar(row)}"
     )
 
 
 def _list_similar(row: dict[Any, Any]) -> str:
-    if not row["like"]:
+    if not row["indistinguishable_from"]:
         return ""
-    return f" In dollars, known within ${row['known_within_usd']:,.2f}, it is like {row['like']}."
+    return f" In dollars, known within ${row['cost_uncertainty_usd']:,.2f}, it is like {row['indistinguishable_from']}."

@@ -50,17 +50,17 @@ DETAIL_HEADS = {
     "cost_usd": "cost",
     "cost_low_usd": "80 %: from",
     "cost_high_usd": "to",
-    "real_low_usd": "of real runs",
-    "told_apart": "told apart",
+    "real_run_low_usd": "of real runs",
+    "vs_recorded": "told apart",
     "needed_later_loss": "needed, lost",
     "summary_recall": "kept by summaries",
-    "cuts_n": "cuts",
+    "compactions_n": "cuts",
     "token_savings": "saved: tokens",
     "message_savings": "messages",
     "summary_tokens": "summaries",
-    "thrash": "thrash",
-    "unpaid_cuts_n": "unpaid",
-    "suppressed_n": "held back",
+    "is_thrashing": "is_thrashing",
+    "not_paid_back_n": "unpaid",
+    "suppressed_compactions_n": "held back",
     "hidden_messages_n": "hidden messages",
     "hidden_results_n": "results",
 }
@@ -68,10 +68,10 @@ DETAIL_HEADS = {
 _PRICE_TOLERANCE = 0.01
 """Relative difference up to which the prices of a log and of the price table count as equal."""
 _SHARES = ("token_savings", "message_savings", "needed_later_loss", "summary_recall")
-_VERDICT_ORDER = {"cheaper": -1.0, "not told apart": 0.0, "dearer": 1.0}
+_VERDICT_ORDER = {"cheaper": -1.0, "within noise": 0.0, "dearer": 1.0}
 _DETAIL_GROUPS = {
     "cost_usd": "dollars", "cost_low_usd": "dollars", "cost_high_usd": "dollars",
-    "real_low_usd": "dollars", "told_apart": "dollars",
+    "real_run_low_usd": "dollars", "vs_recorded": "dollars",
     "needed_later_loss": "loss", "summary_recall": "loss",
     "token_savings": "saved by compactions", "message_savings": "saved by compactions",
     "summary_tokens": "saved by compactions",
@@ -103,9 +103,9 @@ class Comparison(pd.DataFrame):
             *(first[n] if has_value(first[n]) else None for n in names)
         )
         unexplained = (
-            f" {_format_share(first['unexplained_misses'])} of the calls missed the cache without "
+            f" {_format_share(first['unexplained_miss_share'])} of the calls missed the cache without "
             "an explanation."
-            if has_value(first["unexplained_misses"])
+            if has_value(first["unexplained_miss_share"])
             else ""
         )
         return (
@@ -118,7 +118,7 @@ class Comparison(pd.DataFrame):
 
     def _describe_interval(self) -> str:
         """Return the sentence on the cost intervals; empty where there are none."""
-        if not self["real_low_usd"].notna().any():
+        if not self["real_run_low_usd"].notna().any():
             return ""
         return (
             " Of real runs: the cost with as many calls as such policies were found to take "
@@ -129,15 +129,15 @@ class Comparison(pd.DataFrame):
 
     def _describe_prices(self) -> str:
         """Return the sentence on a log whose prices differ from the price table; else empty."""
-        log_usd, table_usd = self["cost_usd"].iloc[0], self["table_usd"].iloc[0]
+        log_usd, list_price_usd = self["cost_usd"].iloc[0], self["list_price_usd"].iloc[0]
         if (
-            not (has_value(log_usd) and has_value(table_usd))
-            or abs(log_usd - table_usd) <= _PRICE_TOLERANCE * log_usd
+            not (has_value(log_usd) and has_value(list_price_usd))
+            or abs(log_usd - list_price_usd) <= _PRICE_TOLERANCE * log_usd
         ):
             return ""
         return (
             " By the table of prices, as replays are billed, the record would cost "
-            f"${table_usd:,.4g}."
+            f"${list_price_usd:,.4g}."
         )
 
     @property
@@ -274,7 +274,7 @@ def compare(
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path())
         >>> frame = ck.compare(session, ["none"], loss=False, progress=False)
-        >>> frame["cuts_n"].tolist()
+        >>> frame["compactions_n"].tolist()
         [2, 0]
     """
     session = as_session(session)
@@ -342,9 +342,9 @@ class LazyReplays(Mapping[str, "Session"]):
 
 def _format_cell(column: str, row: Any) -> str:
     """Return the text of a cell; the interval of real runs takes one cell."""
-    if column != "real_low_usd" or not has_value(row[column]):
+    if column != "real_run_low_usd" or not has_value(row[column]):
         return _format_value(column, row[column])
-    low, high = row[column], row["real_high_usd"]
+    low, high = row[column], row["real_run_high_usd"]
     return _format_value("cost_usd", low) + (f"–{high:,.2f}" if high > low else "")
 
 
@@ -352,17 +352,17 @@ def _sort_value(column: str, value: Any) -> float | None:
     """Return the number by which a cell is sorted; None where the value is missing."""
     if not has_value(value):
         return None
-    return _VERDICT_ORDER.get(str(value)) if column == "told_apart" else float(value)
+    return _VERDICT_ORDER.get(str(value)) if column == "vs_recorded" else float(value)
 
 
 def _format_value(column: str, value: Any) -> str:
     if not has_value(value):
         return ""
-    if column == "thrash":
+    if column == "is_thrashing":
         return "yes" if value else "no"
     if column in _SHARES:
         return _format_share(value)
-    if column == "told_apart":
+    if column == "vs_recorded":
         return sanitize_line(str(value), 40)
     return f"${value:,.2f}" if column.endswith("_usd") else format_count(value)
 
@@ -373,7 +373,7 @@ def _format_share(value: Any) -> str:
 
 RECORDED_LABEL = "recorded"
 ON_FRONT = "on the front"
-INDISTINGUISHABLE = "not told apart"
+INDISTINGUISHABLE = "within noise"
 SUMMARY_HEADS = (
     Column("rules", "the setting; several that come to the same stand in one row", number=False),
     Column("cost", "dollars of prompts, replies and summaries", group="dollars"),
@@ -401,7 +401,7 @@ _EQUAL_COLUMNS = (
     "prompt_tokens",
     "peak_tokens",
     "cost_usd",
-    "cuts_n",
+    "compactions_n",
     "hidden_messages_n",
     "needed_later_loss",
 )
@@ -438,7 +438,7 @@ def find_pareto_rows(frame: pd.DataFrame) -> list[bool]:
     Rows that failed or do not fit the window are never on the front.
     """
     # NaN in either objective takes a row out of the comparison
-    fits = frame["over_call"].isna() & frame["error"].isna()
+    fits = frame["first_call_over_window"].isna() & frame["error"].isna()
     columns = (frame[c].astype("Float64").where(fits) for c in ("cost_usd", "needed_later_loss"))
     on_front: list[bool] = find_pareto_front(
         *(c.to_numpy(float, na_value=nan).tolist() for c in columns)
@@ -451,16 +451,18 @@ def _judge_setting(row: dict[Any, Any], *, front: bool, cheapest: bool) -> Setti
         return SettingVerdict("failed", "bad", (sanitize_line(str(row["error"]), 300),))
     # Words in order of importance; the first becomes the verdict, all of them its tooltip.
     verdicts: list[tuple[str, str]] = []
-    if has_value(row["over_call"]):
-        verdicts.append((f"over the window from call {format_count(row['over_call'])}", "grey"))
-    if has_value(row["thrash"]) and row["thrash"]:
+    if has_value(row["first_call_over_window"]):
+        verdicts.append(
+            (f"over the window from call {format_count(row['first_call_over_window'])}", "grey")
+        )
+    if has_value(row["is_thrashing"]) and row["is_thrashing"]:
         verdicts.append(("thrashes", "bad"))
     if front:
         verdicts.append((f"cheapest {ON_FRONT}" if cheapest else ON_FRONT, "good"))
     if row["rules"] == RECORDED_LABEL:
         verdicts.append(("as it was", ""))
-    elif has_value(row["told_apart"]):
-        apart = sanitize_line(str(row["told_apart"]), 40)
+    elif has_value(row["vs_recorded"]):
+        apart = sanitize_line(str(row["vs_recorded"]), 40)
         verdicts.append((apart if apart == INDISTINGUISHABLE else f"{apart} than the record", ""))
     if not verdicts:
         return SettingVerdict("")
@@ -529,8 +531,8 @@ def _make_summary_row(
         _make_cell(format_tokens(peak) if has_value(peak) else "", peak, tone),
         _window_share(peak, window, tone),
         _make_cell(
-            format_count(row["cuts_n"]) if has_value(row["cuts_n"]) else "",
-            row["cuts_n"],
+            format_count(row["compactions_n"]) if has_value(row["compactions_n"]) else "",
+            row["compactions_n"],
             tone,
             _unpaid_text(row),
         ),
@@ -566,15 +568,15 @@ def _interval_text(row: dict[Any, Any]) -> str:
             "the cache"
             " model misses"
         )
-    if has_value(row["real_low_usd"]):
+    if has_value(row["real_run_low_usd"]):
         parts.append(
-            f"of real runs {format_usd(row['real_low_usd'])} to {format_usd(row['real_high_usd'])}"
+            f"of real runs {format_usd(row['real_run_low_usd'])} to {format_usd(row['real_run_high_usd'])}"
         )
     return "; ".join(parts)
 
 
 def _unpaid_text(row: dict[Any, Any]) -> str:
-    n = row["unpaid_cuts_n"]
+    n = row["not_paid_back_n"]
     return f"{format_count(n)} of them never paid" if has_value(n) and n else ""
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PASTE_COLUMNS = (
     FrameColumn("session", TEXT, "", "id of the session"),
-    FrameColumn("way", TEXT, "", "as it ran: index and reads on demand; or pasted whole"),
+    FrameColumn("variant", TEXT, "", "as it ran: index and reads on demand; or pasted whole"),
     FrameColumn("calls_n", INT, "calls", "that are billed"),
     FrameColumn(
         "store_tokens", INT, "tokens", "of the store in the first prompt: its index, or all text"
@@ -44,7 +44,9 @@ PASTE_COLUMNS = (
     FrameColumn("peak_tokens", INT, "tokens", "of the largest prompt"),
     FrameColumn("cache_read_tokens", INT, "tokens", "of them read from the cache"),
     FrameColumn("output_tokens", INT, "tokens", "of all replies"),
-    FrameColumn("usd", FLOAT, "US dollars", "by the one bill; missing where no price is known"),
+    FrameColumn(
+        "cost_usd", FLOAT, "US dollars", "by the one bill; missing where no price is known"
+    ),
     FrameColumn("source", TEXT, "", "derived from recorded usage, or estimated"),
 )
 ON_DEMAND, PASTED = "index, read on demand", "pasted whole"
@@ -127,14 +129,14 @@ def _paste_row(
     sheet = base.sheet
     return {
         "session": session.id,
-        "way": way,
+        "variant": way,
         "calls_n": sum(sheet.billed),
         "store_tokens": store,
         "prompt_tokens": bill.prompts,
         "peak_tokens": bill.peak,
         "cache_read_tokens": bill.read if sheet.has_cache else None,
         "output_tokens": sheet.output_tokens,
-        "usd": bill.total_usd,
+        "cost_usd": bill.total_usd,
         "source": base.source,
     }
 
@@ -226,8 +228,8 @@ def _without_targets(edit: Edit, gone: Collection[str]) -> Edit | None:
 
 MEMORY_COLUMNS = (
     FrameColumn("session", TEXT, "", "id of the session"),
-    FrameColumn("way", TEXT, "", "without memory, with it, or how much more that is"),
-    FrameColumn("cuts_n", INT, "compactions", "that were made"),
+    FrameColumn("variant", TEXT, "", "without memory, with it, or how much more that is"),
+    FrameColumn("compactions_n", INT, "compactions", "that were made"),
     FrameColumn("promoted_n", INT, "entries", "that memory holds at the end"),
     FrameColumn("recalled_tokens", INT, "tokens", "of the digests, each as often as it was sent"),
     FrameColumn("prompt_tokens", INT, "tokens", "of the prompts of all calls"),
@@ -236,15 +238,17 @@ MEMORY_COLUMNS = (
         "needed_later_loss", FLOAT, "share", "of the items used again, those that were lost"
     ),
     FrameColumn(
-        "rules_kept", FLOAT, "share", "of the user's rules that were taken, those in sight"
+        "user_rules_kept", FLOAT, "share", "of the user's rules that were taken, those in sight"
     ),
-    FrameColumn("usd", FLOAT, "US dollars", "by the one bill; missing where no price is known"),
+    FrameColumn(
+        "cost_usd", FLOAT, "US dollars", "by the one bill; missing where no price is known"
+    ),
     FrameColumn("source", TEXT, "", "derived from recorded usage, or estimated"),
 )
 WITHOUT_MEMORY, WITH_MEMORY, DIFFERENCE = "without memory", "with memory", "difference"
 _DIFFERENCE_COLUMNS = (
-    *("cuts_n", "recalled_tokens", "prompt_tokens"),
-    *("needed_lost_n", "needed_later_loss", "rules_kept", "usd"),
+    *("compactions_n", "recalled_tokens", "prompt_tokens"),
+    *("needed_lost_n", "needed_later_loss", "user_rules_kept", "cost_usd"),
 )
 
 
@@ -274,7 +278,7 @@ def with_memory(
         >>> import ctxkit as ck
         >>> from ctxkit.experiments.memory_ablation import with_memory
         >>> frame = with_memory(ck.read(ck.samples.path()), "pi")
-        >>> frame["way"].tolist()
+        >>> frame["variant"].tolist()
         ['without memory', 'with memory', 'difference']
     """
     plain = resolve_rules(rules)
@@ -291,7 +295,7 @@ def with_memory(
             memory_rows.append(
                 _memory_row(session, way, run, score_run(runner.base, run, way, loss=True))
             )
-    difference = {"session": session.id, "way": DIFFERENCE, "source": memory_rows[0]["source"]}
+    difference = {"session": session.id, "variant": DIFFERENCE, "source": memory_rows[0]["source"]}
     difference |= {
         c: _subtract_figures(memory_rows[1][c], memory_rows[0][c]) for c in _DIFFERENCE_COLUMNS
     }
@@ -308,15 +312,15 @@ def _memory_row(session: Session, way: str, run: Run, scored: dict[str, Any]) ->
     lessons = promote_lessons(run.coming()) if recalls and run.cuts else []
     return {
         "session": session.id,
-        "way": way,
-        "cuts_n": len(run.cuts),
+        "variant": way,
+        "compactions_n": len(run.cuts),
         "promoted_n": len(lessons) if recalls else None,
         "recalled_tokens": _count_recalled_tokens(run) if recalls else 0,
         "prompt_tokens": run.total,
         "needed_lost_n": scored.get("needed_lost_n"),
         "needed_later_loss": scored.get("needed_later_loss"),
-        "rules_kept": scored.get("rules_kept"),
-        "usd": scored.get("cost_usd"),
+        "user_rules_kept": scored.get("user_rules_kept"),
+        "cost_usd": scored.get("cost_usd"),
         "source": scored["source"],
     }
 

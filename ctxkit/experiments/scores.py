@@ -89,7 +89,7 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     Example:
         >>> import ctxkit as ck
         >>> row = ck.score(ck.samples.path(), loss=False)
-        >>> int(row["calls_n"]), int(row["cuts_n"])
+        >>> int(row["calls_n"]), int(row["compactions_n"])
         (343, 2)
     """
     import pandas as pd
@@ -144,7 +144,7 @@ def score_loss(
         if 0 < call < base.memory.calls
     ]
     columns["reread_rate"] = mean_or_none(rate for rate, _ in rereads)
-    columns["reorientation_calls"] = median_or_none(first for _, first in rereads)
+    columns["calls_to_first_write"] = median_or_none(first for _, first in rereads)
     return columns
 
 
@@ -198,8 +198,8 @@ def _run_outcome(
         "rules": label,
         "hidden_messages_n": hidden[0],
         "hidden_results_n": hidden[1],
-        "suppressed_n": len(reasons) - failed,
-        "failed_n": failed,
+        "suppressed_compactions_n": len(reasons) - failed,
+        "failed_compactions_n": failed,
         "note": note,
     }
 
@@ -232,7 +232,7 @@ def _score_prompts(
         "prompt_tokens": bill.prompts,
         "peak_tokens": bill.peak,
         "cost_usd": usd,
-        **get_cost_interval(usd, bill.input_usd, base.foretold),
+        **get_cost_interval(usd, bill.input_usd, base.prediction),
         "input_usd": bill.input_usd,
         "output_usd": bill.output_usd,
         "summaries_usd": bill.summaries_usd,
@@ -261,12 +261,12 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
         "cost_low_usd": ledger.own_usd,
         "cost_high_usd": ledger.own_usd,
         "cost_source": ledger.own_source,
-        "table_usd": ledger.total_usd if cost_model.has_output else None,
+        "list_price_usd": ledger.total_usd if cost_model.has_output else None,
         "input_usd": ledger.input_usd,
         "output_usd": ledger.output_usd if cost_model.has_output else None,
         "summaries_usd": ledger.summaries_usd,
         **make_compaction_columns(compactions, prompts, cost_model, summary_costs),
-        "cuts_n": len(placed(session)),
+        "compactions_n": len(placed(session)),
     }
     if cost_model.has_usage:
         row["fresh_tokens"] = ledger.sum("fresh")
@@ -298,7 +298,11 @@ def _count_hidden_in_record(session: Session) -> dict[str, Any]:
     }
 
 
-_PREDICTION_ERRORS = ("half_error", "split_error", *(f"{n}_error" for n in NAIVE_MODELS))
+_PREDICTION_ERRORS = (
+    "second_half_error",
+    "read_split_error",
+    *(f"{n}_error" for n in NAIVE_MODELS),
+)
 
 
 class SessionScoreCache:
@@ -318,7 +322,7 @@ class SessionScoreCache:
         return ReplayCostModel.of(self.session, self.anchored)
 
     @cached_property
-    def foretold(self) -> Prediction:
+    def prediction(self) -> Prediction:
         """Input cost as predicted from other sessions."""
         return predict_input_cost(self.session)
 
@@ -348,7 +352,7 @@ class SessionScoreCache:
     def over(
         self, prompts: Iterable[int | None], peak: int | None, rules_window: Any = None
     ) -> dict[str, Any]:
-        """Return the columns `window_tokens` and `over_call`.
+        """Return the columns `window_tokens` and `first_call_over_window`.
 
         Args:
             prompts: prompt tokens of each call.
@@ -363,7 +367,7 @@ class SessionScoreCache:
         if not window or peak is None or peak <= window:
             return {"window_tokens": window}
         first = next((i for i, n in enumerate(prompts) if n is not None and n > window), None)
-        return {"window_tokens": window, "over_call": first}
+        return {"window_tokens": window, "first_call_over_window": first}
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
         """Return the columns that are the same for all rows of the session."""
@@ -380,18 +384,18 @@ class SessionScoreCache:
         return {
             "calls_n": sum(cost_model.billed),
             "output_tokens": cost_model.output_tokens,
-            **{n: getattr(self.foretold, n) for n in _PREDICTION_ERRORS},
-            "prediction_error": self.foretold.error,
-            "prediction_low": self.foretold.low,
-            "prediction_high": self.foretold.high,
-            "prediction_note": self.foretold.why,
-            "cut_error": compute_compaction_read_error(
+            **{n: getattr(self.prediction, n) for n in _PREDICTION_ERRORS},
+            "prediction_error": self.prediction.error,
+            "prediction_low": self.prediction.low,
+            "prediction_high": self.prediction.high,
+            "prediction_note": self.prediction.why,
+            "compaction_read_error": compute_compaction_read_error(
                 predict_reads_after_compactions(self.session)
             ),
             "closure_error": cost_model.closure,
-            "unexplained_misses": cost_model.unexplained,
-            "explained_loss": cost_model.explained,
-            "priced": cost_model.priced,
+            "unexplained_miss_share": cost_model.unexplained,
+            "explained_miss_share": cost_model.explained,
+            "priced_share": cost_model.priced,
             "counter": self.anchored.counter,
             "counter_error": self.anchored.error,
             "session_notes": " ".join(self.session.notes) or None,
@@ -424,7 +428,7 @@ def _explain_missing_loss(columns: dict[str, Any]) -> str | None:
     """Return why a share of loss is missing although the log holds text, or None."""
     if columns["needed_later_loss"] is None:
         return "Nothing that was said is named again later, so what was needed cannot be said."
-    if columns["summary_recall"] is None and columns["at_stake_n"]:
+    if columns["summary_recall"] is None and columns["at_stake_items_n"]:
         return "No text was put in, so there is no summary to be judged."
     return None
 
@@ -451,20 +455,20 @@ class ElongationForecast:
         return self._ledgers[reuse]
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
-        """Return the columns `longer` to `told_apart` of a replay; empty where unstudied."""
+        """Return the columns `elongation` to `vs_recorded` of a replay; empty where unstudied."""
         replay_kind = classify_policy(
             summaries=bool(row.get("summary_tokens")),
             pruned=pruned,
-            cuts=row.get("cuts_n"),
+            cuts=row.get("compactions_n"),
             hidden=(row["hidden_messages_n"], row["hidden_results_n"]),
         )
         if replay_kind is None or self.kind is None:
             return {}
         elongation = estimate_elongation(replay_kind, self.kind, self.family)
         out: dict[str, Any] = {
-            "longer": elongation.factor,
-            "longer_low": elongation.low,
-            "longer_high": elongation.high,
+            "elongation": elongation.factor,
+            "elongation_low": elongation.low,
+            "elongation_high": elongation.high,
         }
         cost, summaries = row["cost_usd"], row["summaries_usd"]
         recorded_usd = self.ledger(reuse=reuse).total_usd
@@ -473,8 +477,8 @@ class ElongationForecast:
         # elongation multiplies the calls; summaries stay as many as in the replay
         calls_usd = cost - summaries
         interval = calls_usd * elongation.low + summaries, calls_usd * elongation.high + summaries
-        out["real_low_usd"], out["real_high_usd"] = interval
-        return out | {"told_apart": judge_cost(interval, recorded_usd)}
+        out["real_run_low_usd"], out["real_run_high_usd"] = interval
+        return out | {"vs_recorded": judge_cost(interval, recorded_usd)}
 
 
 def classify_recorded_policy(session: Session) -> PolicyKind | None:

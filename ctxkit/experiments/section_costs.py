@@ -49,7 +49,7 @@ SECTION_COLUMNS = (
     FrameColumn("tokens", INT, "tokens", "as it was put in, all times together"),
     FrameColumn("billed_tokens", INT, "tokens", "prompts of all calls with it, less those without"),
     FrameColumn(
-        "usd",
+        "cost_usd",
         FLOAT,
         "US dollars",
         "the bill with it less the bill without it; missing without a price",
@@ -177,7 +177,7 @@ class _SectionCosts:
         usd = more.total_usd - less.total_usd if is_priced else None  # type: ignore[operator]
         billed = more.prompts - less.prompts
         head = {"session": self.session.id, "source": self.billing.base.source}
-        return {**head, **figures, "billed_tokens": billed, "usd": usd}
+        return {**head, **figures, "billed_tokens": billed, "cost_usd": usd}
 
 
 def _share_section_tokens(message: Any, tokens: int, sections: list[tuple[str, str]]) -> list[int]:

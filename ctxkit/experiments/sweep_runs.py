@@ -88,7 +88,7 @@ def sweep(
         >>> import ctxkit as ck
         >>> grid = ck.grid("pi", reserve_tokens=[8_000, 16_000])
         >>> frame = ck.sweep(ck.samples.path(), grid, progress=False)
-        >>> frame[["reserve_tokens", "cuts_n"]].values.tolist()
+        >>> frame[["reserve_tokens", "compactions_n"]].values.tolist()
         [[8000, 4], [16000, 20]]
     """
     options = RunOptions(loss, reuse)
@@ -349,7 +349,7 @@ class RunJournal:
         self._file.flush()
 
 
-OBJECTIVES = ("cost_usd", "needed_later_loss", "unpaid_cuts_n")
+OBJECTIVES = ("cost_usd", "needed_later_loss", "not_paid_back_n")
 """Objectives of the Pareto front, all minimised: dollars, needed-later loss, unpaid compactions."""
 
 
@@ -365,15 +365,17 @@ def get_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
 
     Returns:
         One row per setting, the front first, then by dollars: the columns of `summarise_runs` for
-        the three objectives, and `front`.
+        the three objectives, and `on_pareto_front`.
 
     Example:
         >>> import ctxkit as ck
         >>> from ctxkit.experiments.sweep_runs import get_pareto_front
         >>> runs = ck.sweep(ck.samples.path(), ["none"], loss=True, progress=False)
-        >>> get_pareto_front(runs)["front"].tolist()
+        >>> get_pareto_front(runs)["on_pareto_front"].tolist()
         [True]
     """
     rows = summarise_runs(runs, by, OBJECTIVES)
-    rows["front"] = _front(*(rows[name].tolist() for name in OBJECTIVES))
-    return rows.sort_values(["front", "cost_usd"], ascending=[False, True]).reset_index(drop=True)
+    rows["on_pareto_front"] = _front(*(rows[name].tolist() for name in OBJECTIVES))
+    return rows.sort_values(["on_pareto_front", "cost_usd"], ascending=[False, True]).reset_index(
+        drop=True
+    )

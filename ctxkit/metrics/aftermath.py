@@ -57,11 +57,11 @@ class Aftermath(NamedTuple):
     """The user's rules that it removed."""
     rules_restated: tuple[str, ...]
     """Those of them that the user stated again later, in any wording."""
-    breach_call: int | None
+    rule_breach_call: int | None
     """The first call that writes or runs something that a removed ban of the user names."""
     breached: str | None
     """That ban."""
-    resume_calls: int | None
+    calls_to_resume: int | None
     """Calls until the agent did something new other than reading; None: it never did."""
     stale: tuple[str, ...]
     """Values in inserted text that others had replaced before, as ``name = old (now new)``."""
@@ -167,7 +167,7 @@ class AftermathAnalysis:
             rules = removed_rules.get(tick, [])
             # The earliest breach of any removed ban, before the ban is visible again.
             breaches = (self._find_breach(rule, call, stop) for rule, stop in rules)
-            breach_call, breached = min(filter(None, breaches), default=(None, None))
+            rule_breach_call, breached = min(filter(None, breaches), default=(None, None))
             texts = (visibility.text_contents[n] for n in inserted_texts.get(tick, ()))
             stale = dict.fromkeys(v for text in texts for v in acts.find_stale_values(text, call))
             aftermaths.append(
@@ -178,9 +178,9 @@ class AftermathAnalysis:
                     rules_restated=tuple(
                         acts.items[rule].text for rule, _ in rules if acts.is_restated(rule, call)
                     ),
-                    breach_call=breach_call,
+                    rule_breach_call=rule_breach_call,
                     breached=breached,
-                    resume_calls=acts.rereads.count_calls_to_resume(call)
+                    calls_to_resume=acts.rereads.count_calls_to_resume(call)
                     if call < acts.item_index.calls
                     else None,
                     stale=tuple(stale),
@@ -190,12 +190,14 @@ class AftermathAnalysis:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of a score that describe consequences."""
-        breaches = (c.breach_call - c.call for c in self.cuts if c.breach_call is not None)
+        breaches = (
+            c.rule_breach_call - c.call for c in self.cuts if c.rule_breach_call is not None
+        )
         return {
-            "rules_restated_n": len({r for c in self.cuts for r in c.rules_restated}),
-            "breach_calls": median_or_none(breaches),
-            "resume_calls": median_or_none(c.resume_calls for c in self.cuts),
-            "stale_n": len({s for c in self.cuts for s in c.stale}),
+            "user_rules_restated_n": len({r for c in self.cuts for r in c.rules_restated}),
+            "calls_to_rule_breach": median_or_none(breaches),
+            "calls_to_resume": median_or_none(c.calls_to_resume for c in self.cuts),
+            "stale_values_n": len({s for c in self.cuts for s in c.stale}),
         }
 
     @cached_property
@@ -265,5 +267,5 @@ def tabulate_aftermath(session: Session) -> pd.DataFrame:
         for row in aftermaths
     ]
     return pd.DataFrame(rows, columns=["session", *Aftermath._fields]).astype(
-        {"breach_call": "Int64", "resume_calls": "Int64", "breached": "string"}
+        {"rule_breach_call": "Int64", "calls_to_resume": "Int64", "breached_rule": "string"}
     )

@@ -198,7 +198,7 @@ def make_compaction_columns(
     observed = filter_observed(compactions, len(prompts))
     verdicts = judge_compactions(observed, prompts, cost_model, costs)
     return {
-        "cuts_n": len(compactions),
+        "compactions_n": len(compactions),
         **summarise_verdicts([c.savings for c in observed], verdicts),
         "token_savings": mean_or_none([c.savings for c in compactions]),
         "message_savings": mean_or_none([c.message_savings for c in compactions]),
@@ -211,14 +211,14 @@ def summarise_verdicts(
 ) -> dict[str, Any]:
     """Return the figures over all verdicts, named as the columns of a score."""
     is_unpaid = [v.unpaid for v in verdicts if v.unpaid is not None]
-    no_progress_n = measure_longest_run([saved < MIN_PROGRESS for saved in savings])
+    no_progress_streak = measure_longest_run([saved < MIN_PROGRESS for saved in savings])
     return {
-        "unpaid_cuts_n": sum(is_unpaid) if is_unpaid or len(verdicts) < 2 else None,
-        "anti_thrash": 1 - sum(is_unpaid) / len(is_unpaid) if is_unpaid else None,
-        "refill": mean_or_none([v.refill_10 for v in verdicts]),
+        "not_paid_back_n": sum(is_unpaid) if is_unpaid or len(verdicts) < 2 else None,
+        "paid_back_share": 1 - sum(is_unpaid) / len(is_unpaid) if is_unpaid else None,
+        "refilled_share": mean_or_none([v.refill_10 for v in verdicts]),
         "rebound_calls": median_or_none([v.rebound_calls for v in verdicts]),
-        "no_progress_n": no_progress_n,
-        "thrash": is_thrashing(no_progress_n, is_unpaid),
+        "no_progress_streak": no_progress_streak,
+        "is_thrashing": is_thrashing(no_progress_streak, is_unpaid),
     }
 
 

@@ -59,7 +59,7 @@ _COUNTS = (
     "output_tokens",
 )
 _DOLLARS = ("input_usd", "output_usd")
-_ENDS = ("longer", "longer_low", "longer_high")
+_ENDS = ("elongation", "elongation_low", "elongation_high")
 
 
 class Study(NamedTuple):
@@ -211,15 +211,15 @@ def judge_cost(ends: tuple[float, float], record: float) -> str:
         record: dollars of the record.
 
     Returns:
-        "cheaper", "dearer" or "not told apart".
+        "cheaper", "dearer" or "within noise".
     """
     if ends[1] * (1 + NOISE_FLOOR) < record:
         return "cheaper"
-    return "dearer" if ends[0] > record * (1 + NOISE_FLOOR) else "not told apart"
+    return "dearer" if ends[0] > record * (1 + NOISE_FLOOR) else "within noise"
 
 
 def elongate_runs(
-    runs: pd.DataFrame, share: float | None = None, *, end: str = "longer"
+    runs: pd.DataFrame, share: float | None = None, *, end: str = "elongation"
 ) -> pd.DataFrame:
     """Scale calls, tokens and dollars of scores to the length of real runs.
 
@@ -229,7 +229,7 @@ def elongate_runs(
     Args:
         runs: the result of `sweep` or `compare`.
         share: lengthen all runs with summaries by this share; None: each run by its column `end`.
-        end: `longer`, or `longer_low` or `longer_high` for an end of its interval.
+        end: `elongation`, or `elongation_low` or `elongation_high` for an end of its interval.
 
     Returns:
         A copy of the rows; `source` is `estimated` in the scaled ones.

@@ -33,10 +33,17 @@ __dir__ = public_dir(__all__)
 
 
 LOSS_COLUMNS = (
-    *("session", "cut", "call", "family", "item", "fate"),
-    *("position", "message", "role", "tool", "needed_call", "delay", "weight"),
+    *("session", "compaction", "call", "family", "item", "fate"),
+    *("position", "message", "role", "tool", "needed_call", "calls_until_needed", "weight"),
 )
-FATE_COUNTS = ("needed_n", "needed_lost_n", "taken_n", "missed_n", "at_stake_n", "kept_n")
+FATE_COUNTS = (
+    "needed_n",
+    "needed_lost_n",
+    "removed_n",
+    "needed_after_n",
+    "at_stake_items_n",
+    "recalled_n",
+)
 """Columns of `loss_by_family` after the shares, in the order of `LossAnalysis.count_by_family`."""
 
 
@@ -109,19 +116,19 @@ def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
         "retained": retained_n / pairs_n if pairs_n else None,
         "recoverable": (available_n - retained_n) / pairs_n if pairs_n else None,
         "lost": (pairs_n - available_n) / pairs_n if pairs_n else None,
-        "used_again_n": reused_n,
+        "reused_items_n": reused_n,
         "needed_later_n": int(analysis.needed_after_removal.sum()),
         "needed_lost_n": lost_n,
         "needed_later_loss": share_of_reused(lost_n),
-        "needed_later_gone": share_of_reused(unrecoverable_n),
+        "needed_later_unrecoverable": share_of_reused(unrecoverable_n),
         "weighted_loss": share_of_reused(lost_weight, reused_weight),
-        "at_stake_n": len(analysis.staked.item),
+        "at_stake_items_n": len(analysis.staked.item),
         "summary_recall": analysis.recall,
-        "rules_kept": analysis.rules_retained,
-        "window_loss": int((~in_interval.is_visible).sum()) / len(in_interval.item)
+        "user_rules_kept": analysis.rules_retained,
+        "next_interval_loss": int((~in_interval.is_visible).sum()) / len(in_interval.item)
         if len(in_interval.item)
         else unknown,
-        "first_use_delay": median_or_none(needed_lost.delay.tolist()),
+        "calls_to_first_use": median_or_none(needed_lost.calls_until_needed.tolist()),
         "regret": share_of_reused(max(lost_n - bound, 0.0)),
     }
 
@@ -170,14 +177,14 @@ def loss_by_family(session: Session) -> pd.DataFrame:
         needed_lost_n  those of them that were not retained
         taken_n        items that this compaction removed
         missed_n       those of them that the record used before they were removed again
-        at_stake_n     items used later that only the inserted text could still state
+        at_stake_items_n     items used later that only the inserted text could still state
         kept_n         those of them that it stated until their use
         =============  ===========================================================================
 
     Example:
         >>> import ctxkit as ck
         >>> families = loss_by_family(ck.samples.path("billing"))
-        >>> print(families[families.family == "path"][["cut", "call", "items_n", "retained"]])
+        >>> print(families[families.family == "path"][["compaction", "call", "items_n", "retained"]])
             cut  call  items_n  retained
         0     0   175       40     0.525
         10    1   300       43  0.348837
@@ -189,7 +196,7 @@ def loss_by_family(session: Session) -> pd.DataFrame:
         items_n = sum(row.counts[: len(ITEM_FATES)])
         shares = [n / items_n if items_n else None for n in row.counts[: len(ITEM_FATES)]]
         rows.append((*row[:3], items_n, *shares, *row.counts[len(ITEM_FATES) :]))
-    names = ["cut", "call", "family", "items_n", *ITEM_FATES, *FATE_COUNTS]
+    names = ["compaction", "call", "family", "items_n", *ITEM_FATES, *FATE_COUNTS]
     return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(ITEM_FATES, "Float64"))
 
 
@@ -227,7 +234,7 @@ def losses(session: Session) -> pd.DataFrame:
     analysis = analyse_loss(session)
     rows = _make_loss_rows(session, analysis) if analysis is not None else []
     return pd.DataFrame(rows, columns=list(LOSS_COLUMNS)).astype(
-        {"needed_call": "Int64", "delay": "Int64"}
+        {"needed_call": "Int64", "calls_until_needed": "Int64"}
     )
 
 
@@ -265,7 +272,7 @@ def drift(session: Session) -> pd.DataFrame:
         ==============  ==========================================================================
         session         id of the session
         cohort          the compaction that removed the items first, from 0
-        cuts_n          compactions since then; 1 is that compaction itself
+        compactions_n          compactions since then; 1 is that compaction itself
         call            the first call after the latest of them
         items_n         items of the cohort
         retained        share of them that the prompt states again at that call
@@ -278,8 +285,8 @@ def drift(session: Session) -> pd.DataFrame:
     Example:
         >>> import ctxkit as ck
         >>> table = drift(ck.samples.path("billing"))
-        >>> print(table[["cohort", "cuts_n", "items_n", "retained"]].round(2))
-           cohort  cuts_n  items_n  retained
+        >>> print(table[["cohort", "compactions_n", "items_n", "retained"]].round(2))
+           cohort  compactions_n  items_n  retained
         0       0       1      155      0.29
         1       0       2      155      0.24
         2       1       1       42      0.07
@@ -301,7 +308,7 @@ def drift(session: Session) -> pd.DataFrame:
             shares = (counts[:, cohort, change] / n).tolist()
             cell = (session.id, cohort, change - cohort + 1, call, n)
             rows.append((*cell, *shares, summary_tokens.get(call)))
-    names = ("session", "cohort", "cuts_n", "call", "items_n", *ITEM_FATES, "summary_tokens")
+    names = ("session", "cohort", "compactions_n", "call", "items_n", *ITEM_FATES, "summary_tokens")
     return pd.DataFrame(rows, columns=list(names)).astype(
         {"session": "string", "summary_tokens": "Int64"}
     )

@@ -210,8 +210,8 @@ def compare_with_marks(
 
     Returns:
         One row per session and rule: `calls` with usage; `marked` compactions that a billed call
-        follows; `derived` ones; those that `agreed` on the billed call; `missed` and `invented`
-        ones; the shares `found` (agreed / marked, recall) and `true` (agreed / derived, precision;
+        follows; `derived` ones; those that `true_positives_n` on the billed call; `false_negatives_n` and `false_positives_n`
+        ones; the shares `recall` (agreed / marked, recall) and `precision` (agreed / derived, precision;
         missing where nothing was derived).
     """
     import pandas as pd
@@ -233,11 +233,11 @@ _AGREEMENT_COLUMNS = {
     "calls": "Int64",
     "marked": "Int64",
     "derived": "Int64",
-    "agreed": "Int64",
-    "missed": "Int64",
-    "invented": "Int64",
-    "found": "Float64",
-    "true": "Float64",
+    "true_positives_n": "Int64",
+    "false_negatives_n": "Int64",
+    "false_positives_n": "Int64",
+    "recall": "Float64",
+    "precision": "Float64",
 }
 
 
@@ -255,11 +255,11 @@ def _make_agreement_row(session: Session, rule: str | SizeRule) -> dict[str, Any
         "calls": sum(len(c) for c in group_prompts_by_agent(session).values()),
         "marked": len(marked),
         "derived": len(derived),
-        "agreed": both,
-        "missed": len(marked) - both,
-        "invented": len(derived) - both,
-        "found": both / len(marked),
-        "true": both / len(derived) if derived else None,
+        "true_positives_n": both,
+        "false_negatives_n": len(marked) - both,
+        "false_positives_n": len(derived) - both,
+        "recall": both / len(marked),
+        "precision": both / len(derived) if derived else None,
     }
 
 

@@ -191,15 +191,15 @@ MAX_MARKER_CHARS = 200
 """Inserted text of fewer characters is a marker and not a summary."""
 AUDIT_COLUMNS = {
     "session": "string",
-    "cut": "Int64",
+    "compaction": "Int64",
     "call": "Int64",
     "identifiers_n": "Int64",
     "identifiers_kept": "Float64",
     "missing": "string",
     "sections_missing": "string",
-    "ask_reflected": "boolean",
+    "request_reflected": "boolean",
     "task_lost": "boolean",
-    "ask_lost": "boolean",
+    "request_lost": "boolean",
     "marker_only": "boolean",
     "orphans_n": "Int64",
     "turns_n": "Int64",
@@ -225,10 +225,10 @@ def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
         identifiers_kept  share of them that the prompt holds
         missing           the others
         sections_missing  headings that the inserted text lacks
-        ask_reflected     True where the inserted text mentions the latest request; missing where
+        request_reflected     True where the inserted text mentions the latest request; missing where
                           nothing was inserted
         task_lost         True where the first request is no longer shown as written
-        ask_lost          True where the latest request is no longer shown as written
+        request_lost          True where the latest request is no longer shown as written
         marker_only       True where the inserted text has fewer than 200 characters
         orphans_n         tool calls and results that the compaction separated
         turns_n           requests that are still shown as written
@@ -237,7 +237,7 @@ def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
     Example:
         >>> import ctxkit as ck
         >>> table = ck.metrics.audits(ck.samples.path("billing"))
-        >>> table[["cut", "orphans_n"]].values.tolist()
+        >>> table[["compaction", "orphans_n"]].values.tolist()
         [[0, 0], [1, 0]]
     """
     import pandas as pd
@@ -263,7 +263,7 @@ def _iter_audit_rows(session: Session, sections: Sequence[str]) -> Iterator[dict
         position = group.position + len(group.edits)
         yield {
             "session": session.id,
-            "cut": group.number,
+            "compaction": group.number,
             "call": calls,
             **_audit_compaction(group, before, visible, requests, sections),
         }
@@ -289,13 +289,13 @@ def _audit_compaction(
         "identifiers_kept": 1 - len(missing) / len(names) if names else None,
         "missing": ", ".join(missing),
         "sections_missing": ", ".join(s for s in sections if s not in inserted_lines),
-        "ask_reflected": summary_prompts.reflects_request(
+        "request_reflected": summary_prompts.reflects_request(
             get_plain_text(requests[-1]), inserted_text
         )
         if requests and inserted_text
         else None,
         "task_lost": id(requests[0]) not in visible_ids if requests else None,
-        "ask_lost": id(requests[-1]) not in visible_ids if requests else None,
+        "request_lost": id(requests[-1]) not in visible_ids if requests else None,
         "marker_only": 0 < len(inserted_text) < MAX_MARKER_CHARS
         and any(e.kind == "summarised" for e in group.edits),
         "orphans_n": len(_find_orphaned_ids(visible) - _find_orphaned_ids(before)),

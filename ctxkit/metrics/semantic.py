@@ -49,11 +49,11 @@ _EXACT_VALUE = re.compile(
 )
 MEANING_COLUMNS = {
     "session": "string",
-    "cut": "Int64",
+    "compaction": "Int64",
     "call": "Int64",
     "family": "string",
     "fact": "string",
-    "nearest": "Float64",
+    "similarity": "Float64",
     "meaning_kept": "boolean",
     "values_n": "Int64",
     "values_kept": "boolean",
@@ -131,7 +131,7 @@ def meaning(
         measure: see `check_facts`.
 
     Returns:
-        One row per compaction and fact, with the columns `session cut call family fact`; `nearest`,
+        One row per compaction and fact, with the columns `session cut call family fact`; `similarity`,
         the similarity of the nearest sentence; `meaning_kept`, whether it reaches the threshold;
         `values_n`, `values_kept` (missing where the fact has no values) and the `missing` values;
         `measure`.

@@ -26,7 +26,7 @@ RESAMPLES = 2000
 def summarise_runs(
     runs: pd.DataFrame,
     by: str | Sequence[str] = "rules",
-    columns: str | Sequence[str] = ("cost_usd", "needed_later_loss", "unpaid_cuts_n"),
+    columns: str | Sequence[str] = ("cost_usd", "needed_later_loss", "not_paid_back_n"),
     *,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -43,7 +43,7 @@ def summarise_runs(
         seed: of the resampling.
 
     Returns:
-        One row per cell: the columns of `by`, `sessions_n`, `few` (fewer than five sessions), and
+        One row per cell: the columns of `by`, `sessions_n`, `few_sessions` (fewer than five sessions), and
         for each column `c` its mean, `c_low` and `c_high`, the 5th and 95th percentile of resampled
         means.
 
@@ -69,7 +69,7 @@ def summarise_runs(
         row: dict[str, Any] = dict(zip(keys, cell, strict=True))
         means_by_column = [table.get(cell, np.zeros(0)) for table in session_means.values()]
         row["sessions_n"] = max(map(len, means_by_column), default=0)
-        row["few"] = row["sessions_n"] < FEW_SESSIONS
+        row["few_sessions"] = row["sessions_n"] < FEW_SESSIONS
         for name, means in zip(values, means_by_column, strict=True):
             row[name], row[f"{name}_low"], row[f"{name}_high"] = bootstrap_mean(means, rng)
         rows.append(row)
@@ -96,7 +96,7 @@ def compare_settings(
         seed: of the resampling.
 
     Returns:
-        `mean`, `low` and `high` of one - other, `sessions_n` and `few`, as in `summarise_runs`.
+        `mean`, `low` and `high` of one - other, `sessions_n` and `few_sessions`, as in `summarise_runs`.
 
     Raises:
         BadArguments: one of the settings has no runs.
@@ -113,7 +113,7 @@ def compare_settings(
         "low": low,
         "high": high,
         "sessions_n": len(differences),
-        "few": len(differences) < FEW_SESSIONS,
+        "few_sessions": len(differences) < FEW_SESSIONS,
     }
 
 

@@ -99,22 +99,22 @@ class ThrashSummary(msgspec.Struct, frozen=True):
     """The outcomes of all compactions of a session. Shares are 0..1; None: not known for any."""
 
     cuts: tuple[CompactionOutcome, ...]
-    unpaid_cuts_n: int | None
+    not_paid_back_n: int | None
     """Compactions that were not paid back before the next one."""
-    anti_thrash: float | None
+    paid_back_share: float | None
     """Share of compactions that were paid back, of those for which that is known."""
-    refill: float | None
+    refilled_share: float | None
     """Mean share of the freed tokens that was in use again ten calls later."""
     rebound_calls: float | None
     """Median calls until the prompt was back at three quarters of its size before."""
-    no_progress_n: int
+    no_progress_streak: int
     """Longest run of compactions that each saved less than a tenth (OpenHands' minimum progress).
     """
     reread_rate: float | None
     """Mean share of the next 24 tool calls that repeat one that a compaction removed."""
     reorientation: float | None
     """Median tool calls from a compaction to the first that writes."""
-    thrash: bool
+    is_thrashing: bool
     """True where three compactions in a row made no progress, or most were not paid back."""
 
 
@@ -132,7 +132,7 @@ def thrash(session: Session, *, anchored: MessageSizes | None = None) -> ThrashS
     Example:
         >>> import ctxkit as ck
         >>> summary = thrash(ck.samples.path("billing"))
-        >>> summary.thrash, summary.no_progress_n
+        >>> summary.is_thrashing, summary.no_progress_streak
         (False, 0)
     """
     outcomes = get_compaction_outcomes(session, anchored=anchored)

@@ -89,7 +89,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     """The trigger that is cheapest in dollars alone, whatever it loses."""
     stays: ContextFloor
     """The tokens that no compaction can remove."""
-    most_loss: float | None
+    max_loss: float | None
     """Share of reused items that may be at stake; None: unknown."""
     pays_after: float
     """Calls after which a compaction at the best trigger is paid back."""
@@ -129,7 +129,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         if self.low < self.high:
             sentence += f"; {self.low:,} to {self.high:,} cost about the same"
         loss_by_name = {c.name: c.loss for c in self.ceilings}
-        loss, max_loss = loss_by_name.get("dollars alone"), self.most_loss
+        loss, max_loss = loss_by_name.get("dollars alone"), self.max_loss
         if loss is not None and max_loss is not None:
             sentence += (
                 f". In dollars alone {self.cheapest:,}, but there {loss:.0%} of what is used again"
@@ -285,7 +285,7 @@ def when_to_compact(
         low=low,
         high=high,
         cheapest=cheapest,
-        most_loss=max_loss,
+        max_loss=max_loss,
         pays_after=costs.count_calls_to_break_even(best),
         kept_usd=costs.cost_floor(best),
         ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),

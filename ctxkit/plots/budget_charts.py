@@ -150,7 +150,7 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     Example:
         >>> import ctxkit as ck
         >>> ck.plots.budget(ck.samples.path()).head
-        ('agent', 'turns', 'input', 'output', 'highest', 'of cut-over')
+        ('agent', 'turns', 'input', 'output', 'highest', 'of cutover')
     """
     return budget_chart(budget_data(of))
 
@@ -162,7 +162,7 @@ def budget_chart(data: BudgetData, cuts: Mapping[str, int] | None = None) -> Cha
         data: what it shows.
         cuts: turns at which each agent would have cut, by its name, for the table.
     """
-    limits = [(data.warn_at, "warn at", WARN_COLOUR), (data.cutover_at, "cut over at", STOP_COLOUR)]
+    limits = [(data.warn_at, "warn at", WARN_COLOUR), (data.cutover_at, "cutover at", STOP_COLOUR)]
     axes = Axes(
         x="turn",
         y="input tokens, summed",
@@ -175,8 +175,8 @@ def budget_chart(data: BudgetData, cuts: Mapping[str, int] | None = None) -> Cha
         if len(data.compactions) <= _MAX_MARKS
         else (),
     )
-    head = ("agent", "turns", "input", "output", "highest", "of cut-over")
-    more = ("cut",) if cuts is not None else ()
+    head = ("agent", "turns", "input", "output", "highest", "of cutover")
+    more = ("cutovers",) if cuts is not None else ()
     return Chart(
         title="Context budget",
         caption=_describe_budget(data),
@@ -216,13 +216,13 @@ def make_hand_off_traces(data: BudgetData) -> tuple[Trace, ...]:
         return ()
     return (
         Trace(
-            name="hands on to",
+            name="handoff to",
             x=[h.turn for h in data.handed],
             kind="points",
             hollow=True,
             y=[h.height for h in data.handed],
             names=tuple(h.to for h in data.handed),
-            hover=lambda k: f"hands on to {data.handed[k].to}",
+            hover=lambda k: f"handoff to {data.handed[k].to}",
             colour=TEXT_COLOUR,
         ),
     )
@@ -344,7 +344,7 @@ def views(of: ViewComparison) -> Chart:
 
 
 def _nearest_threshold(limits: dict[str, int], peak: int) -> tuple[str, float | None]:
-    for key, name in (("cutover_at", "cut over at"), ("warn_at", "warn at")):
+    for key, name in (("cutover_at", "cutover at"), ("warn_at", "warn at")):
         at = limits.get(key)
         if at and at <= _NEAR_PEAK * peak:
             return f"{name} {at:,}", at
@@ -356,8 +356,8 @@ def _agent_panel(agent: str, turns: pd.DataFrame, limit: float | None, end: int)
     hand_offs = turns[(turns["view"] == _RECORDED) & (turns["to"] != "")]
     to = hand_offs["to"].tolist()
     points = Trace(
-        name="hand-off", kind="points", colour=TEXT_COLOUR, x=hand_offs["turn"].tolist(),
-        y=hand_offs["cumulative_input_tokens"].tolist(), hover=lambda k: f"hands on to {to[k]}",
+        name="handoff", kind="points", colour=TEXT_COLOUR, x=hand_offs["turn"].tolist(),
+        y=hand_offs["cumulative_input_tokens"].tolist(), hover=lambda k: f"handoff to {to[k]}",
     )  # fmt: skip
     return Panel(
         title=agent,

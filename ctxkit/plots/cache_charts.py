@@ -36,7 +36,7 @@ _MISS_CAUSES = {
     "prefix_change": "another model",
     "too_short": "too short to be cached before",
     "effort_change": "another effort of thinking",
-    "resumed": "started anew",
+    "resumed": "session resumed",
     "reasoning_dropped": "old reasoning taken out",
     "changed_earlier": "earlier messages changed",
     "retry": "a call that was refused",

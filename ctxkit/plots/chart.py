@@ -373,8 +373,8 @@ _SHARES = (
     "savings",
     "regret",
     "rate",
-    "thrash",
-    "refill",
+    "is_thrashing",
+    "refilled_share",
 )
 
 
@@ -393,10 +393,13 @@ def describe_prediction_error(runs: pd.DataFrame) -> str:
     """How far the cost model of a sweep can be believed, in a sentence; nothing where the runs do
     not say.
     """
-    if not {"session", "prediction_error", "unexplained_misses"} <= set(runs.columns):
+    if not {"session", "prediction_error", "unexplained_miss_share"} <= set(runs.columns):
         return ""
     each = runs.drop_duplicates("session")
-    errors, riddles = each["prediction_error"].dropna().abs(), each["unexplained_misses"].dropna()
+    errors, riddles = (
+        each["prediction_error"].dropna().abs(),
+        each["unexplained_miss_share"].dropna(),
+    )
     if errors.empty:
         return (
             " No session tells cached from uncached input, or none has prices: the cache model "

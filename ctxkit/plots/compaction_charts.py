@@ -73,7 +73,7 @@ def _savings_rows(cuts: CompactionTable) -> tuple[Saving, ...]:
 
 @with_notes
 def savings(of: SessionsLike | pd.DataFrame) -> Chart:
-    """Chart what each compaction kept, saved and put in, in tokens of the window before it.
+    """Chart what each compaction kept, saved and inserted, in tokens of the window before it.
 
     Args:
         of: a session, several (their compactions stand one after the other), or a frame with one
@@ -102,14 +102,14 @@ def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
         sizes = f"{format_tokens(one.before)} → {format_tokens(one.after)} tokens ({one.source})"
         which = f"{one.session}\n" if several else ""
         return (
-            f"{which}compaction {one.number}, {_call_label(one)}\n{sizes}\nput in"
+            f"{which}compaction {one.number}, {_call_label(one)}\n{sizes}\ninserted"
             f" {format_tokens(one.put_in)}\n{one.what}"
         )
 
     # Numbers repeat over several sessions, so their bars are numbered through.
     places = [k if several else s.number for k, s in enumerate(data)]
     columns = (
-        ("put in", [_inserted_tokens(s) for s in data], 3),
+        ("inserted", [_inserted_tokens(s) for s in data], 3),
         (
             "kept",
             [None if s.after is None else s.after - (_inserted_tokens(s) or 0) for s in data],
@@ -134,11 +134,11 @@ def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
         caption=(
             f"{pluralize(len(data), 'compaction')}: of the tokens in the window before, what "
             "was kept"
-            f" and saved; what was put in is part of what is there after.{mean}"
+            f" and saved; what was inserted is part of what is there after.{mean}"
         ),
         drawing=axes,
         head=("session",) * several
-        + ("compaction", "call", "before", "after", "saved", "put in", "what", "source"),
+        + ("compaction", "call", "before", "after", "saved", "inserted", "what", "source"),
         rows=tuple((s.session,) * several + _savings_row(s) for s in data),
     )
 
@@ -341,7 +341,7 @@ def thrash_chart(data: ThrashData) -> Chart:
 
     traces = [trace("saved", done, 0, "line")]
     traces += [trace(f"below {data.min_savings:.0%}", low, 1, "points")] if low else []
-    traces += [trace("held back", suppressed, 5, "points")] if suppressed else []
+    traces += [trace("suppressed", suppressed, 5, "points")] if suppressed else []
     closing = (
         () if data.closes is None else (Mark(x=data.tries[data.closes].call, label="guard closes"),)
     )
@@ -372,7 +372,7 @@ def _thrash_caption(data: ThrashData, done: int, low: int, suppressed: int) -> s
     return (
         f"{pluralize(done, 'compaction')}, {low} saved less than {data.min_savings:.0%} of"
         f" {data.by}; {suppressed}"
-        f" held back; {guard}."
+        f" suppressed; {guard}."
     )
 
 
@@ -455,8 +455,8 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, *, text: bool) -> Char
     for i, family in enumerate(ITEM_FAMILIES):
         rows = [r for r in data if r.family == family]
         if rows:
-            x, y = [r.cut for r in rows], [r.retained / r.items for r in rows]
-            names = (family,) * len(rows) if data[-1].cut < _MAX_NAMED_COMPACTIONS else ()
+            x, y = [r.compaction for r in rows], [r.retained / r.items for r in rows]
+            names = (family,) * len(rows) if data[-1].compaction < _MAX_NAMED_COMPACTIONS else ()
             traces.append(
                 Trace(
                     name=family,
@@ -480,7 +480,7 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, *, text: bool) -> Char
         )
         if (recall := analysis.recall) is not None:
             caption += (
-                f" Of {len(analysis.staked[0]):,} that only the texts put in could still say,"
+                f" Of {len(analysis.staked[0]):,} that only the inserted texts could still say,"
                 f" these said {recall:.0%} until they were named (by weight)."
             )
     return Chart(
@@ -502,7 +502,7 @@ def _loss_hover(rows: Sequence[FamilyLoss]) -> Callable[[int], str]:
     def hover(k: int) -> str:
         r = rows[k]
         return (
-            f"{r.family}, compaction {r.cut}\n{r.retained:,} of {r.items:,}"
+            f"{r.family}, compaction {r.compaction}\n{r.retained:,} of {r.items:,}"
             f" shown\n{r.recoverable:,} recoverable, {r.lost:,} lost\n{r.missed:,} taken here and"
             " needed later"
         )

@@ -32,7 +32,7 @@ _ACTION_NAMES: dict[str, str] = {
     "replaced": "replaced",
     "summarised": "summarised",
     "dropped": "dropped",
-    "new": "put in",
+    "new": "inserted",
 }
 _ACTION_LOOKS = (0, 3, 5, 4, 1, 2)
 """The look of the bars of each word, in the same order."""
@@ -46,7 +46,7 @@ class MessageChange(NamedTuple):
     role: str
     tool: str | None
     what: str
-    """kept, shortened, replaced, summarised, dropped or put in."""
+    """kept, shortened, replaced, summarised, dropped or inserted."""
     before: int
     after: int
     reason: str
@@ -56,7 +56,7 @@ class MessageChange(NamedTuple):
 # The edits of the compaction are applied to the window before it, and both windows are compared.
 # Messages are compared by identity, since equal ones may occur twice. A message of the window
 # before either stays (the same object), is shortened (its fate names the new object), or is gone.
-# What else stands in the window after was put in, and is inserted before the first message that
+# What else stands in the window after was inserted, and is placed before the first message that
 # went. Fates are those after all edits up to this compaction, so `done` counts the edits before it.
 @accepts_session
 def diff_data(

@@ -156,7 +156,7 @@ def _compaction_points(
     line: GrowthLine, i: int, cuts: Sequence[CompactionMark], *, alone: bool
 ) -> Trace:
     fallen = cuts is line.falls
-    what = "falls without a mark" if fallen else "compactions"
+    what = "unmarked drops" if fallen else "compactions"
     return Trace(
         name=what if alone else f"{what} of {line.name}",
         follows=not alone,
@@ -239,7 +239,7 @@ def _session_panel(group: SessionLines, peak: int) -> Panel:
         for i, x in enumerate(group.lines)
     ]
     cuts = [_panel_compactions(x, "compaction", x.cuts) for x in group.lines if x.cuts]
-    cuts += [_panel_compactions(x, "fall without a mark", x.falls) for x in group.lines if x.falls]
+    cuts += [_panel_compactions(x, "unmarked drop", x.falls) for x in group.lines if x.falls]
     n = sum(len(x.cuts) for x in group.lines)
     limits = [x.limit for x in group.lines if x.limit]
     limit = max(limits, default=None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MAX_NAME_LETTERS = 30
 """Letters of a name in the static picture."""
-_SHARE_COLUMNS = ("needed_later_loss", "needed_later_gone", "lost", "regret")
+_SHARE_COLUMNS = ("needed_later_loss", "needed_later_unrecoverable", "lost", "regret")
 
 
 class FrontierPoint(NamedTuple):
@@ -84,7 +84,9 @@ def frontier_data(
             " prices."
         )
     over = rows[by].isin(
-        set(runs.loc[runs["over_call"].notna(), by]) if "over_call" in runs.columns else set()
+        set(runs.loc[runs["first_call_over_window"].notna(), by])
+        if "first_call_over_window" in runs.columns
+        else set()
     )
     # NaN masks a setting that exceeds the window: it is on no front and beats no other.
     best = find_pareto_front(*(rows[c].where(~over).tolist() for c in (x, y)))
@@ -98,7 +100,7 @@ def frontier_data(
             (float(r[f"{x}_low"]), float(r[f"{x}_high"])),
             (float(r[f"{y}_low"]), float(r[f"{y}_high"])),
             int(r["sessions_n"]),
-            bool(r["few"]),
+            bool(r["few_sessions"]),
             bool(is_best),
             bool(out),
         )
@@ -153,8 +155,8 @@ def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: st
     over = [p for p in points if p.over]
     traces = [
         _front_line(best),
-        replace(_points_trace("on the front", best, 0, x, y), follows=True),
-        _points_trace("beaten by another", rest, 1, x, y),
+        replace(_points_trace("Pareto front", best, 0, x, y), follows=True),
+        _points_trace("dominated", rest, 1, x, y),
         replace(
             _points_trace("does not fit into the window", over, 2, x, y),
             colour=TEXT_COLOUR,
@@ -219,7 +221,7 @@ def _front_line(points: Sequence[FrontierPoint]) -> Trace:
             ys.append(before.y)
         xs.append(p.x)
         ys.append(p.y)
-    return Trace(name="on the front", x=xs, y=ys, marked=False)
+    return Trace(name="Pareto front", x=xs, y=ys, marked=False)
 
 
 def _points_trace(name: str, points: Sequence[FrontierPoint], look: int, x: str, y: str) -> Trace:
@@ -261,7 +263,7 @@ def _format_range(column: str, ends: tuple[float, float]) -> str:
 def _front_label(point: FrontierPoint) -> str:
     if point.over:
         return "over the window"
-    return "yes" if point.on_front else "not told apart" if point.near else ""
+    return "yes" if point.on_front else "within noise" if point.near else ""
 
 
 def _session_count(point: FrontierPoint) -> str:
@@ -307,7 +309,7 @@ def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tup
             _to_number(r[f"{z}_low"]),
             _to_number(r[f"{z}_high"]),
             int(r["sessions_n"]),
-            bool(r["few"]),
+            bool(r["few_sessions"]),
         )
         for r in rows
     )

@@ -357,14 +357,14 @@ _HEADINGS = {
     ),
 }
 _COLUMNS = ("agent", "view", "calls_n", "prompt_tokens", "peak_tokens", "token_share", "cost_usd",
-            "needed_later_loss", "needed_lost_n", "used_again_n", "source")  # fmt: skip
+            "needed_later_loss", "needed_lost_n", "reused_items_n", "source")  # fmt: skip
 
 
 class ViewComparison(pd.DataFrame):
     """A frame with a row for each agent and view, and one for all agents together.
 
     Columns: `agent view calls_n prompt_tokens peak_tokens token_share cost_usd needed_later_loss
-    needed_lost_n used_again_n source`. `turns` has what each turn was billed under each view, in
+    needed_lost_n reused_items_n source`. `turns` has what each turn was billed under each view, in
     the columns of fuseraft's snapshots; ``plots.views(comparison)`` charts it. Agents that others
     ask as tools have rows, too, and no turns: they hear nobody, so no view changes them.
     """
@@ -463,7 +463,7 @@ def compare_views(
             _view_sub_agent(log, reuse=reuse, loss=loss) for log in sub_agent_logs
         ]
     # columns of whole numbers that may be missing
-    whole = ("prompt_tokens", "peak_tokens", "needed_lost_n", "used_again_n")
+    whole = ("prompt_tokens", "peak_tokens", "needed_lost_n", "reused_items_n")
     rows = pd.DataFrame(_agent_rows([*logs, *sub_agent_logs], results), columns=list(_COLUMNS))
     comparison = ViewComparison(rows.astype(dict.fromkeys(whole, "Int64")))
     comparison.turns, comparison.title = (
@@ -489,7 +489,7 @@ def _view_as_recorded(log: AgentLog, *, reuse: bool) -> _AgentView:
 def _view_sub_agent(log: AgentLog, *, reuse: bool, loss: bool) -> _AgentView:
     """Return what an agent that is asked as a tool is sent: no view changes it, nothing is lost."""
     recorded = _view_as_recorded(log, reuse=reuse)
-    lost = {"needed_lost_n": 0, "used_again_n": 0} if loss else {}
+    lost = {"needed_lost_n": 0, "reused_items_n": 0} if loss else {}
     return recorded._replace(row={**recorded.row, **lost})
 
 
@@ -508,7 +508,7 @@ def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -
 def _count_lost(log: AgentLog, run: Run) -> dict[str, Any]:
     items = ItemIndex(log.shared, MessageItemCache(log.anchored))
     loss_columns = make_loss_columns(LossAnalysis(items, get_run_visibility(items, run)))
-    return {k: loss_columns[k] for k in ("needed_later_loss", "needed_lost_n", "used_again_n")}
+    return {k: loss_columns[k] for k in ("needed_later_loss", "needed_lost_n", "reused_items_n")}
 
 
 def _agent_rows(
@@ -540,10 +540,10 @@ def _sum_rows(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         values = [r.get(name) for r in rows]
         return None if None in values else sum(values)
 
-    lost, reused = total("needed_lost_n"), total("used_again_n")
+    lost, reused = total("needed_lost_n"), total("reused_items_n")
     peaks = [r["peak_tokens"] for r in rows if r["peak_tokens"]]
     return {"prompt_tokens": total("prompt_tokens"), "peak_tokens": max(peaks, default=None),
-            "cost_usd": total("cost_usd"), "needed_lost_n": lost, "used_again_n": reused,
+            "cost_usd": total("cost_usd"), "needed_lost_n": lost, "reused_items_n": reused,
             "needed_later_loss": lost / reused if reused else None,
             "source": rows[0]["source"]}  # fmt: skip
 

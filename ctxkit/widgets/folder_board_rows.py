@@ -49,10 +49,10 @@ BOARD_HEADS = (
     ),
     Column("day", "when it began, UTC", number=False),
     Column("calls", "requests to a model", spare=True),
-    Column("spend", "dollars, compactions included, subagents apart"),
+    Column("cost", "dollars, compactions included, subagents apart"),
     Column("peak", "the largest prompt, in tokens"),
     Column("", "sizes of its prompts", number=False, spare=True),
-    Column("cuts", "compactions"),
+    Column("compactions", "compactions"),
     Column("misses", "calls that did not find the cache that was there", spare=True),
     Column("errors", "calls and tools that failed", spare=True),
     Column("project", "the folder that it worked in", number=False, spare=True),
@@ -61,18 +61,18 @@ BOARD_HEADS = (
 )
 GROUP_HEADS = (
     Column("sessions"),
-    Column("spend", "dollars of those that have a price"),
+    Column("cost", "dollars of those that have a price"),
     Column("peak", "the largest prompt of all"),
-    Column("cuts", "compactions"),
+    Column("compactions", "compactions"),
     Column("misses", "calls that did not find the cache that was there"),
-    Column("thrash", "sessions whose compactions did not pay", spare=True),
+    Column("is_thrashing", "sessions whose compactions did not pay", spare=True),
     Column("errors", "calls and tools that failed"),
 )
 
 
 def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
     """Return a row as cells under `HEADS`."""
-    cuts = format_count(r.compactions_n) + " thrashes" * bool(r.thrash)
+    cuts = format_count(r.compactions_n) + " thrashes" * bool(r.is_thrashing)
     return (
         Cell(format_count(i), float(i)),
         Cell(r.title, None, f"id {r.id} · {r.path}"),
@@ -81,7 +81,7 @@ def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
         Cell(format_usd(r.usd), r.usd),
         Cell(format_tokens(r.peak), _float_or_none(r.peak)),
         Cell("", None, "", "", _sparkline_svg(r.spark)),
-        Cell(cuts, _float_or_none(r.compactions_n), "", "bad" * bool(r.thrash)),
+        Cell(cuts, _float_or_none(r.compactions_n), "", "bad" * bool(r.is_thrashing)),
         Cell(format_count(r.misses_n), _float_or_none(r.misses_n)),
         Cell(format_count(r.errors_n), _float_or_none(r.errors_n)),
         Cell(r.project or ""),
@@ -103,7 +103,7 @@ def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     peak = max((r.peak for r in rows if r.peak is not None), default=None)
     sums = [
         _sum_given(getattr(r, c) for r in rows)
-        for c in ("compactions_n", "misses_n", "thrash", "errors_n")
+        for c in ("compactions_n", "misses_n", "is_thrashing", "errors_n")
     ]
     return (
         Cell(name),
@@ -175,7 +175,7 @@ class BoardRow(msgspec.Struct, frozen=True, gc=False):
     compactions_n: int | None
     misses_n: int | None
     """Calls that did not find in the cache what the one before had put there."""
-    thrash: bool | None
+    is_thrashing: bool | None
     errors_n: int | None
     """Calls and tools that failed."""
     spark: tuple[int, ...] = ()
@@ -210,7 +210,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
         misses_n=sum(m is not None and m.kind != "cold_start" for m in misses)
         if session.has_cache
         else None,
-        thrash=None if thrash_result is None else thrash_result.thrash,
+        is_thrashing=None if thrash_result is None else thrash_result.is_thrashing,
         errors_n=None if failed[0] is None else sum(n or 0 for n in failed),
         spark=_sparkline_points(session),
     )

@@ -28,9 +28,9 @@ _SHARE = 20
 _FIELDS = {
     "day": "started",
     "calls": "calls_n",
-    "spend": "usd",
+    "cost": "usd",
     "peak": "peak",
-    "cuts": "compactions_n",
+    "compactions": "compactions_n",
     "misses": "misses_n",
     "errors": "errors_n",
 }
@@ -171,7 +171,7 @@ class BoardView(ChartWidget):
             "cells": [sanitize_line(c.text, 120) for c in cells],
             "hover": sanitize_line(f"{row.title} · {cells[1].hover}", 500),
             "spark": list(row.spark),
-            "bad": bool(row.thrash),
+            "bad": bool(row.is_thrashing),
         }
 
     # -- one session -----------------------------------------------------

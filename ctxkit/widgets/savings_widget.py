@@ -109,7 +109,7 @@ class SavingsChart(ChartWidget):
 
 MAX_CHANGES, MAX_ITEMS = 24, 12
 """Rows of messages and of items that are told; of more the number."""
-_ITEM_COLUMNS = ["needed_call", "delay", "family", "item", "fate"]
+_ITEM_COLUMNS = ["needed_call", "calls_until_needed", "family", "item", "fate"]
 
 
 class CompactionDetails:
@@ -134,7 +134,7 @@ class CompactionDetails:
         """Return the sentences, the diff and the items of a compaction, as plain values."""
         changes = diff_data(self.session, number)
         changed = [(i, c) for i, c in enumerate(changes) if c.what != "kept"]
-        changed.sort(key=lambda at: (at[1].what != "put in", -at[1].before))
+        changed.sort(key=lambda at: (at[1].what != "inserted", -at[1].before))
         counts = Counter(c.what for c in changes)
         counts_text = ", ".join(f"{n:,} {what}" for what, n in counts.items())
         more = len(changed) - MAX_CHANGES
@@ -167,7 +167,7 @@ class CompactionDetails:
     def _describe_costs(self, one: CompactionRow) -> list[str]:
         """Return what it cost, when that is paid back, and how soon the window was full again."""
         cut = self._outcomes_by_call.get(one.call) if one.call is not None else None
-        out = [f"It put in {one.put:,} tokens." if one.put else "It put nothing in."]
+        out = [f"It inserted {one.put:,} tokens." if one.put else "It inserted nothing."]
         out.append(self._describe_price(one, cut))
         if cut is None:
             return [*out, "No call was shown its outcome, so nothing says how it held."]

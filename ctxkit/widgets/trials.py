@@ -164,7 +164,7 @@ class TrialRunner:
 
 def average_summary(trial: Trial) -> int:
     """Return the mean size of a trial's summaries in tokens; without any, 800."""
-    written, cuts = trial.row.get("summary_tokens") or 0, trial.row.get("cuts_n") or 0
+    written, cuts = trial.row.get("summary_tokens") or 0, trial.row.get("compactions_n") or 0
     return max(round(written / cuts), 1) if written and cuts else 800
 
 
@@ -189,15 +189,15 @@ _FIGURE_NAMES = {
     "peak_tokens": "peak",
     "cost_usd": "dollars",
     "needed_later_loss": "needed, lost",
-    "cuts_n": "cuts",
-    "suppressed_n": "held back",
+    "compactions_n": "compactions",
+    "suppressed_compactions_n": "suppressed",
     "token_savings": "saved: tokens",
-    "anti_thrash": "anti-thrash",
-    "refill": "refill",
+    "paid_back_share": "paid back",
+    "refilled_share": "refilled_share",
     "hidden_messages_n": "hidden messages",
     "lost": "items lost",
 }
-_SHARE_COLUMNS = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss")
+_SHARE_COLUMNS = ("token_savings", "paid_back_share", "refilled_share", "lost", "needed_later_loss")
 
 
 def render_growth(
@@ -232,14 +232,14 @@ def describe_compactions(trial: Trial) -> str:
     """Return the compactions in a sentence."""
     done = [s for s in trial.steps if s.saved is not None]
     low = sum((s.saved or 0) < MIN_SAVINGS for s in done)
-    suppressed_n = len(trial.steps) - len(done)
+    suppressed_compactions_n = len(trial.steps) - len(done)
     verdict = "they hold" if done else "nothing was compacted"
-    if trial.row.get("thrash"):
+    if trial.row.get("is_thrashing"):
         verdict = "they thrash"
     return (
         f"{pluralize(len(done), 'compaction')}, {low:,} saved less than {MIN_SAVINGS:.0%} of "
         "the tokens,"
-        f" {suppressed_n:,} held back: {verdict}."
+        f" {suppressed_compactions_n:,} suppressed: {verdict}."
     )
 
 

@@ -1,4 +1,4 @@
-"""What is read after a compaction is foretold by the session's others, or not at all."""
+"""What is read after a compaction is predicted by the session's others, or not at all."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def cut_at(*reads: int, pause: float = 10.0):
     return session(*log, format="claude-code")
 
 
-def test_each_is_foretold_by_the_middle_of_the_others():
+def test_each_is_predicted_by_the_middle_of_the_others():
     found = predict_reads_after_compactions(cut_at(12_000, 12_000, 30_000))
-    assert [c.foretold for c in found] == [21_000, 21_000, 12_000]
+    assert [c.predicted for c in found] == [21_000, 21_000, 12_000]
     assert compute_compaction_read_error(found) == pytest.approx((9_000 + 9_000 + 18_000) / 120_000)
 
 
-def test_thousands_are_foretold_in_little_time():
+def test_thousands_are_predicted_in_little_time():
     reads = random.Random(0).choices(range(1, 30_000), k=4_000)
     cut = cut_at(*reads)
     predict_reads_after_compactions(cut_at(1, 2))
@@ -39,30 +39,30 @@ def test_thousands_are_foretold_in_little_time():
     found = predict_reads_after_compactions(cut)
     assert time.process_time() - begun < 2
     others = (reads[:i] + reads[i + 1 :] for i in (0, 1, 1_999, 3_999))
-    told = [found[i].foretold for i in (0, 1, 1_999, 3_999)]
+    told = [found[i].predicted for i in (0, 1, 1_999, 3_999)]
     assert told == [round(median(rest)) for rest in others]
 
 
 def test_nothing_stays_where_the_pause_outlasts_the_cache():
-    assert [c.foretold for c in predict_reads_after_compactions(cut_at(0, 0, pause=400.0))] == [
+    assert [c.predicted for c in predict_reads_after_compactions(cut_at(0, 0, pause=400.0))] == [
         0,
         0,
     ]
 
 
-def test_one_alone_is_foretold_by_nothing():
+def test_one_alone_is_predicted_by_nothing():
     (only,) = predict_reads_after_compactions(cut_at(12_000))
-    assert only.foretold is None
+    assert only.predicted is None
     assert compute_compaction_read_error([only]) is None
     assert compute_compaction_read_error(()) is None
 
 
 def test_a_score_has_it_and_other_reads_make_it_worse():
     same, other = cut_at(12_000, 12_000, 12_000), cut_at(12_000, 40_000, 0)
-    assert ck.score(same, loss=False)["cut_error"] == 0
-    assert ck.score(other, loss=False)["cut_error"] > 0.2
+    assert ck.score(same, loss=False)["compaction_read_error"] == 0
+    assert ck.score(other, loss=False)["compaction_read_error"] > 0.2
 
 
 def test_pis_session_reads_nothing_after_either(real):
     found = predict_reads_after_compactions(real / "pi/before-compaction.jsonl")
-    assert [(c.call, c.read, c.foretold) for c in found] == [(174, 0, 0), (303, 0, 0)]
+    assert [(c.call, c.read, c.predicted) for c in found] == [(174, 0, 0), (303, 0, 0)]

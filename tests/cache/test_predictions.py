@@ -23,12 +23,20 @@ from ctxkit.engine.cache_model.prediction import predict_input_cost
 from ctxkit.session import MISSING_START_KIND, Message, Usage
 from ctxkit.tokens import prices
 
-FIGURES = ("error", "low", "high", "split_error", "half_error", "lifetime_error", "spread")
+FIGURES = (
+    "error",
+    "low",
+    "high",
+    "read_split_error",
+    "second_half_error",
+    "lifetime_error",
+    "spread",
+)
 
 
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=20)
-def test_what_is_foretold_does_not_depend_on_what_was_read(seed):
+def test_what_is_predicted_does_not_depend_on_what_was_read(seed):
     s = growing()
     assert predict_input_cost(with_random_reads(s, seed)).reads == predict_input_cost(s).reads
 
@@ -57,7 +65,7 @@ def test_a_session_never_teaches_itself_nor_does_a_copy():
     assert [t.session for t in exclude_copies(rows, s.id, rows[0].head)] == ["two"]
 
 
-def test_what_others_teach_changes_what_is_foretold():
+def test_what_others_teach_changes_what_is_predicted():
     calm, restless = growing(own="calm"), growing(12, own="restless")
     cold = replace_reads(restless, [0] * 12)
     rows = [replace(t, head=(n,)) for n, t in enumerate((count_session(calm), count_session(cold)))]
@@ -111,15 +119,19 @@ def test_where_there_is_no_figure_it_is_missing_with_its_reason(name):
     p = predict_input_cost(s)
     assert why in p.why
     assert {
-        f: getattr(p, f) for f in FIGURES if f != "split_error" and getattr(p, f) is not None
+        f: getattr(p, f) for f in FIGURES if f != "read_split_error" and getattr(p, f) is not None
     } == {}
-    assert (p.split_error is None) == (name != "no price")
+    assert (p.read_split_error is None) == (name != "no price")
     row = ck.score(s, loss=False)
     assert ck.score(s, loss=False)["prediction_note"] == p.why
-    assert row[["prediction_error", "prediction_low", "prediction_high", "half_error"]].isna().all()
+    assert (
+        row[["prediction_error", "prediction_low", "prediction_high", "second_half_error"]]
+        .isna()
+        .all()
+    )
 
 
-def test_a_call_that_is_foretold_to_cost_nothing_has_an_error_and_no_spread(monkeypatch):
+def test_a_call_that_is_predicted_to_cost_nothing_has_an_error_and_no_spread(monkeypatch):
     """The first call is left out, as its log has no beginning, and reads are free."""
     monkeypatch.setattr(prices, "_registered", {})
     prices.register("free-reads", prices.Price(input=1e-6, output=1e-6, cache_read=0.0))

@@ -79,11 +79,11 @@ def other_worlds():
 
 
 def spans():
-    """Of what the mask was foretold to take over none, and of what it took: worlds, least, most."""
+    """Of what the mask was predicted to take over none, and of what it took: worlds, least, most."""
     by = {rules: rows.set_index("seed") for rules, rows in other_worlds().groupby("rules")}
     more = (
         by["mask 3"][column] / by["none"]["tokens real"] - 1
-        for column in ("tokens foretold", "tokens real")
+        for column in ("tokens predicted", "tokens real")
     )
     return [(len(m), round(m.min(), 2), round(m.max(), 2)) for m in more]
 
@@ -327,7 +327,7 @@ CLAIMS = {
             cost(make_rules_above(CHAIN, 30_000)) < cost(make_rules_above("clear:keep_last=5", 30_000)) < cost(make_rules_above("summary:keep_tokens=8000", 30_000))
             and 0 < lost(make_rules_above(CHAIN, 30_000)) - lost(make_rules_above("clear:keep_last=5", 30_000)) < 0.03
         ),
-        "`no management` runs past the window": lambda: score_replay(replay_sample("none"), loss=False)["over_call"] > 0,
+        "`no management` runs past the window": lambda: score_replay(replay_sample("none"), loss=False)["first_call_over_window"] > 0,
     },
     "03": {
         "As recorded the session cost $3.29": lambda: f"{ck.score(load_sample())['cost_usd']:.2f}" == "3.29",
@@ -346,7 +346,7 @@ CLAIMS = {
             c.pays_after > 200 and c.interval < 10 for c in get_compaction_outcomes(replay_sample(CAREFUL))[:3]
         ),
         "1 where each has paid, 0 where none has": lambda: [
-            score_replay(r, loss=False)["anti_thrash"] for r in (load_sample(), replay_sample(CAREFUL))
+            score_replay(r, loss=False)["paid_back_share"] for r in (load_sample(), replay_sample(CAREFUL))
         ] == [1, 0],
         "A table says *thrashes* where most of them are unpaid, or where three in a row saved less than a tenth": lambda: (
             [is_thrashing(*each) for each in ((3, []), (2, [True, False]), (0, [True, True, False]))] == [True, False, True]
@@ -369,10 +369,10 @@ CLAIMS = {
     "04": {
         "Such an agent answered sixty questions": lambda: len(studies.closed_loop.make_world().asked) == 60,
         "Never compacted it read each of the 24 files once": lambda: (
-            len(studies.closed_loop.make_world().files) == 24 and lived()["again"]["none"] == 0
+            len(studies.closed_loop.make_world().files) == 24 and lived()["rereads_n"]["none"] == 0
         ),
-        "`mask 20` is dear even as foretold": lambda: (
-            (usd := lived()["usd_foretold"].tolist())[1] < usd[0] < usd[2]
+        "`mask 20` is dear even as predicted": lambda: (
+            (usd := lived()["usd_predicted"].tolist())[1] < usd[0] < usd[2]
         ),
     },
     "05": {
@@ -407,7 +407,7 @@ CLAIMS = {
             (m.expected, m.kept) for m in find_cache_misses(load_sample()) if m is not None and m.kind == "compaction"
         ] == [(1_545, 1_546)] * 2,
         "`best` is the cheapest that puts little more at stake than compacting at the full window would": lambda: all(
-            found.loss <= w.most_loss for w in windows() for found in w.ceilings if found.name == "best"
+            found.loss <= w.max_loss for w in windows() for found in w.ceilings if found.name == "best"
         ),
         "The lowest trigger costs more than no management at all": lambda: shared_by_trigger()[1] > shared_by_trigger()[2],
         "A result near the end is nearly free to take, one near the beginning hardly ever pays": lambda: (
@@ -417,7 +417,7 @@ CLAIMS = {
         "more than a quarter of the money went for the few that were not": written_share,
         "Dollars alone say the same in any window": lambda: len({w.cheapest for w in windows()}) == 1,
         "In 30,000 tokens most goes whatever one does, and dollars decide": lambda: (
-            windows()[0].most_loss > 0.75 and windows()[0].best == windows()[0].cheapest
+            windows()[0].max_loss > 0.75 and windows()[0].best == windows()[0].cheapest
         ),
         "this session never grows to 80,494": lambda: (
             score_replay(replay_sample("none"), loss=False)["peak_tokens"] < windows()[2].best == 80_494
@@ -441,7 +441,7 @@ CLAIMS = {
             losses(load_sample()).groupby("item")["needed_call"].count().eq(0).mean() > 0.8
         ),
         "among all items that the record used again, each counted once": lambda: (
-            (row := ck.score(load_sample()))["needed_lost_n"] == len(set(later(losses(load_sample())))) < row["used_again_n"]
+            (row := ck.score(load_sample()))["needed_lost_n"] == len(set(later(losses(load_sample())))) < row["reused_items_n"]
         ),
         "It holds back 16,384 tokens and keeps 20,000: in 48,000 little is left between": lambda: (
             (of := ck.presets.pi().parameters)["reserve_tokens"] == 16_384 and of["keep_recent_tokens"] == 20_000
@@ -470,7 +470,7 @@ CLAIMS = {
         }) == 1,
         "It refuses to speak on fewer than five sessions": lambda: refuses(ck.samples.paths()[:4]),
         "chains lose little (02), distance cures thrash (03)": lambda: (
-            lost(make_rules_above(CHAIN, 30_000)) < 0.06 and not score_replay(replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000)), loss=False)["thrash"]
+            lost(make_rules_above(CHAIN, 30_000)) < 0.06 and not score_replay(replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000)), loss=False)["is_thrashing"]
         ),
         "57 % of what is needed later out of sight": lambda: round(lost(make_rules_above("summary:keep_tokens=8000", 30_000)), 2) == 0.57,
         "`research` pays six times as much for one setting as for another": lambda: 5.5 < (
@@ -490,12 +490,12 @@ CLAIMS = {
         "asked twelve questions about numbers that it had never met": lambda: (
             list(real_pair()["right"]) == ["12 of 12", "11 of 12"]
         ),
-        "foretold to save 3 % of the tokens, cost 39 % more of them: five files were read again": lambda: (
-            [round(real_pair()[c]["mask 3"] / real_pair()["tokens real"]["none"] - 1, 2) for c in ("tokens foretold", "tokens real")]
+        "predicted to save 3 % of the tokens, cost 39 % more of them: five files were read again": lambda: (
+            [round(real_pair()[c]["mask 3"] / real_pair()["tokens real"]["none"] - 1, 2) for c in ("tokens predicted", "tokens real")]
             == [-0.03, 0.39]
             and real_pair()["read again"]["mask 3"] == 5
         ),
-        "In twenty other worlds (`pair/worlds.csv`) the mask was foretold to save 4 to 7 % and cost 22 to 99 % more": lambda: (
+        "In twenty other worlds (`pair/worlds.csv`) the mask was predicted to save 4 to 7 % and cost 22 to 99 % more": lambda: (
             spans() == [(20, -0.07, -0.04), (20, 0.22, 0.99)]
         ),
         "of 240 answers 236 were right without it, 214 with it": lambda: (
@@ -509,7 +509,7 @@ CLAIMS = {
             seen_when_wrong() == [{"kiosk", "router", "export"}, {"router", "export", "cache"}, {"export", "cache"}]
         ),
         "Without management it pays $0.42": lambda: round(lived()["usd_real"]["none"], 2) == 0.42,
-        "is foretold to cost $0.45": lambda: round(_measure_masked_costs()[0], 2) == 0.45,
+        "is predicted to cost $0.45": lambda: round(_measure_masked_costs()[0], 2) == 0.45,
         "shown their last five observations": lambda: studies.masks.RECORDED_WINDOW == 5,
         "it is smallest at the window that was used, though windows next to it are hardly worse": lambda: (
             (of := studies.masks.by_window(studies.table("masks"), "o200k").set_index("window")["median"]).idxmin() == 5
@@ -541,12 +541,12 @@ CLAIMS = {
             studies.table("floors").set_index(["tasks", "figure"]).loc[(50, "usd"), "floor"] == pytest.approx(0.2, abs=0.01)
         ),
         "Foretold and real are equal, token by token and to the last cent": lambda: (
-            lived(blind=True)["tokens_foretold"].tolist() == lived(blind=True)["tokens_real"].tolist()
-            and lived(blind=True)["missed_usd"].abs().max() < 1e-9
+            lived(blind=True)["tokens_predicted"].tolist() == lived(blind=True)["tokens_real"].tolist()
+            and lived(blind=True)["usd_error"].abs().max() < 1e-9
         ),
         "The dollars of a replay mislead here; what it says of *loss* does not": lambda: (
-            lived()["usd_foretold"].idxmin() != lived()["usd_real"].idxmin()
-            and lived()["out_of_sight"].rank().tolist() == lived()["again"].rank().tolist()
+            lived()["usd_predicted"].idxmin() != lived()["usd_real"].idxmin()
+            and lived()["out_of_sight"].rank().tolist() == lived()["rereads_n"].rank().tolist()
         ),
     },
     "a1": {
@@ -566,10 +566,10 @@ CLAIMS = {
             f"`{name}`" in (NOTEBOOKS.parent / "docs/scores.md").read_text(encoding="utf-8") for name in ck.score(load_sample()).index
         ),
         "What survives one need not survive the next": lambda: (
-            (of := drift(load_sample()).query("cohort == 0").set_index("cuts_n")["retained"])[2] < of[1]
+            (of := drift(load_sample()).query("cohort == 0").set_index("compactions_n")["retained"])[2] < of[1]
         ),
-        "`window_loss` flatters a setting that cuts every few calls, as `pi` does in this small window": lambda: (
-            score_replay(replay_sample("pi"))["window_loss"] < 0.1 < 1 - sum(ck.course.facts_kept(replay_sample("pi")).values()) / 15
+        "`next_interval_loss` flatters a setting that cuts every few calls, as `pi` does in this small window": lambda: (
+            score_replay(replay_sample("pi"))["next_interval_loss"] < 0.1 < 1 - sum(ck.course.facts_kept(replay_sample("pi")).values()) / 15
         ),
     },
     "a3": {
@@ -580,7 +580,7 @@ CLAIMS = {
             (of := gridded()).mean(axis=0).std() > 5 * of.mean(axis=1).std()
         ),
         "Two sessions would be far too few, and the kit marks fewer than five": lambda: (
-            compare_settings(few(4), "fuseraft", "none")["few"] and not compare_settings(few(5), "fuseraft", "none")["few"]
+            compare_settings(few(4), "fuseraft", "none")["few_sessions"] and not compare_settings(few(5), "fuseraft", "none")["few_sessions"]
         ),
     },
 }  # fmt: skip
@@ -598,7 +598,7 @@ BECAUSE = {
             and of["cost_usd"] > ck.score(load_sample())["cost_usd"]
         )
     },
-    "04-b": {"would have said another one": lambda: lived()["usd_foretold"].idxmin() == "mask 2" != lived()["usd_real"].idxmin()},
+    "04-b": {"would have said another one": lambda: lived()["usd_predicted"].idxmin() == "mask 2" != lived()["usd_real"].idxmin()},
     "05-a": {"Half of it is the read": lambda: round(88_000 * PRICE.cache_read / 0.05475, 1) == 0.5},
     "05-c": {
         "More than a seventh of the bill": lambda: (

@@ -8,9 +8,9 @@ told = ck.report(kept.session, call=10)
 """,
     "08": "from make_snapshot_logs import TEAMS",
     "10": """
-sent = costs["usd"].drop("time, at the top")
+sent = costs["cost_usd"].drop("time, at the top")
 (no, pasted), (one, _), (two, _), (pruned, _) = (
-    ways(*n)["usd"] for n in ((0,), (1,), (2,), (2, True))
+    ways(*n)["cost_usd"] for n in ((0,), (1,), (2,), (2, True))
 )
 (tokens, _), (fewer, _) = (ways(*n)["peak_tokens"] for n in ((1,), (2, True)))
 """,
@@ -29,7 +29,7 @@ savings = costs.loc["none"] - costs.loc["fuseraft"]
 off = (costs.loc["as recorded"] / paid - 1).abs()
 """,
     "a2": """
-late = told[(told["cut"] == 1) & told["meaning_kept"] & ~told["values_kept"].fillna(True)]
+late = told[(told["compaction"] == 1) & told["meaning_kept"] & ~told["values_kept"].fillna(True)]
 audited = audits(session)
 """,
 }
@@ -77,11 +77,11 @@ MADE = {
         ),
         "The time is a dozen tokens": 'costs.loc["time", "tokens"] == 12',
         "The rules are read fifty times, and cost a cent and a half": (
-            'costs.loc["project", "usd"].round(3) == 0.015'
+            'costs.loc["project", "cost_usd"].round(3) == 0.015'
         ),
-        "costs next to nothing where it stands": 'costs.loc["time", "usd"] < 0.001',
+        "costs next to nothing where it stands": 'costs.loc["time", "cost_usd"] < 0.001',
         "At the top it would cost five times as much as all other pieces together": (
-            '5 < costs.loc["time, at the top", "usd"] / sent.sum() < 6'
+            '5 < costs.loc["time, at the top", "cost_usd"] / sent.sum() < 6'
         ),
         "Where nobody reads the guide, the list wins": "no < pasted",
         "One read in the first turn costs what pasting costs": "abs(one / pasted - 1) < 0.1",
@@ -114,7 +114,7 @@ MADE = {
             'checked["closure_error"].abs().max() < 0.001'
         ),
         "the others see at once that something is wrong, the split call by call most clearly": (
-            'checked["split_error"].iloc[1:].min() > 10 * checked["split_error"].iloc[0]'
+            'checked["read_split_error"].iloc[1:].min() > 10 * checked["read_split_error"].iloc[0]'
         ),
         "dollars hardly change where the same reads are given to other calls": (
             'abs(checked["error"].iloc[1]) < 0.1 < abs(checked["error"].iloc[2])'

@@ -139,7 +139,7 @@ def test_what_is_no_answer_is_refused_in_a_sentence():
 
 
 def test_a_row_that_is_a_question_is_no_section():
-    costs = pd.DataFrame({"section": ["project", "time, at the top"], "usd": [0.015, 0.15]})
+    costs = pd.DataFrame({"section": ["project", "time, at the top"], "cost_usd": [0.015, 0.15]})
     assert ck.check("10-a", "project", costs).right
     assert "a question" in ck.check("10-a", "time, at the top", costs).said
     assert "15 cents" in ck.check("10-guess", 1, costs).said

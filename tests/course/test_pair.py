@@ -67,12 +67,12 @@ def test_the_table_is_that_of_the_two_logs(script, recorded):
         row = kept.loc[name]
         assert row["calls real"] == len(session.calls)
         assert row["tokens real"] == sum(c.message.usage.prompt_tokens for c in session.calls)
-        assert row["calls foretold"] == len(recorded["none"].calls)
+        assert row["calls predicted"] == len(recorded["none"].calls)
     told = script.replayed(recorded["none"], "mask 3")
-    assert kept.loc["mask 3", "tokens foretold"] == ck.frame(told)["turn_input_tokens"].sum()
+    assert kept.loc["mask 3", "tokens predicted"] == ck.frame(told)["turn_input_tokens"].sum()
 
 
-def test_prompts_are_foretold_to_the_token_until_the_steps_part(script, recorded):
+def test_prompts_are_predicted_to_the_token_until_the_steps_part(script, recorded):
     first, masked = (steps(session) for session in recorded.values())
     alike = next(n for n, (a, b) in enumerate(zip(first, masked, strict=False)) if a != b)
     assert 5 < alike < len(first)

@@ -70,8 +70,8 @@ def test_the_figures_are_those_of_the_comparison(session, kept):
         "peak_tokens",
         "needed_later_loss",
         "retained",
-        "thrash",
-        "unpaid_cuts_n",
+        "is_thrashing",
+        "not_paid_back_n",
     ):
         assert found[name].value == pytest.approx(float(row[name])), name
 

@@ -42,7 +42,7 @@ def test_a_compactor_that_does_nothing_loses_nothing(session):
     assert found.cliff == 5
     assert found.faults == ()
     assert found.tokens_left == 1
-    assert [r.stale_n for r in found.rounds] == [
+    assert [r.stale_values_n for r in found.rounds] == [
         0,
         1,
         2,

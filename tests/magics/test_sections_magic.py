@@ -256,7 +256,7 @@ def test_an_agent_reads_the_store_from_a_scratch_root(begin):
     )
     done = run(shell, "%%agent --session s --model scripted/script\nGo").session
     assert next(m.text for m in done.messages if m.role == "tool") == "Amounts are minor units."
-    table = ck.experiments.index_or_paste(done).set_index("way")
+    table = ck.experiments.index_or_paste(done).set_index("variant")
     assert table["calls_n"].tolist() == [2, 1]
 
 

@@ -25,7 +25,7 @@ def test_a_rule_that_the_user_had_to_say_again_is_told():
     again = user("As I said: do not write to config/live.yaml!")
     row, score = one(user("go"), assistant("done"), again, assistant("sorry"))
     assert row["rules_restated"] == row["rules_lost"] == BAN.rstrip(".")
-    assert score["rules_restated_n"] == 1
+    assert score["user_rules_restated_n"] == 1
     row, score = one(
         user("go"),
         assistant("done"),
@@ -33,7 +33,7 @@ def test_a_rule_that_the_user_had_to_say_again_is_told():
         assistant(),
         summary="config/live.yaml must never be written to: finance's.",
     )
-    assert (row["rules_lost"], score["rules_restated_n"]) == ("", 0)
+    assert (row["rules_lost"], score["user_rules_restated_n"]) == ("", 0)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_the_first_act_against_a_lost_ban_is_found_and_a_look_is_none(name, path
     row, score = one(
         user("go"), assistant("first"), assistant("", done), result("ok", done), assistant()
     )
-    assert (row["breach_call"] if call else None) == call
+    assert (row["rule_breach_call"] if call else None) == call
     if call:
-        assert (row["breached"], score["breach_calls"]) == (BAN.rstrip("."), 1.0)
+        assert (row["breached_rule"], score["calls_to_rule_breach"]) == (BAN.rstrip("."), 1.0)
 
 
 def test_an_act_after_the_ban_is_in_sight_again_is_not_one_against_a_lost_ban():
@@ -60,7 +60,7 @@ def test_an_act_after_the_ban_is_in_sight_again_is_not_one_against_a_lost_ban():
         result("ok", done),
         assistant(),
     )
-    assert row["breached"] is None or row["breached"] != row["breached"]
+    assert row["breached_rule"] is None or row["breached_rule"] != row["breached_rule"]
 
 
 def test_calls_to_resume_are_those_until_something_new_is_asked():
@@ -69,11 +69,11 @@ def test_calls_to_resume_are_those_until_something_new_is_asked():
         step("bash", "fine", command="pytest -q"),
     )
     _, score = one(user("go"), *looks, *step("read_file", "y", path="src/b.py"), *runs)
-    assert score["resume_calls"] == 2
+    assert score["calls_to_resume"] == 2
     _, score = one(user("go"), *runs, assistant())
-    assert score["resume_calls"] == 0
+    assert score["calls_to_resume"] == 0
     _, score = one(user("go"), *looks, assistant())
-    assert score["resume_calls"] is ck.score(session(user(), assistant()))["resume_calls"]
+    assert score["calls_to_resume"] is ck.score(session(user(), assistant()))["calls_to_resume"]
 
 
 def test_an_old_value_put_in_beside_the_new_one_is_stale_and_the_new_one_is_not():
@@ -83,7 +83,7 @@ def test_an_old_value_put_in_beside_the_new_one_is_stale_and_the_new_one_is_not(
         ("ok", ""),
     ):
         row, score = one(user("go"), assistant(), summary=summary)
-        assert (row["stale"], score["stale_n"]) == (stale, int(bool(stale)))
+        assert (row["stale_values"], score["stale_values_n"]) == (stale, int(bool(stale)))
 
 
 def test_pairs_are_names_with_values():

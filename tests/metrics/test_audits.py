@@ -27,7 +27,7 @@ def test_a_good_summary_passes_and_a_bad_one_is_named():
     row = audits(
         session(*old, summarised(old, good), user(), assistant()), sections=["## Goal"]
     ).iloc[0]
-    assert (row["identifiers_kept"], row["ask_reflected"], row["sections_missing"]) == (
+    assert (row["identifiers_kept"], row["request_reflected"], row["sections_missing"]) == (
         1.0,
         True,
         "",
@@ -37,7 +37,7 @@ def test_a_good_summary_passes_and_a_bad_one_is_named():
     ).iloc[0]
     assert row["identifiers_kept"] == 0
     assert "deadbeef01" in row["missing"]
-    assert (row["ask_reflected"], row["sections_missing"], row["marker_only"]) == (
+    assert (row["request_reflected"], row["sections_missing"], row["marker_only"]) == (
         False,
         "## Goal",
         True,
@@ -56,7 +56,7 @@ def test_the_structure_of_what_is_left():
         assistant(),
     )
     row = audits(s).iloc[0]
-    assert (row["task_lost"], row["ask_lost"], row["turns_n"]) == (True, False, 1)
+    assert (row["task_lost"], row["request_lost"], row["turns_n"]) == (True, False, 1)
     assert row["orphans_n"] == 1  # the result lost its call
 
 
@@ -71,7 +71,8 @@ def test_drift_follows_the_same_items_through_the_cuts():
     second = summarised([b, *first.inserted], "nothing is left")
     frame = drift(session(a, first, b, assistant(), second, user(), assistant()))
     told = [
-        tuple(r) for r in frame[["cohort", "cuts_n", "items_n", "retained"]].to_numpy().tolist()
+        tuple(r)
+        for r in frame[["cohort", "compactions_n", "items_n", "retained"]].to_numpy().tolist()
     ]
     assert told == [(0, 1, 2, 0.5), (0, 2, 2, 0.0), (1, 1, 1, 0.0)]
 
@@ -118,7 +119,7 @@ def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
 def test_what_follows_cuts_is_what_thrash_says(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
     whole, row = thrash(s), ck.score(s)
-    assert (row["reread_rate"], row["reorientation_calls"]) == (
+    assert (row["reread_rate"], row["calls_to_first_write"]) == (
         whole.reread_rate,
         whole.reorientation,
     )

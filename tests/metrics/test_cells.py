@@ -23,9 +23,14 @@ def runs(n: int = 6, **more):
 
 def test_a_cell_has_its_mean_its_sessions_and_its_interval():
     row = summarise_runs(runs(), columns="cost_usd").iloc[0]
-    assert (row["rules"], row["cost_usd"], row["sessions_n"], row["few"]) == ("a", 2.5, 6, False)
+    assert (row["rules"], row["cost_usd"], row["sessions_n"], row["few_sessions"]) == (
+        "a",
+        2.5,
+        6,
+        False,
+    )
     assert row["cost_usd_low"] < 2.5 < row["cost_usd_high"]
-    assert summarise_runs(runs(4), columns="cost_usd")["few"].all()
+    assert summarise_runs(runs(4), columns="cost_usd")["few_sessions"].all()
 
 
 def test_a_session_that_misses_a_cell_counts_in_none():

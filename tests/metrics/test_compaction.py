@@ -103,7 +103,7 @@ def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
     cuts = [CUT, changed(CUT, call=12)]
     prompts = SentPrompts([20_000] * 40)
     assert [
-        make_compaction_columns(cuts, prompts, sheet(pauses=p), [0.0, 0.0])["unpaid_cuts_n"]
+        make_compaction_columns(cuts, prompts, sheet(pauses=p), [0.0, 0.0])["not_paid_back_n"]
         for p in ((), (10,))
     ] == [1, 0]
 
@@ -171,14 +171,14 @@ def test_the_thrash_of_a_replay_and_the_columns_of_its_run_are_one():
     s = ck.read(ck.samples.path())
     again = ck.replay(s, ck.presets.semantic_kernel())
     told, row = thrash(again), ck.sweep(s, ck.presets.semantic_kernel(), progress=False).iloc[0]
-    assert len(told.cuts) == row["cuts_n"] > 1
+    assert len(told.cuts) == row["compactions_n"] > 1
     for name in (
-        "unpaid_cuts_n",
-        "anti_thrash",
-        "refill",
+        "not_paid_back_n",
+        "paid_back_share",
+        "refilled_share",
         "rebound_calls",
-        "no_progress_n",
-        "thrash",
+        "no_progress_streak",
+        "is_thrashing",
     ):
         assert getattr(told, name) == pytest.approx(row[name]), name
 

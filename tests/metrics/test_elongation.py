@@ -43,7 +43,7 @@ def test_only_runs_with_summaries_get_longer_by_a_share(runs):
 
 @pytest.mark.parametrize(
     ("end", "cost"),
-    [("longer_low", "real_low_usd"), ("longer_high", "real_high_usd")],
+    [("elongation_low", "real_run_low_usd"), ("elongation_high", "real_run_high_usd")],
 )
 def test_each_row_is_as_long_as_its_own_studies_say(runs, end, cost):
     now = elongate_runs(runs, end=end)
@@ -61,7 +61,7 @@ def test_no_share_changes_nothing_and_nonsense_is_refused(runs):
         elongate_runs(runs, -0.1)
     with pytest.raises(BadArguments, match="sweep or compare"):
         elongate_runs(pd.DataFrame({"a": [1]}))
-    with pytest.raises(BadArguments, match="longer_low"):
+    with pytest.raises(BadArguments, match="elongation_low"):
         elongate_runs(runs, end="cost_usd")
 
 
@@ -121,8 +121,8 @@ def test_a_policy_is_known_by_what_it_did(told, kind):
 
 def test_a_difference_below_the_floor_is_not_told_apart():
     record = 10.0
-    assert judge_cost((10.0, 10.0), record) == "not told apart"
-    assert judge_cost((8.5, 8.5), record) == judge_cost((11.9, 11.9), record) == "not told apart"
+    assert judge_cost((10.0, 10.0), record) == "within noise"
+    assert judge_cost((8.5, 8.5), record) == judge_cost((11.9, 11.9), record) == "within noise"
     assert judge_cost((5.0, record / (1 + NOISE_FLOOR) - 0.01), record) == "cheaper"
-    assert judge_cost((5.0, record / (1 + NOISE_FLOOR) + 0.01), record) == "not told apart"
+    assert judge_cost((5.0, record / (1 + NOISE_FLOOR) + 0.01), record) == "within noise"
     assert judge_cost((record * (1 + NOISE_FLOOR) + 0.01, 30.0), record) == "dearer"

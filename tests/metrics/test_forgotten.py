@@ -172,7 +172,7 @@ def test_a_row_of_a_sweep_and_a_score_of_the_replay_say_the_same():
     own, rules = bench(1), Rules(policy=POLICIES[0], trigger=triggers.Above(1800))
     row = own.row(NamedRules.of("x", rules), RunOptions(loss=True))
     score = ck.score(ck.replay(own.session, rules))
-    assert row["cuts_n"] > 1
+    assert row["compactions_n"] > 1
     assert row["needed_lost_n"] > 0
     assert {
         k: score[k]

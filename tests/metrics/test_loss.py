@@ -73,11 +73,15 @@ def test_retained_lost_and_needed_later():
     told = score_loss_shares(cut_session())
     assert (
         told["items_n"],
-        told["used_again_n"],
+        told["reused_items_n"],
         told["needed_later_n"],
         told["needed_lost_n"],
     ) == (3, 2, 2, 1)
-    assert (told["needed_later_loss"], told["window_loss"], told["needed_later_gone"]) == (
+    assert (
+        told["needed_later_loss"],
+        told["next_interval_loss"],
+        told["needed_later_unrecoverable"],
+    ) == (
         0.5,
         0.5,
         0.5,
@@ -88,7 +92,13 @@ def test_retained_lost_and_needed_later():
 def test_a_loss_can_be_opened():
     s = cut_session()
     row = losses(s).query("item == 'src/gone.py'").iloc[0]
-    assert (row["fate"], row["message"], row["cut"], row["needed_call"], row["delay"]) == (
+    assert (
+        row["fate"],
+        row["message"],
+        row["compaction"],
+        row["needed_call"],
+        row["calls_until_needed"],
+    ) == (
         "lost",
         s.log[0].id,
         0,
@@ -138,7 +148,10 @@ def test_an_item_counts_once_however_often_it_is_cut_away_and_however_late_it_is
     often, once = analyse_loss(long_session(*range(10))), analyse_loss(long_session(9))
     assert [len(x.charged.item) for x in (often, once)] == [10, 10]
     assert (
-        loss_by_family(long_session(*range(10))).groupby("cut")["missed_n"].sum().tolist()
+        loss_by_family(long_session(*range(10)))
+        .groupby("compaction")["needed_after_n"]
+        .sum()
+        .tolist()
         == [1] * 10
     )
     assert (
@@ -152,7 +165,7 @@ def test_an_item_counts_once_however_often_it_is_cut_away_and_however_late_it_is
 @given(st.sets(st.integers(0, 9)), st.integers(0, 9))
 def test_one_more_cut_never_looks_better(cuts, more):
     few, many = (score_loss_shares(long_session(*sorted(c))) for c in (cuts, cuts | {more}))
-    assert few["used_again_n"] == many["used_again_n"]
+    assert few["reused_items_n"] == many["reused_items_n"]
     assert few["needed_later_loss"] <= many["needed_later_loss"]
 
 
@@ -169,9 +182,9 @@ def test_a_need_is_charged_to_the_last_cut_that_took_the_item_before_it():
     ]
     s = session(a, b, *on, assistant("lib/a.py it was"))
     opened = losses(s)
-    assert opened["cut"].tolist() == [0, 1]
+    assert opened["compaction"].tolist() == [0, 1]
     assert opened["needed_call"].isna().tolist() == [True, False]
-    assert (score_loss_shares(s)["needed_lost_n"], score_loss_shares(s)["first_use_delay"]) == (
+    assert (score_loss_shares(s)["needed_lost_n"], score_loss_shares(s)["calls_to_first_use"]) == (
         1,
         0.0,
     )
@@ -205,7 +218,7 @@ def test_what_is_opened_is_what_is_counted(real):
         == told["needed_lost_n"]
         <= told["needed_later_n"]
     )
-    assert loss_by_family(s)["missed_n"].sum() == len(missed)
+    assert loss_by_family(s)["needed_after_n"].sum() == len(missed)
     assert told["regret"] <= told["needed_later_loss"] <= 1
 
 
@@ -236,7 +249,7 @@ def test_a_pruned_replay_is_told_by_its_run():
     )
     found = ck.compare(s, [ck.presets.swe_agent_mask(n=1)])
     row = found.iloc[1]
-    assert (row["used_again_n"], row["needed_later_n"], row["needed_later_loss"]) == (2, 1, 0.5)
+    assert (row["reused_items_n"], row["needed_later_n"], row["needed_later_loss"]) == (2, 1, 0.5)
     again = ck.replay(s, ck.presets.swe_agent_mask(n=1))
     assert ck.score(again)["needed_later_loss"] == 0.5
     assert (
@@ -252,9 +265,9 @@ def test_pis_table_comes_out_again(real):
     and 3 were cut away and used: three more that the second cut's window had, each charged to the cut that took it.
     """
     s = ck.read(real / "pi/before-compaction.jsonl")
-    paths = loss_by_family(s).query("family == 'path'").set_index("cut")
+    paths = loss_by_family(s).query("family == 'path'").set_index("compaction")
     assert paths["items_n"].tolist() == [122, 193]
     assert (paths["items_n"] * paths["retained"]).tolist() == pytest.approx([54, 115])
     assert paths["needed_n"].tolist() == [70, 31]
     assert paths["needed_lost_n"].tolist() == [31, 6]
-    assert paths["missed_n"].tolist() == [34, 3]
+    assert paths["needed_after_n"].tolist() == [34, 3]

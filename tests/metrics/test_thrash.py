@@ -41,21 +41,21 @@ def test_a_cut_that_fills_up_at_once_does_not_pay():
     assert [c.call for c in t.cuts] == [2, 5]
     assert t.cuts[0].unpaid is True
     assert t.cuts[0].rebound_calls == 0
-    assert t.unpaid_cuts_n == 1
-    assert t.anti_thrash == 0.0
+    assert t.not_paid_back_n == 1
+    assert t.paid_back_share == 0.0
 
 
 def test_a_cut_that_holds_is_paid():
     s = sawtooth((50_000, 100_000), tuple(range(20_000, 70_000, 1_000)), (20_000,))
     assert thrash(s).cuts[0].unpaid is False
     assert thrash(s).cuts[0].rebound_calls is None
-    assert thrash(s).anti_thrash == 1.0
+    assert thrash(s).paid_back_share == 1.0
 
 
 def test_without_a_price_no_number_of_unpaid_cuts_is_told():
     s = sawtooth((50_000, 100_000), (90_000, 95_000), (40_000,))
     unknown = session(*(replace(e, model="nobody") if isinstance(e, Message) else e for e in s.log))
-    assert (thrash(s).unpaid_cuts_n, thrash(unknown).unpaid_cuts_n) == (1, None)
+    assert (thrash(s).not_paid_back_n, thrash(unknown).not_paid_back_n) == (1, None)
 
 
 def test_the_last_cut_is_neither():
@@ -64,7 +64,7 @@ def test_the_last_cut_is_neither():
 
 def test_cuts_without_progress_are_counted_in_a_run():
     s = sawtooth((100_000,), (99_000,), (98_000,), (20_000,))
-    assert thrash(s).no_progress_n == 2
+    assert thrash(s).no_progress_streak == 2
     assert spiral(s, 97_000) == 3
 
 
@@ -123,8 +123,8 @@ def test_minutes_until_full_again():
 def test_a_session_without_cuts_says_nothing():
     t = thrash(session(user(), said(10)))
     assert t.cuts == ()
-    assert t.anti_thrash is None
-    assert t.refill is None
+    assert t.paid_back_share is None
+    assert t.refilled_share is None
 
 
 def test_pis_cuts_are_those_of_the_published_table(real):

@@ -60,7 +60,7 @@ def told_in(summary: str) -> tuple[float, float]:
     [constraint] = [
         fate for item, fate in analyse_loss(s).fates().items() if item.family == "constraint"
     ]
-    return score_loss_shares(s)["rules_kept"], constraint
+    return score_loss_shares(s)["user_rules_kept"], constraint
 
 
 def test_a_summary_in_other_words_keeps_a_rule_and_an_empty_one_loses_it():

@@ -69,7 +69,7 @@ def test_the_figure_has_agents_and_thresholds():
         "Dev",
         "Rev",
         "warn at 50",
-        "cut over at 90",
+        "cutover at 90",
     ]
 
 

@@ -35,7 +35,7 @@ def test_savings_are_the_sizes_of_the_compaction_frame():
     )
     chart = ck.plots.savings(shrinking((100, 40)))
     drawn = {t.name: list(t.y) for t in chart.figure().data}
-    assert drawn == {"put in": [4], "kept": [36], "saved": [60]}
+    assert drawn == {"inserted": [4], "kept": [36], "saved": [60]}
     assert "60% was saved" in chart.caption
 
 
@@ -99,7 +99,11 @@ def test_what_a_guard_held_back_is_marked():
     )
     held = thrash_data(s).tries[-1]
     assert (held.call, held.saved, held.why) == (7, None, "AntiThrash: closed")
-    assert [t.name for t in ck.plots.thrash(s).figure().data] == ["saved", "held back", "least 10%"]
+    assert [t.name for t in ck.plots.thrash(s).figure().data] == [
+        "saved",
+        "suppressed",
+        "least 10%",
+    ]
 
 
 def test_savings_are_of_tokens_or_of_messages():
@@ -136,7 +140,7 @@ def test_a_diff_tells_what_became_of_every_message():
         ("shortened", 100, 10, "old result"),
     ]
     second = rows(edited(), 1)
-    assert second[:2] == [("kept", 10, 10, ""), ("put in", 0, 30, "too long")]
+    assert second[:2] == [("kept", 10, 10, ""), ("inserted", 0, 30, "too long")]
     assert second[2:5] == [("summarised", n, 0, "too long") for n in (20, 2, 10)]
     assert [r[0] for r in rows(edited(), -1)] == ["kept", "kept", "dropped", "dropped", "kept"]
 
@@ -170,7 +174,7 @@ def test_sizes_of_a_diff_are_those_of_the_views(real, name):
         for k in range(len(group_edits(s))):
             data = diff_data(s, k, counter=COUNTER)
             assert (
-                sum(c.before > 0 or c.what != "put in" for c in data)
+                sum(c.before > 0 or c.what != "inserted" for c in data)
                 == ck.frame(s, per="compaction")["messages_before"].iloc[k]
             )
             assert (

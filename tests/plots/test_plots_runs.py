@@ -47,9 +47,9 @@ def test_the_front_is_what_no_other_setting_beats():
     ]
     chart = ck.plots.frontier(runs())
     assert [t.name for t in chart.figure().data] == [
-        "on the front",
-        "on the front",
-        "beaten by another",
+        "Pareto front",
+        "Pareto front",
+        "dominated",
     ]
     assert "<c>" not in chart.to_html()
 
@@ -63,7 +63,7 @@ def test_what_beats_by_less_than_the_error_of_the_dollars_is_not_told_apart():
     assert "1 more is not told apart from it" in ck.plots.frontier(wide).caption
     narrow = wide.assign(cost_high_usd=4.0)
     assert not any(p.near for p in frontier_data(narrow))
-    assert "not told apart" not in ck.plots.frontier(narrow).caption
+    assert "within noise" not in ck.plots.frontier(narrow).caption
 
 
 def test_few_sessions_are_marked():
@@ -141,7 +141,7 @@ def test_advice_needs_five_sessions_and_then_names_the_front():
         summariser="fixed",
     )
     found = ck.advise([talk(20 + i, id=f"s{i}") for i in range(5)], rules)
-    assert found["front"].all()
+    assert found["on_pareto_front"].all()
     assert (found["sessions_n"] == 5).all()
     assert "no management" in found["advice"][0]
     assert (

@@ -39,7 +39,7 @@ def test_summaries_bound_what_stands(turns, first, step, keep, chunk):
     ).all()
 
 
-def test_a_run_that_is_not_managed_is_foretold_as_it_was():
+def test_a_run_that_is_not_managed_is_predicted_as_it_was():
     raw = pd.DataFrame({"turns": [30, 1], "tokens": [30 * 5_000, 900], "output": [80, 10]})
     whole = predict_tokens(raw, "mask", "M=1000", first=1_000.0)
     assert whole.tolist() == pytest.approx([150_000, 900])

@@ -1,4 +1,4 @@
-"""An agent that does not look does what was foretold; one that looks shows what was missed."""
+"""An agent that does not look does what was predicted; one that looks shows what was missed."""
 
 from __future__ import annotations
 
@@ -37,40 +37,40 @@ def seeing(small):
 
 
 def test_with_its_eyes_closed_all_comes_true(blind):
-    assert (blind["tokens_foretold"] == blind["tokens_real"]).all()
-    assert (blind["calls_foretold"] == blind["calls_real"]).all()
-    assert blind["missed_usd"].abs().max() < 1e-6
-    assert (blind["again"] == 0).all()
-    assert blind["tokens_foretold"].nunique() >= 4  # the rules did something
+    assert (blind["tokens_predicted"] == blind["tokens_real"]).all()
+    assert (blind["calls_predicted"] == blind["calls_real"]).all()
+    assert blind["usd_error"].abs().max() < 1e-6
+    assert (blind["rereads_n"] == 0).all()
+    assert blind["tokens_predicted"].nunique() >= 4  # the rules did something
 
 
 def test_the_foretelling_of_other_rules_does_not_come_true(blind):
     managed = blind.drop(index="none")
-    shifted = managed["tokens_foretold"].to_numpy()[[*range(1, len(managed)), 0]]
+    shifted = managed["tokens_predicted"].to_numpy()[[*range(1, len(managed)), 0]]
     assert (shifted != managed["tokens_real"]).any()
     off = abs(
-        managed["usd_foretold"].sample(frac=1, random_state=1).to_numpy() / managed["usd_real"] - 1
+        managed["usd_predicted"].sample(frac=1, random_state=1).to_numpy() / managed["usd_real"] - 1
     )
     assert off.max() > 0.1
 
 
 def test_with_its_eyes_open_it_looks_again_for_what_is_gone(seeing, blind):
     assert (
-        seeing.loc["none", ["again", "out_of_sight", "missed_calls", "missed_usd"]].tolist()
+        seeing.loc["none", ["rereads_n", "out_of_sight", "calls_error", "usd_error"]].tolist()
         == [0] * 4
     )
     mask = seeing.loc["mask 3"]
-    assert mask["calls_real"] == mask["calls_foretold"] + mask["again"]
-    assert 0 < mask["again"] <= mask["out_of_sight"]
-    assert mask["missed_usd"] > mask["missed_calls"] > 0.1
-    assert (seeing["calls_foretold"] == blind["calls_foretold"]).all()
+    assert mask["calls_real"] == mask["calls_predicted"] + mask["rereads_n"]
+    assert 0 < mask["rereads_n"] <= mask["out_of_sight"]
+    assert mask["usd_error"] > mask["calls_error"] > 0.1
+    assert (seeing["calls_predicted"] == blind["calls_predicted"]).all()
 
 
 def test_what_was_out_of_sight_foretells_what_is_read_again(seeing):
     kept = seeing.drop(index="mask 1")  # two numbers never stand together: it gives up
-    assert kept["out_of_sight"].corr(kept["again"]) > 0.7
-    assert seeing.loc["mask 1", "given_up"] > 0
-    assert (kept["given_up"] == 0).all()
+    assert kept["out_of_sight"].corr(kept["rereads_n"]) > 0.7
+    assert seeing.loc["mask 1", "unanswered_n"] > 0
+    assert (kept["unanswered_n"] == 0).all()
 
 
 def test_worlds_and_lives_are_the_same_each_time(small):
@@ -95,7 +95,7 @@ def test_it_sees_numbers_wherever_they_stand(small):
 
 def test_the_pictures_show_the_distance(seeing):
     text = charts.chart_closed_loop(seeing).to_text()
-    assert f"{seeing.loc['mask 3', 'missed_usd']:+.0%}" in text
+    assert f"{seeing.loc['mask 3', 'usd_error']:+.0%}" in text
     for figure in ("calls", "tokens"):
         chart = charts.chart_closed_loop(seeing, figure)
         assert "<svg" in chart.to_html()

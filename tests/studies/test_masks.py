@@ -19,7 +19,7 @@ def median(runs, *args) -> float:
     return float(np.median(np.abs(masks.measure_prediction_errors(runs, *args))))
 
 
-def test_the_bill_is_foretold_within_a_few_per_cent(runs):
+def test_the_bill_is_predicted_within_a_few_per_cent(runs):
     assert len(runs) >= 70
     assert median(runs) < 0.025
     assert median(runs, masks.RECORDED_WINDOW, "o200k") < 0.015

@@ -119,7 +119,7 @@ def test_its_tokens_stand_in_a_comparison_of_views(team):
     for view in ("recorded", "shared", "text"):
         assert found.loc[("A.sub", view), "prompt_tokens"] == own
         each = found.drop(index="all agents", level="agent").xs(view, level="view")
-        for column in ("prompt_tokens", "calls_n", "used_again_n"):
+        for column in ("prompt_tokens", "calls_n", "reused_items_n"):
             total = found.loc[("all agents", view), column]
             assert view == "recorded" or total == each[column].sum()
     assert found.loc[("all agents", "recorded"), "prompt_tokens"] == sum(

@@ -103,7 +103,7 @@ def test_names_of_agents_and_views_are_escaped():
 def test_the_budget_of_a_team_has_its_thresholds_and_hand_offs(team):
     chart = ck.plots.budget(team.session)
     names = [t.name for t in chart.drawing.traces]
-    assert names == ["Planner", "Developer", "Tester", "Reviewer", "hands on to"]
+    assert names == ["Planner", "Developer", "Tester", "Reviewer", "handoff to"]
     assert chart.drawing.traces[-1].names == ("Developer", "Tester", "Reviewer")
     assert [limit.y for limit in chart.drawing.limits] == [20_000]
     rows = ck.read_snapshots(team.workspace.snapshots(team.id))

@@ -52,7 +52,7 @@ def test_a_coding_session_is_not_told_to_compact_where_dollars_alone_would():
     assert told.cheapest < 60_000 < told.best <= told.window
     assert told.floor >= must.total == told.stays.total
     at = {c.name: c.loss for c in told.ceilings}
-    assert at["best"] <= told.most_loss == at["window"] + EXTRA_LOSS < at["dollars alone"]
+    assert at["best"] <= told.max_loss == at["window"] + EXTRA_LOSS < at["dollars alone"]
     assert "In dollars alone" in repr(told)
     assert told.low <= told.best <= told.high
 
@@ -65,7 +65,7 @@ def test_the_bound_comes_from_what_is_used_again_and_not_from_the_size():
         when_to_compact(working(back=10**6)),
     )
     assert near.best == near.cheapest < far.best
-    assert (none.most_loss, none.best) == (None, none.cheapest)
+    assert (none.max_loss, none.best) == (None, none.cheapest)
 
 
 def test_loss_at_a_size_falls_as_the_size_grows_and_is_nothing_where_nothing_is_cut():
@@ -99,11 +99,11 @@ def test_what_must_stay_holds_the_turn_and_the_items():
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=9))
 def test_what_one_session_makes_of_a_saving_is_a_share_of_it(savings):
     told = measure_saving_concentration(savings)
-    assert told["carried_by_n"] == sum(v > 0 for v in savings)
-    if told["carried_by_n"]:
-        assert 1 / told["carried_by_n"] - 1e-9 <= told["largest_share"] <= 1 + 1e-9
+    assert told["sessions_saving_n"] == sum(v > 0 for v in savings)
+    if told["sessions_saving_n"]:
+        assert 1 / told["sessions_saving_n"] - 1e-9 <= told["largest_session_share"] <= 1 + 1e-9
     else:
-        assert told["largest_share"] is None
+        assert told["largest_session_share"] is None
 
 
 RULES = ck.grid(
@@ -120,7 +120,7 @@ def test_advice_that_one_session_carries_is_withheld():
     mine = found[found["rules"].str.startswith("pi")]
     assert len(mine)
     assert not mine["advised"].any()
-    assert (mine["largest_share"] > MAX_SESSION_SHARE).all()
+    assert (mine["largest_session_share"] > MAX_SESSION_SHARE).all()
     assert mine["advice"].str.contains("Not advised").all()
 
 
@@ -133,7 +133,7 @@ def test_a_saving_below_the_error_of_the_dollars_is_not_advised(monkeypatch):
     assert len(mine)
     assert not mine["advised"].any()
     assert mine["advice"].str.contains("its dollars are known within").all()
-    assert found["like"].iloc[-1] == ", ".join(found["rules"].iloc[:-1]) != ""
+    assert found["indistinguishable_from"].iloc[-1] == ", ".join(found["rules"].iloc[:-1]) != ""
 
 
 def test_advice_that_many_sessions_carry_is_given_with_its_interval_and_their_number():
@@ -141,11 +141,11 @@ def test_advice_that_many_sessions_carry_is_given_with_its_interval_and_their_nu
     mine = found[found["rules"].str.startswith("pi") & found["advised"]]
     assert len(mine)
     row = mine.iloc[0]
-    assert (row["carried_by_n"], row["sessions_n"]) == (5, 5)
-    assert row["largest_share"] < MAX_SESSION_SHARE
+    assert (row["sessions_saving_n"], row["sessions_n"]) == (5, 5)
+    assert row["largest_session_share"] < MAX_SESSION_SHARE
     assert 0 < row["saved_usd_low"] <= row["saved_usd"] <= row["saved_usd_high"]
     assert "5 of 5 sessions carry it" in row["advice"]
-    assert 0 < row["known_within_usd"] < row["saved_usd"]
+    assert 0 < row["cost_uncertainty_usd"] < row["saved_usd"]
 
 
 def test_a_cheap_rule_that_loses_what_is_needed_is_on_the_front_and_not_advised():

@@ -30,7 +30,7 @@ def test_a_fall_is_a_row_of_its_own_kind():
     assert (row["tokens_before"], row["tokens_after"]) == (63_000, 50_000)
     assert "fell by 13,000 tokens without a mark" in row["reason"]
     assert row[["compaction", "messages_before", "summary_tokens", "cost_usd"]].isna().all()
-    assert ck.frame(s, per="session")["unmarked_n"].iloc[0] == 1
+    assert ck.frame(s, per="session")["unmarked_drops_n"].iloc[0] == 1
     assert ck.frame(s, per="session")["compactions_n"].iloc[0] == 0
 
 

@@ -29,15 +29,15 @@ PREFIX = "ttl_expiry_prefix"
 @pytest.fixture(scope="module")
 def sessions(real):
     found = (s for s in ck.read_all(real, progress=False) if len(get_call_features(s)) >= LONG)
-    return [s for s in found if predict_input_cost(s).half_error is not None]
+    return [s for s in found if predict_input_cost(s).second_half_error is not None]
 
 
 def half(session, reads=None) -> float:
     made = session if reads is None else replace_reads(session, reads)
-    return abs(predict_input_cost(made).half_error)
+    return abs(predict_input_cost(made).second_half_error)
 
 
-def test_the_second_half_is_foretold_and_a_random_one_is_not(sessions):
+def test_the_second_half_is_predicted_and_a_random_one_is_not(sessions):
     assert len(sessions) >= 4
     spoilt = []
     for s in sessions:
@@ -49,15 +49,17 @@ def test_the_second_half_is_foretold_and_a_random_one_is_not(sessions):
 
 
 def test_a_first_half_of_another_kind_teaches_something_else(sessions):
-    """Told that nothing was read before, the second half is foretold dearer than it was."""
+    """Told that nothing was read before, the second half is predicted dearer than it was."""
     s = max(sessions, key=lambda s: len(get_call_features(s)))
     reads = get_recorded_reads(s)
     at = len(reads) // 2
     spoilt = replace_reads(s, [0] * at + reads[at:])
-    assert predict_input_cost(spoilt).half_error > predict_input_cost(s).half_error + 0.5
+    assert (
+        predict_input_cost(spoilt).second_half_error > predict_input_cost(s).second_half_error + 0.5
+    )
 
 
-def test_reads_after_compactions_are_foretold_and_random_ones_are_not(real):
+def test_reads_after_compactions_are_predicted_and_random_ones_are_not(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
     assert compute_compaction_read_error(predict_reads_after_compactions(s)) == 0
     assert (
@@ -99,7 +101,7 @@ def test_the_shared_prefix_is_what_stays_after_a_pause():
     assert agree(firsts) >= 0.6 > 2 * max(map(agree, rest))
 
 
-def test_without_the_rule_of_the_prefix_a_short_session_is_foretold_far_too_dear(real):
+def test_without_the_rule_of_the_prefix_a_short_session_is_predicted_far_too_dear(real):
     name = "claude-code/session-share/0ccf1a04-1b4c-43b6-8aa5-79e41db43a68.jsonl"
     s = ck.read(real / name)
     assert sum(classify_call(a) == PREFIX for a in get_call_features(s)) == 2

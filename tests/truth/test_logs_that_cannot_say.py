@@ -21,11 +21,11 @@ LOSS = (
     "needed_later_loss",
     "weighted_loss",
     "summary_recall",
-    "at_stake_n",
-    "used_again_n",
-    "window_loss",
+    "at_stake_items_n",
+    "reused_items_n",
+    "next_interval_loss",
 )
-LOSS += ("regret", "items_n", "stale_n", "rules_restated_n")
+LOSS += ("regret", "items_n", "stale_values_n", "user_rules_restated_n")
 
 
 def made(n=30, *, times=True, usages=True, text=True, models=(SONNET,), step=10.0, named=True):
@@ -83,9 +83,10 @@ def test_without_text_no_figure_of_loss_is_a_zero(name):
 
 def test_where_nothing_is_named_again_loss_is_missing_with_a_reason():
     row = ck.score(CASES["nothing named"])
-    assert row["items_n"] > 0 == row["used_again_n"]
+    assert row["items_n"] > 0 == row["reused_items_n"]
     assert all(
-        row[c] is pd.NA for c in ("needed_later_loss", "weighted_loss", "window_loss", "regret")
+        row[c] is pd.NA
+        for c in ("needed_later_loss", "weighted_loss", "next_interval_loss", "regret")
     )
     assert "named again" in row["loss_note"]
 
@@ -118,10 +119,10 @@ def test_when_to_compact_is_refused_with_a_reason(name):
 
 def test_without_text_the_bound_of_loss_is_missing_and_what_must_stay_says_so():
     told = when_to_compact(CASES["no text"])
-    assert (told.most_loss, told.stays.needed) == (None, None)
+    assert (told.max_loss, told.stays.needed) == (None, None)
     assert all(c.loss is None for c in told.ceilings)
 
 
 def test_without_prices_whether_cuts_paid_is_missing():
-    assert ck.score(made())["unpaid_cuts_n"] is not pd.NA
-    assert ck.score(made(models=("nobody-knows-it",)))["unpaid_cuts_n"] is pd.NA
+    assert ck.score(made())["not_paid_back_n"] is not pd.NA
+    assert ck.score(made(models=("nobody-knows-it",)))["not_paid_back_n"] is pd.NA

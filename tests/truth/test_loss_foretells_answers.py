@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from exams import foretold, trials
+from exams import predicted, trials
 
 import ctxkit as ck
 from ctxkit.metrics.retention_checks import PlantedFact, check_facts_in_view
@@ -33,7 +33,7 @@ def agreement(exam, replayed) -> tuple[int, int]:
     pairs = [
         (shown, right)
         for t, s in zip(exam, replayed, strict=True)
-        for shown, (_, right) in zip(foretold(t, s), t.asked, strict=True)
+        for shown, (_, right) in zip(predicted(t, s), t.asked, strict=True)
     ]
     return pairs.count((True, True)), pairs.count((False, False))
 
@@ -77,7 +77,7 @@ def test_another_summary_foretells_worse(exam, noise):
     }[noise]
 
 
-def test_answers_in_another_order_are_not_foretold(exam, replays):
+def test_answers_in_another_order_are_not_predicted(exam, replays):
     chance = random.Random(2)
     mixed = []
     for t in exam:

@@ -30,11 +30,11 @@ def test_the_logs_own_price_is_the_score_and_the_tables_stands_beside():
     table = 2 * (1000 * 2.5e-6 + 100 * 10e-6)
     row = ck.score(made(0.5, 0.25), loss=False)
     assert (row["cost_usd"], row["cost_source"]) == (0.75, "recorded")
-    assert row["table_usd"] == pytest.approx(table)
+    assert row["list_price_usd"] == pytest.approx(table)
     frame = ck.frame(made(0.5, 0.25), per="session").iloc[0]
     assert (frame["cost_usd"], frame["cost_source"]) == (0.75, "recorded")
-    assert frame["table_usd"] == pytest.approx(table)
-    assert ck.frame(made(0.5, 0.25), per="call")["table_usd"].sum() == pytest.approx(table)
+    assert frame["list_price_usd"] == pytest.approx(table)
+    assert ck.frame(made(0.5, 0.25), per="call")["list_price_usd"].sum() == pytest.approx(table)
 
 
 def test_a_call_that_the_log_does_not_price_is_priced_by_the_table():
@@ -47,7 +47,7 @@ def test_real_logs_score_what_they_say(real):
     path = real / "openhands/llm-log-deepseek-nonfncall-1757015076.651.json"
     row = ck.score(ck.read(path), loss=False)
     assert row["cost_usd"] == json.loads(path.read_text())["cost"]
-    assert row["table_usd"] < row["cost_usd"] / 2
+    assert row["list_price_usd"] < row["cost_usd"] / 2
     for s in [
         *ck.read_all(real / "atif", progress=False),
         *ck.read_all(real / "mini-swe-agent", progress=False),

@@ -86,7 +86,7 @@ def test_the_same_recall_may_stand_beside_any_loss_and_the_other_way_round():
     )  # fmt: skip
     one, two = score_loss_shares(half), score_loss_shares(all_)
     assert one["needed_later_loss"] == 1 / 8 < two["needed_later_loss"] == 3 / 8
-    assert (one["at_stake_n"], two["at_stake_n"]) == (2, 4)
+    assert (one["at_stake_items_n"], two["at_stake_items_n"]) == (2, 4)
     assert (one["summary_recall"], two["summary_recall"]) == (0.5, 0.25)
 
 
@@ -125,6 +125,6 @@ def test_what_the_course_tells_of_is_an_item_and_its_loss_is_counted(name):
 def test_nothing_put_in_is_no_summary_to_be_judged():
     s = ck.read(ck.samples.path("billing"))
     row = ck.score(ck.replay(s, "window:keep_tokens=9000"))
-    assert row["at_stake_n"] > 0
+    assert row["at_stake_items_n"] > 0
     assert row["summary_recall"] is pd.NA
     assert "No text was put in" in row["loss_note"]

@@ -311,10 +311,10 @@ def test_the_panes_draw_the_budget_and_the_guard_of_what_is_tried(sample):
     tuner = ck.tune(sample, rules)
     tuner.panes.selected_index = 1
     guard = tuner.panes.children[1].children[0]
-    assert len(guard.shares()) == tuner.trial.row["cuts_n"]
+    assert len(guard.shares()) == tuner.trial.row["compactions_n"]
     assert guard.usd["0/none"] == pytest.approx(tuner.trial.row["cost_usd"])
     tuner.settings = {"trigger": 32_000}
-    assert len(guard.shares()) == tuner.trial.row["cuts_n"]
+    assert len(guard.shares()) == tuner.trial.row["compactions_n"]
     tuner.panes.selected_index = 0
     assert tuner.panes.children[0].children[0].verdict
 

@@ -13,7 +13,7 @@ SAMPLE = ck.samples.path()
 
 @pytest.fixture(scope="module")
 def table():
-    return ck.experiments.with_memory(SAMPLE, SMALL).set_index("way")
+    return ck.experiments.with_memory(SAMPLE, SMALL).set_index("variant")
 
 
 def test_memory_saves_what_was_needed_and_costs_what_it_sends(table):
@@ -23,19 +23,19 @@ def test_memory_saves_what_was_needed_and_costs_what_it_sends(table):
     )
     assert with_["needed_lost_n"] < without["needed_lost_n"]
     assert with_["promoted_n"] > 5
-    assert with_["usd"] > without["usd"]
-    assert more["usd"] == pytest.approx(with_["usd"] - without["usd"])
+    assert with_["cost_usd"] > without["cost_usd"]
+    assert more["cost_usd"] == pytest.approx(with_["cost_usd"] - without["cost_usd"])
     assert more["prompt_tokens"] > 0
-    assert with_["cuts_n"] == without["cuts_n"]
+    assert with_["compactions_n"] == without["compactions_n"]
     assert set(table["source"]) == {"derived"}
 
 
 def test_nothing_recalled_costs_nothing(table):
-    none = ck.experiments.with_memory(SAMPLE, SMALL, Recall(items=0)).set_index("way")
-    assert none.loc["difference", "usd"] == 0
+    none = ck.experiments.with_memory(SAMPLE, SMALL, Recall(items=0)).set_index("variant")
+    assert none.loc["difference", "cost_usd"] == 0
     assert none.loc["difference", "needed_lost_n"] == 0
     assert none.loc["with memory", "recalled_tokens"] == 0
-    assert none.loc["without memory", "usd"] == table.loc["without memory", "usd"]
+    assert none.loc["without memory", "cost_usd"] == table.loc["without memory", "cost_usd"]
 
 
 def test_rules_that_recall_already_are_refused():

@@ -39,7 +39,7 @@ def test_its_dollars_are_written_once_and_read_at_every_later_call():
     p = price(MODEL)
     tokens, calls = table.loc["gitignore", "tokens"], len(session.calls)
     by_hand = tokens * (p.cache_write + (calls - 1) * p.cache_read)
-    assert table.loc["gitignore", "usd"] == pytest.approx(by_hand, rel=0.02)
+    assert table.loc["gitignore", "cost_usd"] == pytest.approx(by_hand, rel=0.02)
 
 
 def test_the_time_at_the_top_would_bill_all_behind_it_anew_at_each_turn():
@@ -50,7 +50,7 @@ def test_the_time_at_the_top_would_bill_all_behind_it_anew_at_each_turn():
     firsts = [c for c in session.calls if c.turn != session.calls[max(c.index - 1, 0)].turn]
     lost = sum(c.message.usage.cache_read_tokens - head for c in firsts)
     assert len(firsts) == 3
-    assert table.loc[TIME_AT_TOP_ROW, "usd"] == pytest.approx(
+    assert table.loc[TIME_AT_TOP_ROW, "cost_usd"] == pytest.approx(
         lost * (p.cache_write - p.cache_read), rel=0.05
     )
 
@@ -71,7 +71,7 @@ def test_a_session_without_a_section_is_sent_without_it():
 
 def test_rules_can_be_asked_about():
     table = ck.experiments.sections(talk(turns=12), "pi").set_index("section")
-    assert table.loc["gitignore", "usd"] > 0
+    assert table.loc["gitignore", "cost_usd"] > 0
 
 
 def test_sections_of_another_programs_system_prompt_are_its_headings():
@@ -84,7 +84,7 @@ def test_sections_of_another_programs_system_prompt_are_its_headings():
     table = ck.experiments.sections(log).set_index("section")
     assert list(table.index) == ["preamble", "Tools", "Habits"]
     assert table.loc["Habits", "tokens"] > 100
-    assert table["usd"].isna().all()
+    assert table["cost_usd"].isna().all()
     assert "Habits" not in ck.experiments.without(log, "Habits").messages[0].text
 
 
@@ -116,7 +116,7 @@ def store(tmp_path):
 
 
 def test_pasting_saves_the_calls_that_read_and_is_paid_at_every_call(store):
-    table = ck.experiments.index_or_paste(talk(), store).set_index("way")
+    table = ck.experiments.index_or_paste(talk(), store).set_index("variant")
     demand, pasted = table.loc["index, read on demand"], table.loc["pasted whole"]
     assert (demand.calls_n, pasted.calls_n) == (5, 4)
     assert demand.output_tokens - pasted.output_tokens == 40
@@ -129,7 +129,7 @@ def test_pasting_saves_the_calls_that_read_and_is_paid_at_every_call(store):
 
 
 def test_what_nobody_reads_is_cheaper_as_an_index(store):
-    table = ck.experiments.index_or_paste(talk(reads=False), store).set_index("way")
+    table = ck.experiments.index_or_paste(talk(reads=False), store).set_index("variant")
     demand, pasted = table.loc["index, read on demand"], table.loc["pasted whole"]
     assert demand.calls_n == pasted.calls_n
     more = (pasted.store_tokens - demand.store_tokens) * demand.calls_n

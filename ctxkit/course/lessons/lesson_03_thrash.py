@@ -56,8 +56,8 @@ def _judge_calm_rules(answer: Any) -> str:
     scored = score_replay(replay_sample(answer), loss=False)
     if scored["peak_tokens"] >= _PEAK:
         return f"The largest prompt has {scored['peak_tokens']:,} tokens."
-    if scored["thrash"]:
-        return f"They thrash: {scored['unpaid_cuts_n']} of {scored['cuts_n']} cuts did not pay."
+    if scored["is_thrashing"]:
+        return f"They thrash: {scored['not_paid_back_n']} of {scored['compactions_n']} cuts did not pay."
     if scored["cost_usd"] > _MOST:
         return f"They cost ${scored['cost_usd']:.2f}."
     return ""

@@ -36,7 +36,7 @@ def lived() -> pd.DataFrame:
     "What is out of sight is looked up again, and a look is a call.",
 )
 def _guess_repeated_reads(answer: Any) -> str:
-    return score_guess(answer, int(lived()["again"]["mask 2"]), "times")
+    return score_guess(answer, int(lived()["rereads_n"]["mask 2"]), "times")
 
 
 @exercise(

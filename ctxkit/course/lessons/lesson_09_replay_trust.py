@@ -10,23 +10,23 @@ from ctxkit.course.marking import mark_choice, mark_number, score_guess
 from ctxkit.course.sample_data import load_sample
 
 _TASKS = 50
-_WORDS = ("cheaper", "dearer", "not told apart")
+_WORDS = ("cheaper", "dearer", "within noise")
 
 
 @cache
 def _measure_masked_costs() -> tuple[float, float]:
-    """Return the dollars foretold and real of an agent whose results are masked after five."""
+    """Return the dollars predicted and real of an agent whose results are masked after five."""
     from ctxkit import presets
     from ctxkit.experiments import studies
 
     row = studies.loop([presets.swe_agent_mask(n=5)]).iloc[0]
-    return float(row["usd_foretold"]), float(row["usd_real"])
+    return float(row["usd_predicted"]), float(row["usd_real"])
 
 
 @guess(
     "09",
     "An agent looks up numbers. Without management it pays $0.42. A mask that shows the last five "
-    "results is foretold to cost $0.45. What does it cost when the agent really runs?",
+    "results is predicted to cost $0.45. What does it cost when the agent really runs?",
     "It reads again what it can no longer see, and every look is a call.",
 )
 def _guess_real_cost(answer: Any) -> str:
@@ -49,15 +49,15 @@ def _judge_noise_floor(answer: Any) -> str:
 
 @exercise(
     "09-b",
-    "Under `gemini` the sample is foretold to cost less than as recorded. What does `told_apart` "
-    "say of it: 'cheaper', 'dearer' or 'not told apart'?",
+    "Under `gemini` the sample is predicted to cost less than as recorded. What does `vs_recorded` "
+    "say of it: 'cheaper', 'dearer' or 'within noise'?",
     "The interval of real runs and the noise floor are wider than the difference.",
 )
 def _judge_verdict(answer: Any) -> str:
     from ctxkit.experiments.comparison import compare
 
     table = compare(load_sample(), ["gemini"], loss=False, progress=False)
-    right = str(table.loc["gemini", "told_apart"])
+    right = str(table.loc["gemini", "vs_recorded"])
     return mark_choice(
-        answer, right, _WORDS, dict.fromkeys(_WORDS, "Look at the column `told_apart`.")
+        answer, right, _WORDS, dict.fromkeys(_WORDS, "Look at the column `vs_recorded`.")
     )

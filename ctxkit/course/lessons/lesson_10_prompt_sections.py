@@ -14,11 +14,11 @@ _MOVED = "time, at the top"
 
 def _require_section_costs(costs: Any, key: str) -> dict[str, float]:
     """Return what each section costs, from the table of a session."""
-    if "usd" not in getattr(costs, "columns", ()) or "section" not in costs.columns:
+    if "cost_usd" not in getattr(costs, "columns", ()) or "section" not in costs.columns:
         raise BadArguments(
             f"Give the table, too: ck.check('{key}', ..., ck.experiments.sections(priced))."
         )
-    return dict(zip(costs["section"], costs["usd"], strict=True))
+    return dict(zip(costs["section"], costs["cost_usd"], strict=True))
 
 
 @guess(
@@ -65,7 +65,7 @@ def _judge_break_even_reads(answer: Any, ways: Any = None) -> str:
     reads = int(number)
 
     def pasted_wins(n: int) -> bool:
-        listed, pasted = ways(n)["usd"]
+        listed, pasted = ways(n)["cost_usd"]
         return bool(pasted < listed)
 
     if not pasted_wins(reads):

@@ -108,7 +108,7 @@ def _judge_retained_share(answer: Any) -> str:
     from ctxkit.metrics.loss import drift
 
     table = drift(load_sample())
-    row = table[(table["cohort"] == 0) & (table["cuts_n"] == 2)].iloc[0]
+    row = table[(table["cohort"] == 0) & (table["compactions_n"] == 2)].iloc[0]
     slips = {"That is after one compaction.": float(table["retained"].iloc[0])}
     return mark_number(answer, float(row["retained"]), within=0.05, slips=slips)
 
@@ -121,7 +121,7 @@ def _judge_retained_share(answer: Any) -> str:
 )
 def _judge_lost_values(answer: Any, told: Any = None) -> str:
     table = _require_table(told, "meaning_kept", "told")
-    late = table[table["cut"] == 1]
+    late = table[table["compaction"] == 1]
     values = late["values_kept"].fillna(True).astype(bool)  # noqa: FBT003
     return mark_number(answer, int((late["meaning_kept"].astype(bool) & ~values).sum()), within=0)
 

@@ -79,9 +79,9 @@ class Prediction(msgspec.Struct, frozen=True):
     """Lower end of the 80 % interval, as an error; it covers the record where low <= 0 <= high."""
     high: float | None = None
     """Upper end of the interval."""
-    half_error: float | None = None
+    second_half_error: float | None = None
     """Error of the second half of the calls, predicted with the first half's own counts."""
-    split_error: float | None = None
+    read_split_error: float | None = None
     """Tokens by which the reads are off, call by call, over all tokens of the prompts."""
     lifetime_error: float | None = None
     """Error of a baseline that knows the cache's lifetime alone."""
@@ -115,7 +115,7 @@ def predict_input_cost(
         BadArguments: it is no session.
     """
     if not session.has_usage:
-        return Prediction(why="The log has no usage, so nothing can be foretold or checked.")
+        return Prediction(why="The log has no usage, so nothing can be predicted or checked.")
     calls = get_call_features(session)
     if len(calls) < 2:
         missing = "no cache split" if not calls else "one call with a cache split"
@@ -126,7 +126,7 @@ def predict_input_cost(
     recorded = get_recorded_reads(session)
     prediction = Prediction(
         reads=tuple(median_reads.astype(int).tolist()),
-        split_error=compute_split_error(calls, recorded, median_reads),
+        read_split_error=compute_split_error(calls, recorded, median_reads),
         teachers=len(rates.same_role),
         why=_limits_note(rates, len(calls)),
     )
@@ -182,7 +182,7 @@ class _PredictedSession(NamedTuple):
             low=low / recorded - 1,
             high=high / recorded - 1,
             spread=(low / point - 1, high / point - 1) if point else None,
-            half_error=self._second_half_error(),
+            second_half_error=self._second_half_error(),
             **{f"{n}_error": float(self.costs.of(naive[n])) / recorded - 1 for n in NAIVE_MODELS},
         )
 
@@ -304,7 +304,7 @@ class ReadAfterCompaction(NamedTuple):
     """Tokens of its prompt, which is what it could have read."""
     read: int
     """Tokens that it read."""
-    foretold: int | None
+    predicted: int | None
     """Tokens that the session's other compactions predict; None: there is no other to go by."""
 
 
@@ -348,7 +348,7 @@ def compute_compaction_read_error(reads: Sequence[ReadAfterCompaction]) -> float
     """Return the absolute error of the predicted reads after compactions, as a share of the
     prompts' tokens; None where none is predicted.
     """
-    errors = [(r.prompt, abs(r.read - r.foretold)) for r in reads if r.foretold is not None]
+    errors = [(r.prompt, abs(r.read - r.predicted)) for r in reads if r.predicted is not None]
     return sum(off for _, off in errors) / sum(n for n, _ in errors) if errors else None
 
 

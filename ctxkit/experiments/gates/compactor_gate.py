@@ -142,11 +142,13 @@ def _measure_survival(session: Session, survivals: list[Survival], rounds: int) 
     from ctxkit.experiments.session_runner import make_session_key
 
     figures: dict[str, Measurement] = {
-        "faults_n": measure_first_with_noise([float(len(s.faults)) for s in survivals]),
+        "read_faults_n": measure_first_with_noise([float(len(s.faults)) for s in survivals]),
         "survived": measure_first_with_noise([s.survived for s in survivals]),
         "cliff_round": measure_first_with_noise([float(s.cliff) for s in survivals]),
-        "stale_n": measure_first_with_noise([float(s.rounds[-1].stale_n) for s in survivals]),
-        "wrong_n": measure_first_with_noise([float(s.rounds[-1].wrong_n) for s in survivals]),
+        "stale_values_n": measure_first_with_noise(
+            [float(s.rounds[-1].stale_values_n) for s in survivals]
+        ),
+        "outdated_n": measure_first_with_noise([float(s.rounds[-1].wrong_n) for s in survivals]),
         "tokens_left": measure_first_with_noise([s.tokens_left for s in survivals]),
     }
     return SessionFigures(key=f"{make_session_key(session)}-{rounds}", figures=figures)
@@ -186,7 +188,7 @@ class RoundResult(NamedTuple):
     tokens_left: int
     kept: tuple[bool, ...]
     """For each fact planted so far, in order, whether its word is in the output."""
-    stale_n: int
+    stale_values_n: int
     """Number of values whose old and new words are both in the output."""
     wrong_n: int
     """Number of values whose old word is in the output without the new one."""
@@ -243,7 +245,10 @@ class Survival:
             for n in numbers
         ]
         round_rows = [
-            [f"{n:,}" for n in (r.number, r.tokens_given, r.tokens_left, r.stale_n, r.wrong_n)]
+            [
+                f"{n:,}"
+                for n in (r.number, r.tokens_given, r.tokens_left, r.stale_values_n, r.wrong_n)
+            ]
             for r in self.rounds
         ]
         lines = [_format_table(["compactions", "facts that stand", *CANARY_TEXTS], share_rows), ""]

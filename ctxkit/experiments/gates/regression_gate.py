@@ -338,21 +338,21 @@ FIGURES = (
     GateFigure("peak_tokens", "up", "count", "its largest prompt"),
     GateFigure("needed_later_loss", "up", "share", "of what it used again, what a cut had taken"),
     GateFigure("retained", "down", "share", "of what cuts took, what still stood after them"),
-    GateFigure("thrash", "up", "share", "sessions that thrash"),
-    GateFigure("unpaid_cuts_n", "up", "count", "cuts that did not pay for themselves"),
+    GateFigure("is_thrashing", "up", "share", "sessions that thrash"),
+    GateFigure("not_paid_back_n", "up", "count", "cuts that did not pay for themselves"),
     GateFigure("facts_kept", "down", "share", "planted facts that still stand at the end"),
-    GateFigure("faults_n", "up", "count", "pairs that were parted, messages out of order"),
+    GateFigure("read_faults_n", "up", "count", "pairs that were parted, messages out of order"),
     GateFigure("survived", "down", "share", "planted facts that stand after the last round"),
     GateFigure(
         "cliff_round", "down", "count", "compactions after which less than half of them stand"
     ),
-    GateFigure("stale_n", "up", "count", "old values that stand beside the new one"),
-    GateFigure("wrong_n", "up", "count", "old values that stand where the new one is gone"),
+    GateFigure("stale_values_n", "up", "count", "old values that stand beside the new one"),
+    GateFigure("outdated_n", "up", "count", "old values that stand where the new one is gone"),
     GateFigure(
         "tokens_left", "up", "share", "of the tokens given, what came back, mean of the rounds"
     ),
 )
-"""The figures of rules, and from `faults_n` on those of a compactor."""
+"""The figures of rules, and from `read_faults_n` on those of a compactor."""
 _SCORE_FIGURES = FIGURES[:6]
 
 

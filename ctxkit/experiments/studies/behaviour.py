@@ -72,7 +72,7 @@ RATIO_COLUMNS = {
     "usd_low": "its 80 % interval over tasks",
     "usd_high": "the same",
     "each": "median change of a task's turns, up or down, as a share of the larger",
-    "bill": "from raw: tokens of all prompts foretold on the raw runs / recorded",
+    "bill": "from raw: tokens of all prompts predicted on the raw runs / recorded",
     "bill_low": "its 80 % interval over tasks",
     "bill_high": "the same",
     "prompt": "the same of the mean prompt, the part that turns are no part of",

@@ -56,7 +56,7 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
     ]
     return Chart(
         title="The bill of a mask, by the window that is replayed",
-        caption=f"Size of foretold / recorded prompt tokens - 1 over {len(runs)} runs that were "
+        caption=f"Size of predicted / recorded prompt tokens - 1 over {len(runs)} runs that were "
         f"shown their last {masks.RECORDED_WINDOW} observations; the constant is fitted on the "
         "other tasks.",
         drawing=Axes(
@@ -151,14 +151,14 @@ def _intervals(
 
 
 def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
-    """Chart what was foretold of each policy beside what came true.
+    """Chart what was predicted of each policy beside what came true.
 
     Args:
         table: what `loops.loop` returned.
         figure: `usd`, `calls` or `tokens`.
     """
     names = tuple(map(str, table.index))
-    told, real = (table[f"{figure}_{x}"].astype(float).tolist() for x in ("foretold", "real"))
+    told, real = (table[f"{figure}_{x}"].astype(float).tolist() for x in ("predicted", "real"))
     sign = "$" * (figure == "usd")
     digits = ".2f" if figure == "usd" else ",.0f"
 
@@ -181,7 +181,7 @@ def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
             traces=(
                 *gaps,
                 Trace(
-                    name="foretold by the replay",
+                    name="predicted by the replay",
                     x=x,
                     y=told,
                     kind="points",
@@ -193,7 +193,7 @@ def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
             ticks=names,
             y_small=figure == "usd",
         ),
-        head=("policy", f"{word} foretold", "real", "missed"),
+        head=("policy", f"{word} predicted", "real", "missed"),
         rows=tuple(
             (n, f"{sign}{a:{digits}}", f"{sign}{b:{digits}}", f"{round(b / a - 1, 9) + 0.0:+.0%}")
             for n, a, b in zip(names, told, real, strict=True)

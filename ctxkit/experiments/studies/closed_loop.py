@@ -62,17 +62,17 @@ PRICED = "claude-sonnet-4-5"
 """The model by whose prices the scripted agent is billed."""
 COLUMNS = {
     "rules": "what the rules call themselves",
-    "calls_foretold": "calls of the record, which a replay keeps",
+    "calls_predicted": "calls of the record, which a replay keeps",
     "calls_real": "calls of the agent under the rules",
-    "tokens_foretold": "tokens of all prompts of the replay",
+    "tokens_predicted": "tokens of all prompts of the replay",
     "tokens_real": "of the agent under the rules",
-    "usd_foretold": "dollars of the replay",
+    "usd_predicted": "dollars of the replay",
     "usd_real": "of the agent under the rules",
-    "again": "files that the agent read again",
-    "given_up": "questions that it could not answer",
+    "rereads_n": "files that the agent read again",
+    "unanswered_n": "questions that it could not answer",
     "out_of_sight": "numbers that the record had read and the replay did not show when asked for",
-    "missed_calls": "calls real / foretold - 1",
-    "missed_usd": "dollars real / foretold - 1",
+    "calls_error": "calls real / predicted - 1",
+    "usd_error": "dollars real / predicted - 1",
 }
 _READ_TOOL = "read_config"
 
@@ -143,7 +143,7 @@ def loop(
     Example:
         >>> from ctxkit.experiments.studies.closed_loop import loop, make_world
         >>> frame = loop(["none"], make_world(questions=3))
-        >>> float(frame["missed_usd"].iloc[0])
+        >>> float(frame["usd_error"].iloc[0])
         0.0
     """
     import pandas as pd
@@ -165,11 +165,11 @@ def _compare_rules(record: Session, rules: Rules, at: World, *, blind: bool) -> 
     row: dict[str, Any] = {"rules": rules.label, "out_of_sight": count_out_of_sight(replayed, at)}
     columns = {"calls": "calls_n", "tokens": "prompt_tokens", "usd": "cost_usd"}
     for name, column in columns.items():
-        row |= {f"{name}_foretold": predicted[column], f"{name}_real": paid[column]}
-    row["again"] = count_reads(live) - count_reads(record)
-    row["given_up"] = sum(m.text == GIVE_UP_TEXT for m in live.messages)
+        row |= {f"{name}_predicted": predicted[column], f"{name}_real": paid[column]}
+    row["rereads_n"] = count_reads(live) - count_reads(record)
+    row["unanswered_n"] = sum(m.text == GIVE_UP_TEXT for m in live.messages)
     for name in ("calls", "usd"):
-        missed = row[f"{name}_real"] / row[f"{name}_foretold"] - 1
+        missed = row[f"{name}_real"] / row[f"{name}_predicted"] - 1
         row[f"missed_{name}"] = round(missed, 9) + 0.0  # drop rounding errors of the sums
     return row
 

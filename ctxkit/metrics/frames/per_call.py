@@ -66,18 +66,18 @@ COLUMNS = (
         "where `cost_usd` comes from: recorded, derived, or estimated as its output is",
     ),
     FrameColumn(
-        "table_usd",
+        "list_price_usd",
         FLOAT,
         "US dollars",
         "the same usage by the table of prices, beside what the log itself says",
     ),
     FrameColumn(
-        "miss",
+        "cache_miss",
         TEXT,
         "",
         "why the cache was missed, once the misses are classified; missing until then",
     ),
-    FrameColumn("stop", TEXT, "", "why the reply ended"),
+    FrameColumn("stop_reason", TEXT, "", "why the reply ended"),
     FrameColumn("is_error", BOOL, "", "True where the call failed"),
     FrameColumn("seconds", FLOAT, "seconds", "how long the call took"),
     FrameColumn(
@@ -99,7 +99,7 @@ _NO_USAGE = Usage()
 
 def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the call frame as lists."""
-    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS if c.name != "miss"}
+    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS if c.name != "cache_miss"}
     for session in sessions:
         _append_session(session, data)
     return data
@@ -134,8 +134,8 @@ def _append_session(session: Session, data: dict[str, list[Any]]) -> None:
     priced, table = price_calls(replies, models)
     data["cost_usd"] += [usd for usd, _ in priced]
     data["cost_source"] += [where for _, where in priced]
-    data["table_usd"] += table
-    data["stop"] += [m.stop for m in replies]
+    data["list_price_usd"] += table
+    data["stop_reason"] += [m.stop for m in replies]
     data["is_error"] += [m.is_error for m in replies]
     data["seconds"] += [m.latency for m in replies]
     data["tool_calls_n"] += [count_tool_calls(m) for m in replies]

@@ -61,7 +61,9 @@ COLUMNS = (
     ),
     FrameColumn("messages_before", INT, "messages", "messages shown before"),
     FrameColumn("messages_after", INT, "messages", "messages shown after"),
-    FrameColumn("targets_n", INT, "messages", "messages that it removed, shortened or replaced"),
+    FrameColumn(
+        "affected_messages_n", INT, "messages", "messages that it removed, shortened or replaced"
+    ),
     FrameColumn(
         "summary_tokens",
         INT,
@@ -210,7 +212,7 @@ def _append_compactions(
         data["tokens_source"].append(source)
         data["messages_before"].append(len(visible))
         data["messages_after"].append(len(after))
-        data["targets_n"].append(len({t for e in cut.edits for t in e.targets}))
+        data["affected_messages_n"].append(len({t for e in cut.edits for t in e.targets}))
         data["token_savings"].append(
             1 - size_after / size_before if size_before and size_after is not None else None
         )

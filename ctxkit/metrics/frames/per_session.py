@@ -67,7 +67,10 @@ COLUMNS = (
         "compactions that stand; missing where a log would not tell of one",
     ),
     FrameColumn(
-        "unmarked_n", INT, "", "falls of the prompt that no mark explains; missing without usage"
+        "unmarked_drops_n",
+        INT,
+        "",
+        "falls of the prompt that no mark explains; missing without usage",
     ),
     FrameColumn("children_n", INT, "", "sessions of subagents"),
     FrameColumn(
@@ -76,7 +79,9 @@ COLUMNS = (
         "tokens",
         "prompts of all calls together: what was billed; else the log's own total",
     ),
-    FrameColumn("cached_tokens", INT, "tokens", "the part of them that was read from the cache"),
+    FrameColumn(
+        "cache_read_tokens", INT, "tokens", "the part of them that was read from the cache"
+    ),
     FrameColumn(
         "output_tokens", INT, "tokens", "output of all calls together; else the log's own total"
     ),
@@ -106,7 +111,7 @@ COLUMNS = (
         "the weakest of the sources of the costs: recorded, derived, estimated",
     ),
     FrameColumn(
-        "table_usd",
+        "list_price_usd",
         FLOAT,
         "US dollars",
         "the same usage by the table of prices, beside what the log itself says",
@@ -124,7 +129,7 @@ COLUMNS = (
     FrameColumn("has_time", BOOL, "", "calls carry times"),
     FrameColumn("skipped_n", INT, "", "records that the reader passed over"),
     FrameColumn("skipped", TEXT, "", "their names with counts"),
-    FrameColumn("faults_n", INT, "", "places that could not be read"),
+    FrameColumn("read_faults_n", INT, "", "places that could not be read"),
     FrameColumn("notes", TEXT, "", "what its log cannot say or says wrongly, in sentences"),
     FrameColumn("file", TEXT, "", "the file or folder it was read from"),
     FrameColumn(
@@ -169,7 +174,7 @@ def _describe_session(session: Session) -> dict[str, Any]:
         "has_time": session.has_time,
         "skipped_n": sum(n for _, n in skipped),
         "skipped": ", ".join(f"{name}: {n}" for name, n in skipped) or None,
-        "faults_n": len(session.faults),
+        "read_faults_n": len(session.faults),
         "notes": " ".join(session.notes) or None,
         "file": session.path_,
     }
@@ -197,7 +202,7 @@ def _count_contents(session: Session) -> dict[str, Any]:
         "compactions_n": None
         if "compactions" in unreported and not compactions_n
         else compactions_n,
-        "unmarked_n": len(find_prompt_drops(session)) if session.has_usage else None,
+        "unmarked_drops_n": len(find_prompt_drops(session)) if session.has_usage else None,
         "children_n": len(session.children),
     }
 
@@ -214,7 +219,7 @@ def _sum_usage(session: Session) -> dict[str, Any]:
     total_prompts = sum_or_none([u.prompt_tokens for u in usages])
     return {
         "prompt_tokens": total_prompts,
-        "cached_tokens": sum_or_none([u.cache_read_tokens for u in usages]),
+        "cache_read_tokens": sum_or_none([u.cache_read_tokens for u in usages]),
         "output_tokens": sum_or_none([u.output_tokens for u in usages]),
         "output_source": pick_weakest_source(
             [w for m in billed if (w := get_output_source(m)) is not None]
@@ -222,7 +227,7 @@ def _sum_usage(session: Session) -> dict[str, Any]:
         "peak_tokens": max((p for p in prompts if p is not None), default=None),
         "cost_usd": sum(cost or 0.0 for cost, _ in priced) if is_priced else None,
         "cost_source": pick_weakest_source([where for _, where in priced]) if is_priced else None,
-        "table_usd": sum(t or 0.0 for t in table) if None not in table else None,
+        "list_price_usd": sum(t or 0.0 for t in table) if None not in table else None,
         **_sum_summary_costs(session),
         "source": None if total_prompts is None else "derived",
     }
@@ -237,7 +242,14 @@ def _get_logged_totals(session: Session) -> dict[str, Any]:
     }
     logged_tokens = {k: v for k, v in tokens.items() if isinstance(v, int)}
     row: dict[str, Any] = dict.fromkeys(
-        ("cached_tokens", "peak_tokens", "output_source", "cost_usd", "cost_source", "table_usd")
+        (
+            "cache_read_tokens",
+            "peak_tokens",
+            "output_source",
+            "cost_usd",
+            "cost_source",
+            "list_price_usd",
+        )
     )
     row |= {
         **dict.fromkeys(tokens),

@@ -48,7 +48,9 @@ COLUMNS = (
         "tokens",
         "occupancy: the largest prompt of the turn; missing where the log cannot tell",
     ),
-    FrameColumn("cached_tokens", INT, "tokens", "prompt tokens read from the cache in the turn"),
+    FrameColumn(
+        "cache_read_tokens", INT, "tokens", "prompt tokens read from the cache in the turn"
+    ),
     FrameColumn(
         "cost_usd",
         FLOAT,
@@ -131,7 +133,7 @@ def _append_token_columns(
         details = next((c.message.details for c in reversed(calls) if c.message.error is None), {})
         data["turn_input_tokens"].append(prompt_sum)
         data["turn_output_tokens"].append(sum_or_none([u.output_tokens for u in usages]))
-        data["cached_tokens"].append(sum_or_none([u.cache_read_tokens for u in usages]))
+        data["cache_read_tokens"].append(sum_or_none([u.cache_read_tokens for u in usages]))
         cumulative: int | None = None
         if prompt_sum is not None:
             name = calls[0].agent.lower()  # fuseraft keeps its running sums without regard to case

@@ -26,7 +26,7 @@ def export(x: SessionLike | pd.DataFrame, path: str | Path) -> Path:
     """Write a report of a session, a comparison or a sweep and return its path; a file there is
     replaced.
 
-    It says first what it rests on: how well the cache was foretold, the share of unexplained cache
+    It says first what it rests on: how well the cache was predicted, the share of unexplained cache
     misses, the counter, and that a replay is an open loop.
 
     Args:

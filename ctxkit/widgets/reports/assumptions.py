@@ -65,7 +65,14 @@ def describe_session_basis(session: Session) -> list[str]:
 
 def describe_runs_basis(frame: pd.DataFrame) -> list[str]:
     """Return the sentences for rows of scores."""
-    names = ["session", *_ERRORS, "unexplained_misses", "priced", "counter", "counter_error"]
+    names = [
+        "session",
+        *_ERRORS,
+        "unexplained_miss_share",
+        "priced_share",
+        "counter",
+        "counter_error",
+    ]
     # All runs of a session share one basis; a run that failed has no counter.
     rows = frame[names][frame["counter"].notna()].drop_duplicates("session").itertuples(index=False)
     bases = [SessionBasis._make(v if has_value(v) else None for v in row) for row in rows]

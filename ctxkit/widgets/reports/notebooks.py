@@ -158,7 +158,7 @@ def sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
         yield make_code_cell("ck.plots.frontier(runs)", drawn)
     yield make_markdown_cell(
         "## Settings",
-        "Means over sessions with their 90 % intervals; those on the front are beaten by none.",
+        "Means over sessions with their 90 % intervals; those on the Pareto front are dominated by none.",
     )
     yield make_code_cell(
         f"front(runs).head({_LONG})", get_pareto_front(_clean_frame(frame)).head(_LONG)

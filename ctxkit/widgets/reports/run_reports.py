@@ -91,8 +91,15 @@ def _all_columns_html(frame: Comparison) -> str:
     )
 
 
-_CHOICE = ("cost_usd", "needed_later_loss", "unpaid_cuts_n")
-_RUNS = ("cost_usd", "prompt_tokens", "peak_tokens", "cuts_n", "unpaid_cuts_n", "needed_later_loss")
+_CHOICE = ("cost_usd", "needed_later_loss", "not_paid_back_n")
+_RUNS = (
+    "cost_usd",
+    "prompt_tokens",
+    "peak_tokens",
+    "compactions_n",
+    "not_paid_back_n",
+    "needed_later_loss",
+)
 
 
 def render_sweep_report(frame: pd.DataFrame) -> str:
@@ -165,17 +172,17 @@ def _settings_html(frame: pd.DataFrame) -> str:
     cells = [
         (
             sanitize_line(str(row["rules"]), 100),
-            "yes" if row["front"] else "",
-            f"{format_count(row['sessions_n'])}{'*' if row['few'] else ''}",
+            "yes" if row["on_pareto_front"] else "",
+            f"{format_count(row['sessions_n'])}{'*' if row['few_sessions'] else ''}",
             format_count(failed[row["rules"]]),
             *(_mean_text(row, name) for name in _CHOICE),
         )
         for row in get_pareto_front(frame).head(MAX_ROWS).to_dict("records")
     ]
-    figures = ("cost $", "needed later, lost", "unpaid cuts")
-    head = ("rules", "on the front", "sessions", "failed", *figures)
+    figures = ("cost $", "needed later, lost", "not paid back")
+    head = ("rules", "on the Pareto front", "sessions", "failed", *figures)
     settings = (
-        "Means over sessions with their 90 % intervals; on the front: beaten by none. *: fewer"
+        "Means over sessions with their 90 % intervals; on the Pareto front: dominated by none. *: fewer"
         f" than {FEW_SESSIONS} sessions."
     )
     return render_table(head, cells, numbers=frozenset(range(2, len(head))), caption=settings)
@@ -185,7 +192,7 @@ def _mean_text(row: dict[Any, Any], name: str) -> str:
     figures = [row[n] for n in (name, f"{name}_low", f"{name}_high")]
     if not has_value(figures[0]):
         return MISSING
-    whole = name == "unpaid_cuts_n"
+    whole = name == "not_paid_back_n"
     mean, low, high = (f"{n:,.1f}" if whole else format_cell(name, n) for n in figures)
     return f"{mean} ({low} to {high})" if figures[1] != figures[2] else mean
 
@@ -193,17 +200,17 @@ def _mean_text(row: dict[Any, Any], name: str) -> str:
 MAX_ROWS = 300
 COST_COLUMNS = (
     *("calls_n", "prompt_tokens", "peak_tokens"),
-    *("cost_usd", "real_low_usd", "real_high_usd", "told_apart"),
+    *("cost_usd", "real_run_low_usd", "real_run_high_usd", "vs_recorded"),
     *("input_usd", "output_usd", "summaries_usd"),
 )
 COMPACTION_COLUMNS = (
-    *("cuts_n", "unpaid_cuts_n", "token_savings", "message_savings"),
-    *("summary_tokens", "refill", "thrash"),
+    *("compactions_n", "not_paid_back_n", "token_savings", "message_savings"),
+    *("summary_tokens", "refilled_share", "is_thrashing"),
 )
 LOSS_COLUMNS = (
     *("items_n", "retained", "recoverable", "lost"),
-    *("used_again_n", "needed_lost_n", "needed_later_loss", "window_loss", "regret"),
-    *("at_stake_n", "summary_recall", "rules_kept", "weighted_loss"),
+    *("reused_items_n", "needed_lost_n", "needed_later_loss", "next_interval_loss", "regret"),
+    *("at_stake_items_n", "summary_recall", "user_rules_kept", "weighted_loss"),
 )
 LOSS_CAPTION = (
     "Needed-later loss: of the items that the record used again, the share that a compaction took"
@@ -212,7 +219,7 @@ LOSS_CAPTION = (
     " named later and only the texts put in could still say (at stake), the share that they did"
     " say."
 )
-_COUNTS = ("rebound_calls", "reorientation_calls", "first_use_delay")
+_COUNTS = ("rebound_calls", "calls_to_first_write", "calls_to_first_use")
 """Columns of numbers that are neither shares nor dollars."""
 _KINDS = {c.name: c.dtype for c in SCORE_COLUMNS}
 COLUMN_MEANINGS = {c.name: c.meaning for c in SCORE_COLUMNS}

@@ -95,7 +95,7 @@ def get_generator_name() -> str:
 
 
 def describe_sources(session: Session, row: Any) -> list[str]:
-    """Return in sentences what the log can and cannot say, and how well its cache was foretold."""
+    """Return in sentences what the log can and cannot say, and how well its cache was predicted."""
     able = [bool(row[name]) for name in ("has_usage", "has_cache", "has_time", "has_text")]
     lines = [*describe_session_basis(session)] if session.calls else []
     lines += [no for can, (_, no) in zip(able, _ABILITIES, strict=True) if not can]

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _TURN_HEADS = (
     Column("turn", "number of the turn, from 0"),
-    Column("asked", "what the user asked", number=False),
+    Column("request", "what the user asked", number=False),
     Column("calls", "requests to a model, failed ones included"),
     Column("largest prompt", "the largest prompt of the turn, in tokens", spare=True),
     Column("input", "prompts of all its calls together, in tokens", spare=True),
@@ -80,7 +80,7 @@ _SESSION_HEADS = (
     Column("turns", "turns with at least one call"),
     Column("calls", "requests to a model", spare=True),
     Column("peak", "the largest prompt, in tokens"),
-    Column("cuts", "compactions"),
+    Column("compactions", "compactions"),
     Column("cost", "dollars, compactions included"),
 )
 
@@ -148,7 +148,7 @@ def get_session_facts(session: Session, row: Any = None) -> list[tuple[str, str]
         ("compactions", format_count(row.compactions_n)),
         ("largest prompt", _peak_text(session, row)),
         ("all prompts", format_tokens(row.prompt_tokens)),
-        ("read from cache", format_share(row.cached_tokens, row.prompt_tokens)),
+        ("read from cache", format_share(row.cache_read_tokens, row.prompt_tokens)),
         ("output", format_tokens(row.output_tokens)),
         (cost, bill.words),
         ("failed tools", f"{format_count(row.tool_errors_n)} of {format_count(row.tool_calls_n)}"),
