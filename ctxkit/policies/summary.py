@@ -29,6 +29,7 @@ from ctxkit.policies.offline_summarisers import (
     validate_summary,
     written_instead,
 )
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.texts import summary_prompts, tool_actions
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message
@@ -167,7 +168,7 @@ class Summary(ConfiguredPolicy):
         summary = self.written(history, first)
         why = "between the beginning and what is kept" if start else "older than what is kept"
         new = history.summarise(first, summary, why, start=start, method="summary")
-        return history if self.must_shrink and new.tokens >= history.tokens else new
+        return take_if_smaller(history, new) if self.must_shrink else new
 
     # -- the range that is summarised --------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.guards import Attempts
 from ctxkit.policies.history.history import has_content
 from ctxkit.policies.message_filters import Prune
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
@@ -107,7 +108,7 @@ class PulseSummary(Summary):
             )
         if is_above_target(new, self.target):
             return self.cut_to_last_turns(history, "summary-too-large")
-        return history if self.must_shrink and new.tokens >= history.tokens else new
+        return take_if_smaller(history, new) if self.must_shrink else new
 
     def cut(self, history: History, _room: ContextBudget) -> int:
         """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
