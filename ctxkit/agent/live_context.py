@@ -29,6 +29,7 @@ from ctxkit.tokens.live_prompt_sizes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ctxkit.engine import BlockedCompaction
     from ctxkit.engine.sent import PromptChange
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.history.history import History
@@ -65,8 +66,8 @@ class PreparedCall(NamedTuple):
     """Edits of the compactions before this call; the caller stores them in the session."""
     warned: tuple[str, ...]
     """Names of the warnings whose condition was met."""
-    failed: tuple[str, ...]
-    """Reasons of the compactions that failed or were refused."""
+    blocked: tuple[BlockedCompaction, ...]
+    """Compactions that were due and changed nothing."""
 
 
 class LiveContext:
@@ -151,7 +152,7 @@ class LiveContext:
     def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
         """Open the next call: compact if the rules say so, prune, and return the prompt."""
         run = self.run
-        compactions, warnings, failed_so_far = len(run.cuts), len(run.warned), len(run.held)
+        compactions, warnings, blocked_so_far = len(run.cuts), len(run.warned), len(run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
         if len(run.cuts) > compactions:
@@ -165,7 +166,7 @@ class LiveContext:
             self._prepared_view.tokens,
             self._number_edits(run.cuts[compactions:]),
             tuple(name for _, name in run.warned[warnings:]),
-            tuple(h.said for h in run.held[failed_so_far:]),
+            tuple(run.held[blocked_so_far:]),
         )
 
     @property
