@@ -31,6 +31,7 @@ from ctxkit.agent.turn import (
     ignore_event,
 )
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.policies.offload import is_offloaded
 from ctxkit.session.messages import Image, Message, Text, get_plain_text
 from ctxkit.tokens.live_prompt_sizes import get_current_size
 
@@ -332,6 +333,7 @@ class Agent:
                     approval_tools=getattr(self.approve, "tools", None),
                     offload=self._offload,
                     output_limits=self.outputs,
+                    keeps_whole=self._keeps_whole,
                     takes_images=accepts_images(self.model) is not False,
                 )
             except asyncio.CancelledError:
@@ -393,10 +395,15 @@ class Agent:
             memory=self._memory_flusher,
             emit=self.tell,
             save_artifact=self._save_artifact,
+            outputs=self.outputs,
             writer_is_main=self.writer is self.model,
             prompts=self.prompts,
         )
         self._caller = ModelCaller(self.model, schemas, self.compactor, self.tell)
+
+    def _keeps_whole(self, tool: str, chars: int) -> bool:
+        """Return whether the rules offload such a result, so that it is stored before any cut."""
+        return self._save_artifact is not None and is_offloaded(self.rules.pruning, tool, chars)
 
     def _new_spending(self) -> SpentInTurn:
         return SpentInTurn(free=bool(self.model.notice))

@@ -26,12 +26,14 @@ from ctxkit.agent.model_summaries import (
     sum_usage,
     summarise_result,
 )
-from ctxkit.agent.tools.runner import run_in_thread
+from ctxkit.agent.store.artifacts import reading_advice
+from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.evidence import failure_marker
 from ctxkit.policies.guards import Smaller
 from ctxkit.policies.offline_summarisers import Extractive, may_ask
+from ctxkit.policies.offload import with_advice
 from ctxkit.policies.refusals import collect_refusals
 from ctxkit.policies.summary import Summary, writers_of
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, Message, join_summary_errors
@@ -92,6 +94,7 @@ class Compactor:
         memory: saves notes before a compaction, if the rules say so.
         emit: called with each event (kind, payload).
         save_artifact: stores the results that stubs name; None: results stay whole.
+        outputs: limits of a result that could not be stored; None: the defaults.
         writer_is_main: the writer is the model of the conversation, so that its prompt cache holds
             the beginning of the conversation.
         prompts: records the prompts that are sent.
@@ -109,13 +112,18 @@ class Compactor:
         memory: MemoryFlusher | None,
         emit: Callable[[str, dict[str, Any]], None],
         save_artifact: SaveArtifact | None = None,
+        outputs: OutputLimits | None = None,
         writer_is_main: bool = False,
         prompts: SentPrompts | None = None,
     ) -> None:
         self._writer_is_main = writer_is_main
         self._last_answered: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
         self.prompts = prompts or SentPrompts()
+        if rules.pruning is not None:
+            pruning = with_advice(rules.pruning, reading_advice(tools))
+            rules = rules if pruning is rules.pruning else rules.but(pruning=pruning)
         self.transcript, self.rules, self._emit = transcript, rules, emit
+        self._outputs = outputs or OutputLimits()
         self._summary_model, self._seconds, self._memory_flusher = writer, seconds, memory
         self._summariser: ModelSummariser | None = None
         self._unbilled: list[Usage] = []
@@ -143,6 +151,7 @@ class Compactor:
             schema_tokens=estimate_schema_tokens(self._tools),
             limit=self._limit,
             save_artifact=self._save_artifact,
+            cut_unsaved=self._outputs.cut,
             prompts=self.prompts,
         )
 
@@ -237,7 +246,7 @@ class Compactor:
                 attempt = Attempt(
                     "failed", error, TOOL_SUMMARY_TRIGGER, tokens, self.context.messages
                 )
-                self._store_attempt(attempt, spent, has_asked=True)
+                self._store_attempt(attempt, spent, model_called=True)
         self._bill_usage(spent, self._take_unbilled())
 
     async def compact(
@@ -360,7 +369,7 @@ class Compactor:
         )
 
     def _store_attempt(
-        self, attempt: Attempt, spent: SpentInTurn, *, has_asked: bool = False
+        self, attempt: Attempt, spent: SpentInTurn, *, model_called: bool = False
     ) -> None:
         """Store a compaction that changed nothing, and emit its events.
 
@@ -369,9 +378,9 @@ class Compactor:
         Args:
             attempt: the attempt.
             spent: what the turn has used; summaries are added.
-            has_asked: a model was asked beside the summariser of the rules.
+            model_called: a model was asked beside the summariser of the rules.
         """
-        has_asked = has_asked or (self._summariser is not None and self._summariser.asked > 0)
+        has_asked = model_called or (self._summariser is not None and self._summariser.asked > 0)
         is_manual, kind = attempt.trigger in _MANUAL_TRIGGERS, _without_numbers(attempt.reason)
         is_paid = has_asked or (attempt.outcome != "skipped" and self._may_ask)
         if not (is_paid or is_manual or kind != self._last_attempt):

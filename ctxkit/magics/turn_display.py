@@ -307,6 +307,10 @@ def _warning_line(payload: dict[str, Any]) -> str:
 _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "compaction_end": _compaction_line,
     "context_budget_warn": _warning_line,
+    "artifact_failed": lambda said: (
+        f"! the result of {sanitize_line(str(said['tool_name']), 60)} could not be stored, and is"
+        f" sent within the limits of outputs: {sanitize_line(str(said['error']), 160)}"
+    ),
     "memory_promoted": _memory_line,
     "memory_failed": _memory_line,
     "memory_consolidated": lambda said: (
