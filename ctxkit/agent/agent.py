@@ -32,7 +32,15 @@ from ctxkit.agent.turn import (
 )
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.offload import is_offloaded
-from ctxkit.session.messages import Image, Message, Text, get_plain_text
+from ctxkit.policies.triggers import CutShort, has_trigger
+from ctxkit.session.messages import (
+    CONTINUATION_KEY,
+    INJECTED_KIND,
+    Image,
+    Message,
+    Text,
+    get_plain_text,
+)
 from ctxkit.tokens.live_prompt_sizes import get_current_size
 
 if TYPE_CHECKING:
@@ -52,7 +60,7 @@ if TYPE_CHECKING:
 #   _begin_turn     repair calls without a result, append sections, other agents' messages, prompt
 #   _answer_prompt  loop: call the model -> run its tool calls -> react to the stop reason
 #                     tool calls         run them one by one, call the model again
-#                     "length"           compact, ask it to continue; at most `Limits.attempts`
+#                     "length"           compact once, ask it to continue; at most `Limits.attempts`
 #                     no tool call       the turn is answered
 #                     compact requested  compact after the step, since a step is never split
 #   _end_turn       totals, event `turn_end`, `Outcome`
@@ -283,9 +291,13 @@ class Agent:
             if reply.stop == "length":
                 if not turn.start_attempt():
                     return "the reply was cut by its limit of length"
-                await self.compactor.force(turn.spent, self.limits, "length")
+                if not has_trigger(self.rules.trigger, CutShort):  # else the rules compact
+                    await self.compactor.force(turn.spent, self.limits, "length")
                 if not reply.tool_calls:
-                    self._record(self.transcript.user(CONTINUE_PROMPT, kind="injected"))
+                    details = {CONTINUATION_KEY: True}
+                    self._record(
+                        self.transcript.user(CONTINUE_PROMPT, kind=INJECTED_KIND, details=details)
+                    )
             elif not reply.tool_calls:
                 return _explain_empty_reply(reply)
             if self._compaction_requested:

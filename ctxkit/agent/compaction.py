@@ -36,6 +36,7 @@ from ctxkit.policies.offline_summarisers import Extractive, may_ask
 from ctxkit.policies.offload import with_advice
 from ctxkit.policies.refusals import collect_refusals
 from ctxkit.policies.summary import Summary, writers_of
+from ctxkit.policies.window import KeepTurns
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import PromptSize, estimate_schema_tokens, get_current_size
 
@@ -59,6 +60,8 @@ _MANUAL_TRIGGERS = ("manual", "agent_requested")
 TOO_LITTLE = "there is too little history to compact"
 KEEP_NEWEST_TURN = Summary(keep_turns=1)
 """Fallback if the rules' own policy finds nothing: summarise all but the newest turn."""
+DROP_OLD_TURNS = KeepTurns(keep_turns=1)
+"""The same for rules that never ask a model, such as fuseraft's window mode."""
 
 
 # One automatic compaction, in order
@@ -309,9 +312,10 @@ class Compactor:
 
         If the summary fails, nothing is removed, and a marker tells the model so. A prompt that did
         not fit is larger than it was counted: if the rules find too little to compact, all but the
-        newest turn is summarised.
+        newest turn is summarised, or dropped where the rules never ask a model.
         """
-        fallback = None if trigger == "length" else KEEP_NEWEST_TURN
+        asks = self.rules.policy is None or self._may_ask
+        fallback = None if trigger == "length" else KEEP_NEWEST_TURN if asks else DROP_OLD_TURNS
         try:
             return bool(await self.compact(spent, limits, trigger=trigger, fallback=fallback))
         except ModelError as e:

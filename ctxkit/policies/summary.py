@@ -185,7 +185,7 @@ class Summary(ConfiguredPolicy):
     def cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept; 0 where nothing can be summarised."""
         if self.keep_turns is not None:
-            return history.safe_before(max(history.nth_last("user", self.keep_turns), 0))
+            return history.safe_before(max(history.nth_last_request(self.keep_turns), 0))
         if self.keep_messages is not None:
             return self.at(history, max(len(history) - self.keep_messages, 0))
         tokens = self.keep_tokens if self.keep_tokens is not None else 20_000

@@ -32,6 +32,10 @@ SECTIONS_KEY = "sections"
 """
 INJECTED_KIND = "injected"
 """Kind of a message that the program wrote in the role of the user."""
+CONTINUATION_KEY = "continues"
+"""Key of `Message.details` that is True for the program's request to go on with a reply that was
+cut: it belongs to the turn of that reply.
+"""
 OTHER_AGENT_KIND, OTHER_AGENT_CALL_KIND = OTHER_AGENT_KINDS = "heard", "frame"
 """Kinds of another agent's messages in the role of the user: its text; a tool call with result."""
 CORRECTION_KIND = "correction"

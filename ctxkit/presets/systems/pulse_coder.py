@@ -113,7 +113,9 @@ class PulseSummary(Summary):
     def cut(self, history: History, _room: ContextBudget) -> int:
         """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
         return (
-            self.find_last_turns(history) if history.count("user") > (self.keep_turns or 1) else 0
+            self.find_last_turns(history)
+            if history.nth_last_request((self.keep_turns or 1) + 1) >= 0
+            else 0
         )
 
     def cut_to_last_turns(self, history: History, why: str) -> History:
@@ -123,7 +125,7 @@ class PulseSummary(Summary):
 
     def find_last_turns(self, history: History) -> int:
         """Return where the last turns begin."""
-        return history.safe_before(max(history.nth_last("user", self.keep_turns or 1), 0))
+        return history.safe_before(max(history.nth_last_request(self.keep_turns or 1), 0))
 
 
 def is_above_target(history: History, target: int) -> bool:
