@@ -26,7 +26,7 @@ from .models.scripted import SCRIPT_OVER as SCRIPT_OVER
 from .models.scripted import ScriptedModel as ScriptedModel
 from .models.scripted import get_script as get_script
 from .recorders.recording import recorder as recorder
-from .store.session_files import ArtifactStore as ArtifactStore
+from .store.artifacts import ArtifactStore as ArtifactStore
 from .store.session_log import SessionLog as SessionLog
 from .store.session_log import list_checkpoints as list_checkpoints
 from .store.workspace import Workspace as Workspace

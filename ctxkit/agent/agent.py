@@ -31,7 +31,16 @@ from ctxkit.agent.turn import (
     ignore_event,
 )
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.session.messages import Image, Message, Text, get_plain_text
+from ctxkit.policies.offload import is_offloaded
+from ctxkit.policies.triggers import CutShort, has_trigger
+from ctxkit.session.messages import (
+    CONTINUATION_KEY,
+    INJECTED_KIND,
+    Image,
+    Message,
+    Text,
+    get_plain_text,
+)
 from ctxkit.tokens.live_prompt_sizes import get_current_size
 
 if TYPE_CHECKING:
@@ -51,7 +60,7 @@ if TYPE_CHECKING:
 #   _begin_turn     repair calls without a result, append sections, other agents' messages, prompt
 #   _answer_prompt  loop: call the model -> run its tool calls -> react to the stop reason
 #                     tool calls         run them one by one, call the model again
-#                     "length"           compact, ask it to continue; at most `Limits.attempts`
+#                     "length"           compact once, ask it to continue; at most `Limits.attempts`
 #                     no tool call       the turn is answered
 #                     compact requested  compact after the step, since a step is never split
 #   _end_turn       totals, event `turn_end`, `Outcome`
@@ -282,9 +291,13 @@ class Agent:
             if reply.stop == "length":
                 if not turn.start_attempt():
                     return "the reply was cut by its limit of length"
-                await self.compactor.force(turn.spent, self.limits, "length")
+                if not has_trigger(self.rules.trigger, CutShort):  # else the rules compact
+                    await self.compactor.force(turn.spent, self.limits, "length")
                 if not reply.tool_calls:
-                    self._record(self.transcript.user(CONTINUE_PROMPT, kind="injected"))
+                    details = {CONTINUATION_KEY: True}
+                    self._record(
+                        self.transcript.user(CONTINUE_PROMPT, kind=INJECTED_KIND, details=details)
+                    )
             elif not reply.tool_calls:
                 return _explain_empty_reply(reply)
             if self._compaction_requested:
@@ -332,6 +345,7 @@ class Agent:
                     approval_tools=getattr(self.approve, "tools", None),
                     offload=self._offload,
                     output_limits=self.outputs,
+                    keeps_whole=self._keeps_whole,
                     takes_images=accepts_images(self.model) is not False,
                 )
             except asyncio.CancelledError:
@@ -393,10 +407,15 @@ class Agent:
             memory=self._memory_flusher,
             emit=self.tell,
             save_artifact=self._save_artifact,
+            outputs=self.outputs,
             writer_is_main=self.writer is self.model,
             prompts=self.prompts,
         )
         self._caller = ModelCaller(self.model, schemas, self.compactor, self.tell)
+
+    def _keeps_whole(self, tool: str, chars: int) -> bool:
+        """Return whether the rules offload such a result, so that it is stored before any cut."""
+        return self._save_artifact is not None and is_offloaded(self.rules.pruning, tool, chars)
 
     def _new_spending(self) -> SpentInTurn:
         return SpentInTurn(free=bool(self.model.notice))

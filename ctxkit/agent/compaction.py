@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace as but
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from ctxkit._internal.redaction import failure_text, redact
+from ctxkit.agent.compaction_attempts import (
+    Attempt,
+    SummaryBackoff,
+    attempt_message,
+    summary_bill,
+)
+from ctxkit.agent.live_budget import LiveBudget
 from ctxkit.agent.live_context import LiveContext, SentPrompts
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
@@ -20,14 +26,17 @@ from ctxkit.agent.model_summaries import (
     sum_usage,
     summarise_result,
 )
-from ctxkit.agent.tools.runner import run_in_thread
+from ctxkit.agent.store.artifacts import reading_advice
+from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.evidence import failure_marker
-from ctxkit.policies.offline_summarisers import Extractive
-from ctxkit.policies.rules import budget_thresholds
-from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import NearCap
+from ctxkit.policies.guards import Smaller
+from ctxkit.policies.offline_summarisers import Extractive, may_ask
+from ctxkit.policies.offload import with_advice
+from ctxkit.policies.refusals import collect_refusals
+from ctxkit.policies.summary import Summary, writers_of
+from ctxkit.policies.window import KeepTurns
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import PromptSize, estimate_schema_tokens, get_current_size
 
@@ -48,8 +57,11 @@ if TYPE_CHECKING:
 
 _MANUAL_TRIGGERS = ("manual", "agent_requested")
 """Triggers of a user or the model; all others are automatic."""
+TOO_LITTLE = "there is too little history to compact"
 KEEP_NEWEST_TURN = Summary(keep_turns=1)
 """Fallback if the rules' own policy finds nothing: summarise all but the newest turn."""
+DROP_OLD_TURNS = KeepTurns(keep_turns=1)
+"""The same for rules that never ask a model, such as fuseraft's window mode."""
 
 
 # One automatic compaction, in order
@@ -85,6 +97,7 @@ class Compactor:
         memory: saves notes before a compaction, if the rules say so.
         emit: called with each event (kind, payload).
         save_artifact: stores the results that stubs name; None: results stay whole.
+        outputs: limits of a result that could not be stored; None: the defaults.
         writer_is_main: the writer is the model of the conversation, so that its prompt cache holds
             the beginning of the conversation.
         prompts: records the prompts that are sent.
@@ -102,19 +115,31 @@ class Compactor:
         memory: MemoryFlusher | None,
         emit: Callable[[str, dict[str, Any]], None],
         save_artifact: SaveArtifact | None = None,
+        outputs: OutputLimits | None = None,
         writer_is_main: bool = False,
         prompts: SentPrompts | None = None,
     ) -> None:
         self._writer_is_main = writer_is_main
         self._last_answered: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
         self.prompts = prompts or SentPrompts()
+        if rules.pruning is not None:
+            pruning = with_advice(rules.pruning, reading_advice(tools))
+            rules = rules if pruning is rules.pruning else rules.but(pruning=pruning)
         self.transcript, self.rules, self._emit = transcript, rules, emit
+        self._outputs = outputs or OutputLimits()
         self._summary_model, self._seconds, self._memory_flusher = writer, seconds, memory
         self._summariser: ModelSummariser | None = None
         self._unbilled: list[Usage] = []
         self._tools = tools
         self._limit = limit
         self._start_emitted = False
+        self._last_attempt = ""
+        """Reason of the last attempt without an effect, without its numbers."""
+        settings = rules.label, "" if writer is None else redact(writer.name)
+        self._backoff = SummaryBackoff(transcript.session, settings)
+        self._result_backoff = SummaryBackoff(
+            transcript.session, settings, trigger=TOOL_SUMMARY_TRIGGER
+        )
         self._save_artifact = save_artifact
         self.budget = LiveBudget(rules, transcript.session, emit)
         self.made = 0
@@ -129,6 +154,7 @@ class Compactor:
             schema_tokens=estimate_schema_tokens(self._tools),
             limit=self._limit,
             save_artifact=self._save_artifact,
+            cut_unsaved=self._outputs.cut,
             prompts=self.prompts,
         )
 
@@ -167,7 +193,7 @@ class Compactor:
         """Prepare the next call: flush memory and compact if the rules say so, then prune."""
         await self._summarise_results(spent, limits)
         before, run = get_current_size(self.session), self.context.run
-        window, self._start_emitted = run.room.limit, False
+        window, self._start_emitted, run.due = run.room.limit, False, ""
         context_tokens, edits = self.context.tokens, len(self.transcript.session.edits)
         if self._memory_flusher and self._memory_flusher.due(context_tokens, window, edits):
             await self._flush_memory(self.context.preview()[0], spent, limits, self._tools)
@@ -177,6 +203,7 @@ class Compactor:
             spent,
             limits,
             lambda: self._emit_start(run.due, before, message_count),
+            auto=not self._backoff.skip_call(),
         )
         for name in prepared.warned:
             self.budget.warned(name, prepared.tokens, message_count)
@@ -185,10 +212,10 @@ class Compactor:
             self._emit_start(run.due, before, message_count)
             self._store_edits(prepared.edits, before, message_count, spent)
             await self._flush_dropped(prepared.edits, spent, limits)
-        elif prepared.failed:
-            self._emit_start(run.due, before, message_count)
-            outcome = {"outcome": "failed", "error": failure_text("; ".join(prepared.failed))}
-            self._emit_end(outcome, run.due, before, message_count)
+        elif prepared.blocked:
+            last, reason = prepared.blocked[-1], prepared.blocked[-1].said.removeprefix("failed: ")
+            attempt = Attempt(last.outcome, reason, run.due or None, before.tokens, message_count)
+            self._store_attempt(attempt, spent)
         self._bill_usage(spent, self._take_unbilled())
         self.budget.shown(len(prepared.messages), limits)
         return prepared
@@ -199,7 +226,7 @@ class Compactor:
 
         If the model fails, excerpts replace them in the prompt, as without a model.
         """
-        if self._summary_model is not None:
+        if self._summary_model is not None and not self._result_backoff.skip_call():
             history = self.context.run.history.at(self.context.run.call)
             summaries: dict[str, str] = {}
             error = ""
@@ -212,17 +239,17 @@ class Compactor:
                 if error:  # the other results would fail too, and cost time
                     break
                 summaries[result.id] = text
-            if error:
-                size, message_count = get_current_size(self.session), self.context.messages
-                self._start_emitted = False
-                self._emit_start(TOOL_SUMMARY_TRIGGER, size, message_count)
-                self._emit_end(
-                    {"outcome": "failed", "error": error}, TOOL_SUMMARY_TRIGGER, size, message_count
-                )
             if summaries:
                 await self.compact(
                     spent, limits, ArchivedResults(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
                 )
+                self._result_backoff.reset()
+            if error:
+                tokens, self._start_emitted = get_current_size(self.session).tokens, False
+                attempt = Attempt(
+                    "failed", error, TOOL_SUMMARY_TRIGGER, tokens, self.context.messages
+                )
+                self._store_attempt(attempt, spent, model_called=True)
         self._bill_usage(spent, self._take_unbilled())
 
     async def compact(
@@ -254,24 +281,29 @@ class Compactor:
         self._emit_start(trigger, before, message_count, focus=focus)
 
         def apply_policies() -> tuple[Edit, ...]:
-            done = context.compact(self.chosen(policy, focus), trigger)
-            if done or fallback is None:
-                return done
-            return context.compact(self.chosen(fallback, focus), trigger)
+            with collect_refusals() as refused:
+                done = context.compact(self.chosen(policy, focus), trigger)
+                if not done and fallback is not None:
+                    done = context.compact(self.chosen(fallback, focus), trigger)
+            refusals.extend(refused)
+            return done
 
+        refusals: list[str] = []
+        attempt = Attempt("skipped", TOO_LITTLE, trigger, before.tokens, message_count)
         try:
             edits: tuple[Edit, ...] = await self._run_off_loop(apply_policies, spent, limits)
         except ModelError as e:
-            self._bill_usage(spent, self._take_unbilled())
-            self._emit_end(
-                {"outcome": "failed", "error": failure_text(e)}, trigger, before, message_count
-            )
+            self._store_attempt(attempt._replace(outcome="failed", reason=str(e)), spent)
             raise
         if edits:
             edits = self._store_edits(edits, before, message_count, spent)
             await self._flush_dropped(edits, spent, limits)
         else:
-            self._emit_end({"outcome": "skipped"}, trigger, before, message_count)
+            if refusals:
+                attempt = attempt._replace(
+                    outcome="refused", reason=f"{Smaller.word}: {refusals[-1]}"
+                )
+            self._store_attempt(attempt, spent)
         self._bill_usage(spent, self._take_unbilled())
         return edits
 
@@ -280,9 +312,10 @@ class Compactor:
 
         If the summary fails, nothing is removed, and a marker tells the model so. A prompt that did
         not fit is larger than it was counted: if the rules find too little to compact, all but the
-        newest turn is summarised.
+        newest turn is summarised, or dropped where the rules never ask a model.
         """
-        fallback = None if trigger == "length" else KEEP_NEWEST_TURN
+        asks = self.rules.policy is None or self._may_ask
+        fallback = None if trigger == "length" else KEEP_NEWEST_TURN if asks else DROP_OLD_TURNS
         try:
             return bool(await self.compact(spent, limits, trigger=trigger, fallback=fallback))
         except ModelError as e:
@@ -339,6 +372,46 @@ class Compactor:
             "compaction_end", {**outcome, **payload, "after": self.context.messages, **after}
         )
 
+    def _store_attempt(
+        self, attempt: Attempt, spent: SpentInTurn, *, model_called: bool = False
+    ) -> None:
+        """Store a compaction that changed nothing, and emit its events.
+
+        An automatic one that asks no model may be due call after call; it is stored once.
+
+        Args:
+            attempt: the attempt.
+            spent: what the turn has used; summaries are added.
+            model_called: a model was asked beside the summariser of the rules.
+        """
+        has_asked = model_called or (self._summariser is not None and self._summariser.asked > 0)
+        is_manual, kind = attempt.trigger in _MANUAL_TRIGGERS, _without_numbers(attempt.reason)
+        is_paid = has_asked or (attempt.outcome != "skipped" and self._may_ask)
+        if not (is_paid or is_manual or kind != self._last_attempt):
+            return
+        self._last_attempt = kind
+        model, usage = self._summary_model if has_asked else None, self._take_unbilled()
+        self._bill_usage(spent, usage)
+        attempt, retry_after = attempt._replace(reason=failure_text(attempt.reason)), 0
+        if is_paid and attempt.outcome != "skipped" and not is_manual:
+            is_result = attempt.trigger == TOOL_SUMMARY_TRIGGER
+            retry_after = (self._result_backoff if is_result else self._backoff).miss()
+        size = PromptSize(attempt.tokens, "estimated")
+        self._emit_start(attempt.trigger or "", size, attempt.messages)
+        how: dict[str, Any] = {"outcome": attempt.outcome, "reason": attempt.reason}
+        how |= {SUMMARY_ERROR_KEY: attempt.reason} if attempt.outcome == "failed" else {}
+        how |= summary_bill(model, usage)
+        how |= {"retry_after_calls": retry_after} if retry_after else {}
+        self._emit_end(how, attempt.trigger, size, attempt.messages)
+        message = attempt_message(
+            attempt,
+            settings=self._backoff.settings,
+            model=model,
+            usage=usage,
+            retry_after=retry_after,
+        )
+        self.context.add(self.transcript.add(message, "x"))
+
     def _store_edits(
         self, edits: tuple[Edit, ...], before: PromptSize, message_count: int, spent: SpentInTurn
     ) -> tuple[Edit, ...]:
@@ -361,6 +434,8 @@ class Compactor:
             edits = (first, *edits[1:])
         self._bill_usage(spent, usage)
         self.transcript.edit(edits)
+        self._backoff.reset()
+        self._last_attempt = ""
         self.made += 1
         self.budget.compacted()
         removed = sum(len(e.targets) for e in edits)
@@ -368,6 +443,7 @@ class Compactor:
         if error := join_summary_errors(edits):
             payload[SUMMARY_ERROR_KEY] = error
         outcome = "failed" if error else "compacted"
+        payload |= summary_bill(self._summary_model if edits[0].model else None, usage)
         how = {"outcome": outcome, "messages": removed, "tokens_source": "estimated", **payload}
         self._emit_end(how, edits[0].trigger, before, message_count, after)
         return edits
@@ -408,6 +484,14 @@ class Compactor:
         if reply is not None:
             self._bill_usage(spent, reply.usage)
 
+    @property
+    def _may_ask(self) -> bool:
+        """True if a compaction may ask a model: the summary model, or one that the rules name."""
+        policy = self.rules.policy
+        writers = () if policy is None else writers_of(policy)
+        is_lent = self._summary_model is not None
+        return any(may_ask(w) or (is_lent and isinstance(w, Extractive)) for w in writers)
+
     # -- off the loop -----------------------------------------------------------------------------
 
     async def _run_off_loop(
@@ -416,12 +500,16 @@ class Compactor:
         spent: SpentInTurn,
         limits: Limits,
         on_first_call: Callable[[], None] | None = None,
+        *,
+        auto: bool = True,
     ) -> Any:
         """Run work that may summarise in a thread, so that the summary model can run on this loop.
 
+        `auto` False: the work makes no automatic compaction that could ask a model.
+
         If it is cancelled, the context is rebuilt, as it may have changes that were not stored.
         """
-        model = self._summary_model
+        model, rules = self._summary_model, self.rules
         if model is not None:
             self._summariser = ModelSummariser(
                 model,
@@ -431,8 +519,9 @@ class Compactor:
                 on_first_call=on_first_call,
                 cached_prefix=self._cached_prefix,
             )
-            if self.rules.bare is not None and isinstance(self.rules.summariser, Extractive):
-                self.context.rules = self.rules.but(policy=self.rules.bare.using(self._summariser))
+            if rules.bare is not None and isinstance(rules.summariser, Extractive):
+                rules = rules.but(policy=rules.bare.using(self._summariser))
+        self.context.rules = rules if auto or not self._may_ask else rules.but(auto=False)
         try:
             return await run_in_thread(work)
         except asyncio.CancelledError:
@@ -481,99 +570,11 @@ def _with_sizes(edits: tuple[Edit, ...], before: int, after: int) -> tuple[Edit,
     )
 
 
+def _without_numbers(reason: str) -> str:
+    return "".join(filter(str.isalpha, reason))
+
+
 def _compaction_payload(trigger: str | None, tokens: int, messages: int) -> dict[str, Any]:
     """Return the payload that `compaction_start` and `compaction_end` share."""
     how = {"auto": trigger not in _MANUAL_TRIGGERS, "trigger": trigger}
     return {**how, "before": messages, "tokens_before": tokens}
-
-
-class LiveBudget:
-    """Prompt tokens since the last compaction and in this turn, and events about their thresholds.
-
-    A cycle lasts from one compaction to the next; the cap on messages is warned of once a cycle.
-
-    Args:
-        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens` (fuseraft's
-            names), or a trigger on tokens spent.
-        session: the session so far.
-        emit: called with each event (kind, payload).
-    """
-
-    def __init__(
-        self, rules: Rules, session: Session, emit: Callable[[str, dict[str, Any]], None]
-    ) -> None:
-        thresholds = budget_thresholds(rules)
-        self.warn_at: int | None = thresholds["warn_at"] or None
-        self.cutover_at: int | None = thresholds["cutover_at"] or None
-        self.max_turn_tokens: int | None = (
-            rules.parameters.get("max_single_turn_input_tokens") or None
-        )
-        self.cumulative, self.turn = _tokens_since_compaction(session), 0
-        self._emit, self._cap_warned = emit, False
-        self._rules_cap: tuple[int, float] = (
-            rules.parameters.get("max_tail_messages") or 0,
-            rules.parameters.get("context_cap_fraction") or 0.0,
-        )
-
-    def begin(self) -> None:
-        """Begin a turn."""
-        self.turn = 0
-
-    def called(self, usage: Usage | None) -> None:
-        """Add the prompt tokens of a call."""
-        tokens = (usage.prompt_tokens if usage else None) or 0
-        self.cumulative += tokens
-        self.turn += tokens
-
-    def warned(self, trigger: str, tokens: int, messages: int) -> None:
-        """Emit a warning whose condition was met."""
-        if trigger == NearCap.word:
-            self._emit_near_cap(messages, *self._rules_cap)
-            return
-        sums = {
-            "cumulative_input_tokens": self.cumulative,
-            "warn_at": self.warn_at,
-            "cutover_at": self.cutover_at,
-        }
-        self._emit("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
-
-    def cut(self, trigger: str | None, tokens: int, window: int) -> None:
-        """Emit `context_budget_cutover` with the budget that was exceeded."""
-        if self.max_turn_tokens and self.turn >= self.max_turn_tokens:
-            payload: dict[str, Any] = {
-                "input_tokens": self.turn,
-                "cutover_at": self.max_turn_tokens,
-            }
-            payload["reason"] = "single_turn_limit"
-        elif self.cutover_at and self.cumulative >= self.cutover_at:
-            payload = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
-        else:
-            payload = {"input_tokens": tokens, "context_window": window, "reason": trigger}
-        self._emit("context_budget_cutover", payload)
-
-    def compacted(self) -> None:
-        """Start a new cycle after a compaction."""
-        self.cumulative, self._cap_warned = 0, False
-
-    def shown(self, messages: int, limits: Limits) -> None:
-        """Emit a warning, once a cycle, if a prompt is near the cap on messages."""
-        if limits.messages is None or self._cap_warned:
-            return
-        if messages > int(limits.messages * limits.messages_share):
-            self._cap_warned = True
-            self._emit_near_cap(messages, limits.messages, limits.messages_share)
-
-    def _emit_near_cap(self, messages: int, cap: int, share: float) -> None:
-        payload = {
-            "messages": messages,
-            "cap": cap,
-            "fraction": share,
-            "threshold": int(cap * share),
-        }
-        self._emit("context_window_warn", payload)
-
-
-def _tokens_since_compaction(session: Session) -> int:
-    since = takewhile(lambda entry: not isinstance(entry, Edit), reversed(session.path))
-    usages = (entry.usage for entry in since if isinstance(entry, Message) and entry.usage)
-    return sum(usage.prompt_tokens or 0 for usage in usages)

@@ -17,8 +17,9 @@ from ctxkit.policies.offload import Offload, artifact_in_stub
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.rules import RecordedCompactions
 from ctxkit.policies.schedules.rows import HistoryRows
-from ctxkit.policies.texts.content import call_hint
+from ctxkit.policies.texts.content import call_hint, replace_text
 from ctxkit.policies.window import last_resort_stages
+from ctxkit.session.messages import get_plain_text
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
     collect_bills,
@@ -29,6 +30,7 @@ from ctxkit.tokens.live_prompt_sizes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ctxkit.engine import BlockedCompaction
     from ctxkit.engine.sent import PromptChange
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.history.history import History
@@ -65,8 +67,8 @@ class PreparedCall(NamedTuple):
     """Edits of the compactions before this call; the caller stores them in the session."""
     warned: tuple[str, ...]
     """Names of the warnings whose condition was met."""
-    failed: tuple[str, ...]
-    """Reasons of the compactions that failed or were refused."""
+    blocked: tuple[BlockedCompaction, ...]
+    """Compactions that were due and changed nothing."""
 
 
 class LiveContext:
@@ -78,6 +80,7 @@ class LiveContext:
         fixed: tokens of each prompt outside the messages (tool schemas).
         limit: the model's window in tokens, used if the rules name none.
         save: stores the results that stubs name; None: results stay whole.
+        cut_unsaved: cuts a result that could not be stored.
         prompts: records the prompts that are sent.
     """
 
@@ -89,9 +92,10 @@ class LiveContext:
         schema_tokens: int = 0,
         limit: int | None = None,
         save_artifact: SaveArtifact | None = None,
+        cut_unsaved: Callable[[str], str] = str,
         prompts: SentPrompts | None = None,
     ) -> None:
-        self._offloader = ArtifactOffloader(save_artifact)
+        self._offloader = ArtifactOffloader(save_artifact, cut_unsaved)
         self.schemas = schema_tokens
         """Tokens of each prompt outside the messages, as counted."""
         self.rules = rules
@@ -151,7 +155,7 @@ class LiveContext:
     def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
         """Open the next call: compact if the rules say so, prune, and return the prompt."""
         run = self.run
-        compactions, warnings, failed_so_far = len(run.cuts), len(run.warned), len(run.held)
+        compactions, warnings, blocked_so_far = len(run.cuts), len(run.warned), len(run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
         if len(run.cuts) > compactions:
@@ -165,7 +169,7 @@ class LiveContext:
             self._prepared_view.tokens,
             self._number_edits(run.cuts[compactions:]),
             tuple(name for _, name in run.warned[warnings:]),
-            tuple(h.said for h in run.held[failed_so_far:]),
+            tuple(run.held[blocked_so_far:]),
         )
 
     @property
@@ -269,14 +273,17 @@ class ArtifactOffloader:
     """Stores offloaded results before the prompt with their stubs is sent, each once.
 
     Invariant: no prompt has a stub whose artifact cannot be read. A result that could not be
-    stored is sent whole.
+    stored is sent within the limits of outputs.
 
     Args:
-        save: stores an artifact; None: nothing is stored, so no result is offloaded.
+        save_artifact: stores an artifact; None: nothing is stored, so no result is offloaded.
+        cut_unsaved: cuts a result that could not be stored.
     """
 
-    def __init__(self, save_artifact: SaveArtifact | None) -> None:
-        self._save_artifact = save_artifact
+    def __init__(
+        self, save_artifact: SaveArtifact | None, cut_unsaved: Callable[[str], str] = str
+    ) -> None:
+        self._save_artifact, self._cut_unsaved = save_artifact, cut_unsaved
         self._saved_ids: set[str] = set()
 
     def settled(self, run: Run, view: History) -> History:
@@ -308,9 +315,14 @@ class ArtifactOffloader:
             if name not in self._saved_ids:
                 place = places[p]
                 original = sent[p] if place is None else rows.message(place)
-                sent[p] = replace(sent[p], parts=results.get(name, original).parts)
+                sent[p] = replace(sent[p], parts=self._cut(results.get(name, original)).parts)
         same = all(sent[p] == view.messages[p] for p in artifact_ids)
         return view if same else view.become(sent, "no artifact could be kept")
+
+    def _cut(self, result: Message) -> Message:
+        text = get_plain_text(result)
+        cut = self._cut_unsaved(text)
+        return result if cut == text else replace_text(result, cut)
 
     def _save_result(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
         if self._save_artifact is None:

@@ -7,7 +7,6 @@ import os
 import traceback
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,8 +26,8 @@ from ctxkit.agent.resume import (
     with_session_settings,
 )
 from ctxkit.agent.span_export import SpanExport
+from ctxkit.agent.store.artifacts import ArtifactStore, JoinedFiles, reading_advice
 from ctxkit.agent.store.session_files import (
-    ArtifactStore,
     EventLog,
     ReportStore,
     TurnLog,
@@ -153,7 +152,16 @@ class LiveSession:
         work_files = WorkFiles(self.workspace, clock)
         work_tools = work_files.tools(lambda: self.id)
         namespace = {} if namespace is None else namespace
-        agent_tools = make_tools(tools, self.root, namespace, self.store, work_tools)
+        self._artifacts = ArtifactStore(
+            self.workspace,
+            lambda: [i for i in (self.id, self.log.session.parent) if i],
+            on_failure=lambda tool, error: self._emit(
+                "artifact_failed", {"tool_name": tool, "error": error}
+            ),
+            advice=lambda: reading_advice(t.schema for t in self.agent.tools.values()),
+        )
+        files = JoinedFiles(self.store, self._artifacts)
+        agent_tools = make_tools(tools, self.root, namespace, files, work_tools)
         schemas = () if via else tuple(t.schema for t in (*agent_tools, COMPACT_TOOL))
         self.settings = {
             "model": model.name,
@@ -193,8 +201,6 @@ class LiveSession:
                 limits = self._store_settings(model, rules, limits, schemas)
             events = self.workspace.open(self.workspace.events(self.id), _APPEND_FLAGS)
             self._event_log = EventLog(events, self.id, agent)
-            write_artifact = partial(self.workspace.keep, self.workspace.results(self.id))
-            artifacts = ArtifactStore(self.root, write_artifact)
             self._work_files = work_files
             self.agent = (via or Agent)(
                 self.log.session,
@@ -206,8 +212,8 @@ class LiveSession:
                 clock=clock,
                 hear=self._on_event,
                 approve=approve,
-                offload=artifacts.keep,
-                save=artifacts.save,
+                offload=self._artifacts.keep,
+                save=self._artifacts.save,
                 summary_model=summary_model,
                 summary_seconds=summary_seconds,
                 memory=self.root,

@@ -15,7 +15,12 @@ from ctxkit.errors import ModelError
 from ctxkit.formats.chat_completions import describe_missing_content
 from ctxkit.policies.rules import budget_thresholds
 from ctxkit.session.messages import Message, SizeOnly, Text, Thinking, ToolCall, Usage
-from ctxkit.session.overflow_errors import is_overflow, is_silent_overflow, parse_window
+from ctxkit.session.overflow_errors import (
+    is_malformed_prompt,
+    is_overflow,
+    is_silent_overflow,
+    parse_window,
+)
 from ctxkit.tokens.live_prompt_sizes import COUNTED_TOKENS_KEY
 from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY
 
@@ -36,7 +41,9 @@ if TYPE_CHECKING:
 #   send      stream the reply; a reply that came whole may still be refused (`_find_refusal`)
 #   recover   broken off or empty (`again`)  send again, at most _MAX_REPEATS times
 #             overflow, first time           take over the window that the error names, compact
-#             overflow again                 trim to the next stage of `last_resort_stages`
+#             overflow again, or a malformed prompt (a call without its result, a thinking budget)
+#                                            trim to the next stage of `last_resort_stages`
+#             text has arrived               raise
 #             anything else                  raise
 #
 # Each recovery from an overflow counts towards `Limits.attempts`, so the loop ends. Trimming
@@ -108,9 +115,12 @@ class ModelCaller:
                     continue
                 if e.window:
                     compactor.learn(e.window)
-                if not e.overflow or not turn.start_attempt():
+                has_text = isinstance(e, PartialReplyError) and bool(e.words)
+                is_malformed = not e.overflow and is_malformed_prompt(str(e))
+                is_curable = (e.overflow or is_malformed) and not has_text
+                if not is_curable or not turn.start_attempt():
                     raise
-                if not compacted:
+                if not compacted and not is_malformed:
                     compacted = True
                     if await compactor.force(turn.spent, turn.limits, "overflow"):
                         continue

@@ -91,9 +91,10 @@ class Transcript:
         self.session = self._append(*(replace(e, time=now) for e in edits))
         self._ids.update(e.id for e in edits)
 
-    def user(self, text: str, *, kind: str = "") -> Message:
+    def user(self, text: str, *, kind: str = "", details: dict[str, Any] | None = None) -> Message:
         """Store a user message; `kind` marks one that ctxkit writes in the user's place."""
-        return self.add(Message(role="user", kind=kind, parts=(Text(text),)), "u")
+        message = Message(role="user", kind=kind, parts=(Text(text),), details=details or {})
+        return self.add(message, "u")
 
     @property
     def instructions(self) -> str:

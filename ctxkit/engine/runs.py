@@ -23,10 +23,11 @@ from ctxkit.engine.sent import SentItem, build_sent_items, find_left_out_rows, i
 from ctxkit.errors import ModelError
 from ctxkit.policies.base import BasePolicy, coerce_to_history
 from ctxkit.policies.forecast import UnprunedForecast
-from ctxkit.policies.guards import blocking_reason, guard_label
+from ctxkit.policies.guards import Smaller, blocking_reason, guard_label
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.log import CacheClock, MessageLog
 from ctxkit.policies.protocols import is_call_overridden, name_of
+from ctxkit.policies.refusals import collect_refusals
 from ctxkit.policies.triggers import Never
 
 if TYPE_CHECKING:
@@ -460,12 +461,17 @@ def _first_effective(
 def _compact(run: Run, policy: BasePolicy, guards: tuple[Guard, ...], was: History) -> History:
     """Run the policy; a failure or a refused result is recorded, and the history stays."""
     try:
-        new = policy(was, run.room)
+        with collect_refusals() as refusals:
+            new = policy(was, run.room)
         if type(new) is not History or new.log is not was.log or new.call != was.call:
             new = coerce_to_history(new, was, policy)
     except ModelError as error:
         run.held.append(BlockedCompaction(was.call, name_of(policy), f"failed: {error}"))
         run.asked.append((was, "failed", str(error)))
+        return was
+    if new is was and refusals:
+        run.held.append(BlockedCompaction(was.call, Smaller.word, refusals[-1]))
+        run.asked.append((was, "refused", refusals[-1]))
         return was
     if new is was:
         run.asked.append((was, "nothing", None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -160,9 +160,16 @@ class BlockedCompaction(NamedTuple):
     why: str
 
     @property
+    def outcome(self) -> Literal["skipped", "failed", "refused"]:
+        """`skipped`: a guard held it back; `failed`; `refused`: its result was not taken."""
+        if self.why.startswith("held back: "):
+            return "skipped"
+        return "failed" if self.why.startswith("failed: ") else "refused"
+
+    @property
     def said(self) -> str:
-        """Guard and reason as a phrase for a person to read."""
-        return self.why if self.why.startswith("held back: ") else f"{self.guard}: {self.why}"
+        """The reason as a phrase for a person to read; of a refusal with the guard."""
+        return f"{self.guard}: {self.why}" if self.outcome == "refused" else self.why
 
 
 class HookEvent(NamedTuple):

@@ -14,7 +14,7 @@ from ctxkit.magics.commands import TextPage
 from ctxkit.policies.offline_summarisers import Extractive, may_ask
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary import Summary, writers_of
-from ctxkit.session.messages import join_summary_errors
+from ctxkit.session.messages import Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import get_current_size
 
 if TYPE_CHECKING:
@@ -128,9 +128,12 @@ def run_compact(kit: KitState, options: CompactLine, body: str) -> object:
         edits = run_coroutine(live.compact(policy, focus=focus, fallback=instead))
     except ModelError as e:
         raise ModelError(f"The compaction failed, and the history is kept as it was: {e}") from None
-    if not edits:
-        return _SKIPPED
     kit.sessions.put(live.session, live.name)
+    if not edits:
+        attempt = live.session.path[-1]
+        if isinstance(attempt, Message) and attempt.details.get("outcome") == "refused":
+            return TextPage(f"Compaction refused: {attempt.text}; the history is kept as it was.")
+        return _SKIPPED
     notice = _describe_writer(edits, live.agent.compactor.chosen(policy, focus))
     after = edits[-1].tokens_after or 0
     return CompactionReport(edits, before, after, live.session, done=True, notice=notice)

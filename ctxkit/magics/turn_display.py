@@ -21,6 +21,7 @@ from ctxkit._internal.formatting import (
 )
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.xy_figure import Axes
+from ctxkit.session.messages import ATTEMPT_OUTCOMES
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 
 if TYPE_CHECKING:
@@ -269,14 +270,30 @@ def _memory_line(payload: dict[str, Any]) -> str:
 
 def _compaction_line(payload: dict[str, Any]) -> str:
     failed = sanitize_line(str(payload["error"]), 160) if payload.get("error") else ""
-    if failed and "messages" not in payload:
-        return f"! compaction failed: {failed}; the history is kept as it was"
-    if payload.get("outcome") == "skipped":
-        return "compaction skipped: too little history"
-    sizes = f"{payload['tokens_before']:,} → {payload['tokens_after']:,} tokens"
+    outcome, more = payload.get("outcome"), _summary_bill_words(payload)
+    if outcome in ATTEMPT_OUTCOMES and "messages" not in payload:
+        if wait := payload.get("retry_after_calls"):
+            more += f" · not asked again for {pluralize(wait, 'call')}"
+        reason = sanitize_line(str(payload.get("reason") or payload.get("error") or ""), 160)
+        mark = "" if outcome == "skipped" else "! "
+        return f"{mark}compaction {outcome}: {reason}; the history is kept as it was{more}"
+    before, after = payload["tokens_before"], payload["tokens_after"]
     guess = ", estimated" if payload.get("tokens_source") == "estimated" else ""
+    grew = "; the prompt has grown" if after > before else ""
     why = f"; the summary failed: {failed}" if failed else ""
-    return f"✂ compacted {sizes} ({payload.get('trigger')}{guess}){why}"
+    sizes = f"{before:,} → {after:,} tokens ({payload.get('trigger')}{guess})"
+    return f"✂ compacted {sizes}{grew}{why}{more}"
+
+
+def _summary_bill_words(payload: dict[str, Any]) -> str:
+    """Return what the summaries of a compaction cost; empty where no model was asked."""
+    if "summary_model" not in payload:
+        return ""
+    tokens, usd = payload["summary_tokens"], payload["cost_usd"]
+    if tokens is None:
+        return " · the model told no usage"
+    cost = "no price known" if usd is None else f"${usd:.4f}" if usd else "free"
+    return f" · summary of {tokens:,} tokens, {cost}"
 
 
 def _warning_line(payload: dict[str, Any]) -> str:
@@ -290,6 +307,10 @@ def _warning_line(payload: dict[str, Any]) -> str:
 _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "compaction_end": _compaction_line,
     "context_budget_warn": _warning_line,
+    "artifact_failed": lambda said: (
+        f"! the result of {sanitize_line(str(said['tool_name']), 60)} could not be stored, and is"
+        f" sent within the limits of outputs: {sanitize_line(str(said['error']), 160)}"
+    ),
     "memory_promoted": _memory_line,
     "memory_failed": _memory_line,
     "memory_consolidated": lambda said: (

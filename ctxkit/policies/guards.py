@@ -11,6 +11,7 @@ from ctxkit.policies.base import Validated
 from ctxkit.policies.forecast import turn_of_call
 from ctxkit.policies.history.log import CacheClock
 from ctxkit.policies.protocols import Named, name_of
+from ctxkit.policies.refusals import not_smaller_message
 from ctxkit.policies.triggers import first_call_in
 
 if TYPE_CHECKING:
@@ -184,9 +185,7 @@ class Smaller(BaseGuard):
 
     def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return both sizes where the result is not smaller, else None."""
-        if new.tokens < was.tokens:
-            return None
-        return f"{new.tokens:,} tokens are not fewer than {was.tokens:,}"
+        return None if new.tokens < was.tokens else not_smaller_message(was, new)
 
 
 @dataclass(frozen=True)

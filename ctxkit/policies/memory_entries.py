@@ -152,6 +152,8 @@ BLOCK_HEADINGS: dict[RankingOrder, str] = {
 }
 MAX_BLOCK_CHARS = 8_000
 """Most characters of the entries of a block, without heading and line breaks."""
+_MISSING_CHARS = 80
+"""Characters kept free for the line that says how many entries are missing."""
 _TYPE_BONUS = {"feedback": 4, "preference": 4, "project": 3, "fact": 3, "user": 2, "procedure": 2,
           "reference": 1}  # fmt: skip
 """Score of a type: fuseraft's four; Tyrum's have the score of the most similar one."""
@@ -258,16 +260,22 @@ def format_memory_block(
 ) -> str:
     """Return the memory block of a prompt; empty where there are no entries.
 
-    An entry is included with its body if it fits the rest of `MAX_BLOCK_CHARS`, else with its first
-    line; where that does not fit, the block ends.
+    An entry is included with its body if that and the first lines of all entries behind it fit the
+    rest of `MAX_BLOCK_CHARS`, else with its first line. Where even the first lines do not fit, the
+    last line says how many entries are missing.
     """
     ranked = sort_by_type(entries) if order == "oldest" else rank_by_score(entries, query)
-    left, lines = MAX_BLOCK_CHARS, []
+    heads = sum(len(entry.head) for entry in ranked)
+    is_over = heads > MAX_BLOCK_CHARS
+    left, lines = MAX_BLOCK_CHARS - (_MISSING_CHARS if is_over else 0), list[str]()
     for entry in ranked:
+        heads -= len(entry.head)
         body = [f"  {row}" for row in entry.body.split("\n")] if entry.body else []
         whole = "\n".join([entry.head, *body])
-        text = whole if len(whole) <= left else entry.head
+        text = whole if len(whole) + heads <= left else entry.head
         if len(text) > left:
+            missing = len(ranked) - len(lines)
+            lines.append(f"({missing:,} more not shown: over {MAX_BLOCK_CHARS:,} characters)")
             break
         lines.append(text)
         left -= len(text)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
+from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ctxkit.policies.base import ScheduledPruning
+from ctxkit.policies.base import CompositePolicy, ScheduledPruning
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_input import OrderedTexts, SlidingWindow
 from ctxkit.policies.texts import content
@@ -19,7 +21,7 @@ from ctxkit.session.messages import USER_VISIBLE_KEY, Message, Text, get_plain_t
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.policies.base import Natural
+    from ctxkit.policies.base import BasePolicy, Natural
     from ctxkit.policies.schedules.schedule_input import ScheduleView
     from ctxkit.session.messages import ToolCall
     from ctxkit.tokens import ContextBudget
@@ -183,6 +185,10 @@ def _as_archived(message: Message, text: str) -> Message:
 
 
 STUB_PREFIX = "[result offloaded — "
+ARTIFACT_FOLDER = ".ctxkit/artifacts"
+"""Folder in the paths of artifacts that an agent is shown; a live session's tools read there."""
+DEFAULT_ADVICE = "Use read_file with path='{path}', start and end, or search with that path."
+"""How parts of an artifact are read with the kit's file tools."""
 _ARTIFACT_LINE = re.compile(r"^Artifact: ([0-9a-f]{12})$", re.MULTILINE)
 
 
@@ -207,6 +213,8 @@ class Offload(ScheduledPruning):
     """Characters above which a result is offloaded."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of tools whose results are offloaded."""
+    advice: str = DEFAULT_ADVICE
+    """How parts are read, with `{path}` for the artifact's path; a live session names its tools."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Offload each result on arrival."""
@@ -233,7 +241,8 @@ class Offload(ScheduledPruning):
         text = get_plain_text(message)
         if not self._is_long(text, message):
             return message
-        return content.replace_text(message, format_stub(text, message, call, artifact_id(text)))
+        stub = format_stub(text, message, call, artifact_id(text), self.advice)
+        return content.replace_text(message, stub)
 
 
 def artifact_id(text: str) -> str:
@@ -252,7 +261,40 @@ def artifact_in_stub(message: Message) -> str | None:
     return match[1] if match else None
 
 
-def format_stub(text: str, result: Message, call: ToolCall | None, artifact: str) -> str:
+def artifact_path(artifact: str) -> str:
+    """Return the path of an artifact that an agent is shown."""
+    return f"{ARTIFACT_FOLDER}/{artifact}.txt"
+
+
+def is_offloaded(pruning: BasePolicy | None, tool: str, chars: int) -> bool:
+    """Return whether a pruning offloads a result of a tool with so many characters."""
+    if isinstance(pruning, CompositePolicy):
+        return any(is_offloaded(part, tool, chars) for part in pruning.parts)
+    return (
+        isinstance(pruning, Offload)
+        and pruning.threshold < chars
+        and any(fnmatchcase(tool, name) for name in pruning.tools)
+    )
+
+
+def with_advice(pruning: BasePolicy, advice: str) -> BasePolicy:
+    """Return a pruning whose stubs say how artifacts are read; itself where nothing changes."""
+    if isinstance(pruning, CompositePolicy):
+        parts = tuple(with_advice(part, advice) for part in pruning.parts)
+        same = all(a is b for a, b in zip(parts, pruning.parts, strict=True))
+        return pruning if same else dataclass_replace(pruning, parts=parts)
+    if isinstance(pruning, Offload) and pruning.advice != advice:
+        return dataclass_replace(pruning, advice=advice)
+    return pruning
+
+
+def format_stub(
+    text: str,
+    result: Message,
+    call: ToolCall | None,
+    artifact: str,
+    advice: str = DEFAULT_ADVICE,
+) -> str:
     """Return the stub of an offloaded result: four lines."""
     return "\n".join(
         [
@@ -262,9 +304,6 @@ def format_stub(text: str, result: Message, call: ToolCall | None, artifact: str
                 f"{content.call_hint(call)}"
             ),
             f"Artifact: {artifact}",
-            (
-                "Use targeted tools (e.g. read_file with startLine/maxLines, or grep_in_file) for"
-                " specific sections."
-            ),
+            advice.format(path=artifact_path(artifact)),
         ]
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.policies.base import ConfiguredPolicy
 from ctxkit.policies.clearing import Clear
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
@@ -66,4 +67,4 @@ def replace_with_opaque_item(history: History, cut: int, tokens: int) -> History
     """Return the history with an item of `tokens` in place of all before a cut, if smaller."""
     item = Message(role="summary", kind="native", parts=(SizeOnly("compaction", tokens=tokens),))
     new = history.summarise(cut, item, "the provider compacts", tokens=tokens, method="native")
-    return new if new.tokens < history.tokens else history
+    return take_if_smaller(history, new)

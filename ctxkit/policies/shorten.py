@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -337,8 +338,15 @@ def _calling_reply(view: ScheduleView, p: int) -> int:
 
 
 def matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
-    """Return the path of a call of one of these tools, in lower case; else an empty string."""
-    return content.call_path(call).casefold() if matches_tool(call.name, tools) else ""
+    """Return the path of a call of one of these tools, in lower case and without a leading `./`;
+    else an empty string.
+    """
+    if not matches_tool(call.name, tools):
+        return ""
+    return _LEADING_DOTS.sub("", content.call_path(call).casefold())
+
+
+_LEADING_DOTS = re.compile(r"^(?:\./+)+(?=[^/])")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

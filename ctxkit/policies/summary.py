@@ -29,6 +29,7 @@ from ctxkit.policies.offline_summarisers import (
     validate_summary,
     written_instead,
 )
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.texts import summary_prompts, tool_actions
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message
@@ -167,7 +168,7 @@ class Summary(ConfiguredPolicy):
         summary = self.written(history, first)
         why = "between the beginning and what is kept" if start else "older than what is kept"
         new = history.summarise(first, summary, why, start=start, method="summary")
-        return history if self.must_shrink and new.tokens >= history.tokens else new
+        return take_if_smaller(history, new) if self.must_shrink else new
 
     # -- the range that is summarised --------------------------------------------------------------
 
@@ -184,7 +185,7 @@ class Summary(ConfiguredPolicy):
     def cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept; 0 where nothing can be summarised."""
         if self.keep_turns is not None:
-            return history.safe_before(max(history.nth_last("user", self.keep_turns), 0))
+            return history.safe_before(max(history.nth_last_request(self.keep_turns), 0))
         if self.keep_messages is not None:
             return self.at(history, max(len(history) - self.keep_messages, 0))
         tokens = self.keep_tokens if self.keep_tokens is not None else 20_000

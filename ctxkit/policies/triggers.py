@@ -177,6 +177,13 @@ class CompositeTrigger(BaseTrigger):
         object.__setattr__(self, "parts", tuple(map(as_trigger, parts)))
 
 
+def has_trigger(trigger: BaseTrigger | None, kind: type[BaseTrigger]) -> bool:
+    """Return whether a trigger is of a kind, or has a part that is."""
+    return trigger is not None and (
+        isinstance(trigger, kind) or any(has_trigger(part, kind) for part in trigger.parts)
+    )
+
+
 class Either(CompositeTrigger):
     """Due where any of several triggers is; written ``a | b``.
 

@@ -71,7 +71,7 @@ class KeepTurns(ConfiguredPolicy):
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
         """Return the first and the newest turns."""
-        cut = history.nth_last("user", self.keep_turns)
+        cut = history.nth_last_request(self.keep_turns)
         start = end_of_leading_summaries(history)
         for _ in range(self.keep_first):
             following = history.next(start + 1, "user")

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-EVENT_KINDS = frozenset({"api_error", "synthetic"})
+COMPACTION_ATTEMPT_KIND = "compaction_attempt"
+"""Kind of the event for a compaction that was due and changed nothing; its details say why."""
+ATTEMPT_OUTCOMES = ("failed", "refused", "skipped")
+"""Outcomes of such a compaction."""
+EVENT_KINDS = frozenset({"api_error", "synthetic", COMPACTION_ATTEMPT_KIND})
 """Kinds of messages that the program wrote beside the conversation: a refused call that was tried
-again, or a reply of its own. They have the role `system`, are sent to no model and are no calls.
+again, a reply of its own, or a compaction without an effect. They have the role `system`, are sent
+to no model and are no calls.
 """
 MISSING_START_KIND = "lost"
 """Kind of the message for a beginning that is missing in the file: it has a size and no text."""
@@ -27,6 +32,10 @@ SECTIONS_KEY = "sections"
 """
 INJECTED_KIND = "injected"
 """Kind of a message that the program wrote in the role of the user."""
+CONTINUATION_KEY = "continues"
+"""Key of `Message.details` that is True for the program's request to go on with a reply that was
+cut: it belongs to the turn of that reply.
+"""
 OTHER_AGENT_KIND, OTHER_AGENT_CALL_KIND = OTHER_AGENT_KINDS = "heard", "frame"
 """Kinds of another agent's messages in the role of the user: its text; a tool call with result."""
 CORRECTION_KIND = "correction"

@@ -131,6 +131,11 @@ OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
         r"context[_ ]length[_ ]exceeded",
         '{"error":{"code":"context_length_exceeded"}}',
     ),
+    OverflowText(
+        "HTTP 413",
+        r"(?:request entity|payload|content) too large",
+        "Error code: 413 - Request Entity Too Large",
+    ),
     OverflowText("generic", r"too many tokens", "too many tokens"),
     OverflowText("generic", r"token limit exceeded", "token limit exceeded"),
     OverflowText(
@@ -182,6 +187,55 @@ NOT_OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
     ),
 )
 
+# Errors about the shape of a prompt, which shorter or fewer tool messages may mend (fuseraft's
+# classifiable context errors beside the overflow).
+SHAPE_TEXTS: tuple[OverflowText, ...] = (
+    OverflowText(
+        "Bedrock, Anthropic",
+        r"max_tokens\W+must be greater than\W+(?:thinking\.)?budget_tokens",
+        "`max_tokens` must be greater than `thinking.budget_tokens`",
+    ),
+    OverflowText(
+        "Anthropic",
+        r"tool_use\W+ids? were found without\W+tool_result",
+        "messages.3: `tool_use` ids were found without `tool_result` blocks immediately after: t1",
+    ),
+    OverflowText(
+        "Anthropic",
+        r"unexpected\W+tool_use_id\W+found in\W+tool_result",
+        "messages.0.content.0: unexpected `tool_use_id` found in `tool_result` blocks: t1",
+    ),
+    OverflowText(
+        "OpenAI",
+        r"tool_call_ids? did not have response messages|must be followed by tool messages",
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to"
+        " each 'tool_call_id'. The following tool_call_ids did not have response messages: call_1",
+    ),
+    OverflowText(
+        "OpenAI",
+        r"role 'tool' must be a response to a prece+ding message",
+        "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
+    ),
+    OverflowText(
+        "OpenAI Responses",
+        r"no tool (?:call|output) found for function call",
+        "No tool output found for function call call_1.",
+    ),
+    OverflowText(
+        "Gemini",
+        r"number of function response parts",
+        "Please ensure that the number of function response parts is equal to the number of"
+        " function call parts of the function call turn.",
+    ),
+    OverflowText(
+        "Bedrock Converse",
+        r"toolResult blocks|tooluse blocks",
+        "The number of toolResult blocks at messages.2.content exceeds the number of toolUse blocks"
+        " of previous turn.",
+    ),
+)
+_SHAPE = re.compile("|".join(f"(?:{row.pattern})" for row in SHAPE_TEXTS), re.IGNORECASE)
+
 _MAX_SCANNED_CHARS = 20_000
 _OVERFLOW = re.compile(
     "|".join(f"(?:{row.pattern})" for row in OVERFLOW_TEXTS), re.IGNORECASE | re.MULTILINE
@@ -203,6 +257,13 @@ def is_overflow(error: str | BaseException) -> bool:
     """
     text = _error_text(error)
     return not _NOT_OVERFLOW.search(text) and bool(_OVERFLOW.search(text))
+
+
+def is_malformed_prompt(error: str | BaseException) -> bool:
+    """Return whether an error names a tool call without its result, or a thinking budget that the
+    reply cannot hold: shorter or fewer tool messages may mend it.
+    """
+    return bool(_SHAPE.search(_error_text(error)))
 
 
 _WINDOW_PATTERNS = tuple(

@@ -75,7 +75,8 @@ def test_a_failure_by_hand_is_told_too():
     with pytest.raises(ModelError):
         run(a.compact())
     assert payloads(heard, "compaction_end")[0] | {"tokens_before": 0, "tokens_after": 0} == {
-        "outcome": "failed", "error": "down", "auto": False, "trigger": "manual",
+        "outcome": "failed", "error": "down", "reason": "down", "auto": False, "trigger": "manual",
+        "summary_model": "test/says", "summary_tokens": None, "cost_usd": None,
         "before": 18, "after": 18, "tokens_before": 0, "tokens_after": 0}  # fmt: skip
 
 

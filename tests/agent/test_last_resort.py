@@ -77,3 +77,21 @@ def test_the_stages_are_those_of_the_rules_where_they_name_some(rules, stages):
     agent.compactor.force = never
     assert asyncio.run(agent.turn("again")).ended == "answered"
     assert [e.payload["chars"] for e in heard if e.kind == "context_exceeded_recovery"] == stages
+
+
+@pytest.mark.parametrize(("read", "written", "is_consumed"), [
+    ("a.py", "./a.py", True), ("./a.py", "a.py", True), ("././A.py", "a.py", True),
+    ("a.py", "b/a.py", False), ("../a.py", "a.py", False), (".a.py", "a.py", False),
+])  # fmt: skip
+def test_a_read_is_consumed_by_a_write_of_the_same_path_in_another_spelling(
+    read, written, is_consumed
+):
+    asked, wrote = (
+        tool_call("read_file", path=read),
+        tool_call("write_file", path=written, content="new"),
+    )
+    at = session(user("go"), assistant("", asked), result("r" * 9_000, asked), assistant("", wrote),
+                 result("Wrote it.", wrote), user("on"))  # fmt: skip
+    context = LiveContext(at, Rules(counter=COUNT))
+    context.prepare(1.0)
+    assert lengths(context.trimmed(0).messages)[0] == (565 if is_consumed else 4065)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from builders import assistant, result, session, tool_call, user
 
 from ctxkit import tokens
-from ctxkit.agent import ArtifactStore, LiveContext, Root
+from ctxkit.agent import ArtifactStore, LiveContext, Workspace
 from ctxkit.errors import StoreError
 from ctxkit.policies import Chain, Fallback, Offload, Results, Rules
 from ctxkit.policies.offload import STUB_PREFIX, artifact_id, artifact_in_stub
@@ -26,14 +28,20 @@ def prompt(save, *pruning, text=LONG):
 
 
 def test_what_a_stub_names_is_kept_first(tmp_path):
-    sent = prompt(ArtifactStore(Root(tmp_path)).save)
+    store = ArtifactStore(Workspace(tmp_path), lambda: ["s"])
+    sent = prompt(store.save)
     assert sent.text.startswith(STUB_PREFIX)
-    assert (tmp_path / "artifacts" / f"{artifact_id(LONG)}.txt").read_text() == LONG
+    (path,) = re.findall(r"path='([^']+)'", sent.text)
+    with store.opened(path) as file:
+        assert file.read().decode() == LONG
+    assert not (tmp_path / "artifacts").exists()
 
 
 def test_what_a_part_before_left_is_what_is_kept(tmp_path):
-    prompt(ArtifactStore(Root(tmp_path)).save, Results(max_chars=900), Offload(threshold=300))
-    (kept,) = (tmp_path / "artifacts").iterdir()
+    workspace = Workspace(tmp_path)
+    save = ArtifactStore(workspace, lambda: ["s"]).save
+    prompt(save, Results(max_chars=900), Offload(threshold=300))
+    (kept,) = workspace.results("s").glob("*.txt")
     assert kept.read_text().startswith(LONG[:900] + "\n[...truncated")
     assert kept.stem == artifact_id(kept.read_text())
 

@@ -9,7 +9,7 @@ import pytest
 from talkers import COUNT, Says, run, said
 
 import ctxkit as ck
-from ctxkit.agent import ArtifactStore, Delta, Limits, LiveSession, Provider, Root, Workspace, tool
+from ctxkit.agent import ArtifactStore, Delta, Limits, LiveSession, Provider, Workspace, tool
 from ctxkit.agent.resume import make_session_settings
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.policies import Above, Rules, Summary
@@ -71,7 +71,7 @@ def test_no_file_holds_a_key(live, tmp_path):
 
 def test_a_result_that_is_kept_apart_holds_no_key(tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
-    stub = ArtifactStore(Root(tmp_path)).keep("leak", leak() + "x" * 300_000)
+    stub = ArtifactStore(Workspace(tmp_path), lambda: ["s"]).keep("leak", leak() + "x" * 300_000)
     (kept,) = tmp_path.rglob("*.txt")
     assert kept.name in stub
     assert clean(kept.read_text())

@@ -12,7 +12,7 @@ from models.wires import Play, wire
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import ModelError
-from ctxkit.policies import Window
+from ctxkit.policies import Count, Rules, Summary, Window
 
 pytestmark = pytest.mark.filterwarnings("default")
 REFUSED = Play(status=401, said="Incorrect API key provided")
@@ -127,3 +127,48 @@ def test_a_dry_run_asks_no_model_and_says_so(talk):
     shell = talk(RULES["fuseraft"].but(auto=False), REFUSED)
     would = run(shell, "%compact --dry-run")
     assert would.one_line.endswith(" · extractive summary, no LLM was called")
+
+
+def test_a_refused_summary_is_a_line_a_row_and_no_compaction(talk, capsys):
+    shell = talk(RULES["fuseraft"], Play("x" * 30_000, usage="counted"), turns=6)
+    shown = capsys.readouterr().out
+    [line] = [s for s in shown.splitlines() if s.startswith("! compaction")]
+    assert re.fullmatch(
+        r"! compaction refused: not smaller: [\d,]+ tokens are not fewer than [\d,]+; the history is kept as it was"
+        r" · summary of [\d,]+ tokens, no price known · not asked again for 2 calls",
+        line,
+    )
+    table = run(shell, "%context compactions")
+    assert table["kind"].tolist() == ["refused"]
+    assert "refused: not" in repr(table)
+    assert "0 compactions, 1 attempt without an effect" in table._repr_html_()
+    assert "0 compactions" in repr(run(shell, "%agent"))
+
+
+def test_a_summary_that_fails_and_leaves_the_history_is_a_line_with_the_wait(talk, capsys):
+    shell = talk(Rules(Summary(keep_turns=1), Count(n=5)), REFUSED, turns=5)
+    lines = [s for s in capsys.readouterr().out.splitlines() if s.startswith("! compaction")]
+    assert len(lines) == 1
+    assert re.match(r"! compaction failed: openai/bad-model: .*Incorrect API key.*; the history is kept as it was · the model told no usage"
+                     r" · not asked again for 2 calls$", lines[0])  # fmt: skip
+    table = run(shell, "%context compactions")
+    assert set(table["kind"]) == {"failed"}
+    assert table["error"].str.contains("Incorrect API key").all()
+
+
+def test_compact_by_hand_says_that_its_result_was_refused(talk):
+    shell = talk(RULES["fuseraft"].but(auto=False), Play("x" * 30_000, usage="counted"))
+    assert run(shell, "%compact").text.startswith("Compaction refused: not smaller: ")
+    table = run(shell, "%context compactions")
+    assert (table["kind"].tolist(), table["trigger"].tolist()) == (["refused"], ["manual"])
+
+
+def test_a_compaction_that_grows_says_so(talk, capsys):
+    rules = presets.fuseraft(trigger_turn_count=3, keep_recent_turns=1, quirks=True)
+    talk(rules, Play("x" * 30_000, usage="counted"), turns=5)
+    [first, *_] = [s for s in capsys.readouterr().out.splitlines() if s.startswith("✂")]
+    before, after = (
+        int(n.replace(",", "")) for n in re.findall(r"[\d,]+(?= tokens| →)", first)[:2]
+    )
+    assert after > before
+    assert "; the prompt has grown" in first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 from hypothesis import given
@@ -344,3 +345,18 @@ def test_a_folder_that_is_not_there_holds_nothing(tmp_path):
     assert MemoryFolder(tmp_path / "no").read() == ([], 0)
     assert MemoryFolder(tmp_path / "no").audit("a") == []
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+@pytest.mark.parametrize(("n", "body"), [(42, 600), (42, 150), (400, 0)])
+def test_a_block_over_its_budget_keeps_headers_and_counts_what_is_missing(n, body, order):
+    some = [
+        made(f"e{k:03d}", body="x" * body if body else "a wish of so many words") for k in range(n)
+    ]
+    rows = format_memory_block(some, order=order).split("\n")[1:]
+    shown = [row for row in rows if re.match(r"\[\w+\] e\d{3}", row)]
+    assert sum(map(len, rows)) <= 8_000 + n * 2
+    last = re.fullmatch(r"\(([\d,]+) more not shown: over 8,000 characters\)", rows[-1])
+    missing = int(last[1]) if last else 0
+    assert len(shown) + missing == n
+    assert bool(missing) == (n == 400)

@@ -6,19 +6,17 @@ without it.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.redaction import redact, redact_json
+from ctxkit._internal.redaction import redact_json
 from ctxkit.agent.tools.builtin import make_work_tools
 from ctxkit.agent.work_records import (
     build_change_log,
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.agent.store.workspace import Workspace
-    from ctxkit.agent.tools.root import Root
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
     from ctxkit.session.session import Session
@@ -96,66 +93,6 @@ def _shorten_texts(value: Any) -> Any:
     if isinstance(value, list):
         return [_shorten_texts(v) for v in value]
     return value
-
-
-ARTIFACTS_FOLDER = "artifacts"
-
-
-class ArtifactStore:
-    """Stores tool results under `artifacts/` of a root folder, where the file tools can read them.
-
-    File names are derived from the content, so equal results share a file.
-
-    Args:
-        root: the agent's root folder.
-        write_copy: writes a second file by name and text, outside the root, where fuseraft expects
-            it; None: there is no second file.
-    """
-
-    def __init__(self, root: Root, write_copy: Callable[[str, str], None] | None = None) -> None:
-        self._root, self._write_copy = root, write_copy
-
-    def save(self, artifact: str, text: str, tool: str = "unknown", hint: str = "") -> None:
-        """Store a text, redacted, under the artifact id that a stub of the pruning `offload` names.
-
-        It is stored twice: as text, for the file tools, and as JSON with its origin, as fuseraft
-        does (`ToolResultArtifactStore.cs`).
-
-        Raises:
-            StoreError: the path leads out of the root folder.
-            OSError: it cannot be written.
-        """
-        clean = redact(text)
-        if self._write_copy is not None:
-            record = {
-                "id": artifact,
-                "tool": tool,
-                "hint": redact(hint),
-                "chars": len(clean),
-                "content": clean,
-            }
-            self._write_copy(f"{artifact}.json", json.dumps(record, indent=2, ensure_ascii=False))
-        self._root.write(
-            f"{ARTIFACTS_FOLDER}/{artifact}.txt", clean.encode("utf-8", "replace"), private=True
-        )
-
-    def keep(self, tool: str, text: str) -> str:
-        """Store a result, redacted; return its stub, or the text itself if it cannot be stored."""
-        text = redact(text)
-        data = text.encode("utf-8", "replace")
-        digest = sha256(data).hexdigest()
-        name = f"{ARTIFACTS_FOLDER}/{digest[:12]}.txt"
-        try:
-            self._root.write(name, data, private=True)
-        except (StoreError, OSError):
-            return text
-        begins = text.lstrip().partition("\n")[0][:120]  # a tool says first what it left out
-        return (
-            f"[result offloaded: {len(text):,} characters of {tool} are in {name},"
-            f" {text.count(chr(10)) + 1:,} lines]\nSHA256: {digest}\n"
-            f"Use read_file with path={name!r}, start and end,"
-            f" or search with path={name!r}, for the parts you need.\nIt begins: {begins}"
-        )
 
 
 # Markers of compactions

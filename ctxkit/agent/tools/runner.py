@@ -53,6 +53,7 @@ async def run_tool(
     approval_tools: Container[str] | None = None,
     offload: OffloadResult | None = None,
     output_limits: OutputLimits | None = None,
+    keeps_whole: Callable[[str, int], bool] = lambda _tool, _chars: False,
     takes_images: bool = True,
 ) -> Message:
     """Run a tool call and return its result as a message; a failing tool is a result, not a raise.
@@ -65,6 +66,8 @@ async def run_tool(
             results carry the decision in their details.
         offload: stores a result longer than `output_limits.spill` and returns its stub.
         output_limits: limits of the result's text; None: the defaults.
+        keeps_whole: returns whether the rules offload a text of a tool with so many characters; it
+            is stored whole then, and prompts get its stub.
         takes_images: False replaces each image by a line that describes it.
     """
     limits = output_limits or OutputLimits()
@@ -74,7 +77,8 @@ async def run_tool(
     if offload is not None and is_spilled:
         # In a thread: redaction takes about a second per megabyte.
         text = await run_in_thread(lambda: offload(call.name, result.text))
-    if not is_spilled or len(text) > _MAX_STUB_CHARS:
+    is_whole = not is_spilled and not result.images and keeps_whole(call.name, len(text))
+    if not is_whole and (not is_spilled or len(text) > _MAX_STUB_CHARS):
         # A result that could not be stored comes back whole.
         text = limits.cut(text)
     has_decision = result.decision and (approval_tools is None or call.name in approval_tools)

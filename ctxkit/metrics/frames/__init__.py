@@ -91,7 +91,7 @@ def frame(
         if per == "message":
             data = per_message.rows(sessions, count)
         elif per == "compaction":
-            data = per_compaction.rows(sessions, count, unmarked=True)
+            data = per_compaction.rows(sessions, count, unmarked=True, attempts=True)
         else:
             data = _FRAMES[per].rows(sessions)
         return build_frame(FRAME_COLUMNS[per], data)

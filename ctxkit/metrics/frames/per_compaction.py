@@ -8,12 +8,13 @@ from ctxkit.metrics.cost.call_prices import (
     CompactionSizes,
     has_summary_calls,
     pick_weakest_source,
+    price_call,
     price_summary,
 )
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.counting import count_messages
 from ctxkit.metrics.recorded_compactions import group_edits
-from ctxkit.session.messages import Message, join_summary_errors
+from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
 from ctxkit.session.session import apply_edit
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 from ctxkit.tokens.sizes import find_prompt_drops
@@ -31,7 +32,8 @@ COLUMNS = (
         "compaction",
         INT,
         "",
-        "number of the compaction in its session, from 0; missing for an unmarked fall",
+        "number of the compaction in its session, from 0; missing for an unmarked fall and for an"
+        " attempt that changed nothing",
     ),
     FrameColumn(
         "call", INT, "", "the first call that was shown its outcome; missing where none followed"
@@ -45,7 +47,7 @@ COLUMNS = (
         TEXT,
         "",
         "dropped, shortened, replaced, summarised (several: a chain of policies); unmarked: see"
-        " above",
+        " above; failed, refused or skipped: an attempt in a live session that changed nothing",
     ),
     FrameColumn("trigger", TEXT, "", "what made it due"),
     FrameColumn("method", TEXT, "", "how it was done: the policy's or the program's own word"),
@@ -94,7 +96,7 @@ COLUMNS = (
         "error",
         TEXT,
         "",
-        "why the summary failed, where something else stands in its place; missing where none did",
+        "why the summary failed, or a compaction changed nothing; missing where none did",
     ),
     FrameColumn(
         "tokens_source",
@@ -109,7 +111,12 @@ COLUMNS = (
 
 
 def rows(
-    sessions: Sequence[Session], count: Count = None, *, unmarked: bool = False, reuse: bool = False
+    sessions: Sequence[Session],
+    count: Count = None,
+    *,
+    unmarked: bool = False,
+    attempts: bool = False,
+    reuse: bool = False,
 ) -> dict[str, list[Any]]:
     """Return the columns of the compaction frame as lists.
 
@@ -117,6 +124,7 @@ def rows(
         sessions: any sessions.
         count: how messages are counted, as for `frame`.
         unmarked: include drops of the prompt that no edit explains.
+        attempts: include compactions of a live session that changed nothing.
         reuse: bill a summary that the log does not price as if its call had read the cached prompt.
     """
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
@@ -126,6 +134,8 @@ def rows(
             _append_compactions(session, count, columns, reuse=reuse)
         if unmarked:
             _append_unmarked_drops(session, columns)
+        if attempts:
+            _append_attempts(session, columns)
         order = sorted(range(len(columns["position"])), key=columns["position"].__getitem__)
         for name, values in columns.items():
             data[name] += [values[i] for i in order]
@@ -178,6 +188,44 @@ def _append_unmarked_drops(session: Session, data: dict[str, list[Any]]) -> None
             "token_savings": 1 - after / before,
             "tokens_source": "recorded",
             "source": "derived",
+        }
+        for name, values in data.items():
+            values.append(row.get(name))
+
+
+def _append_attempts(session: Session, data: dict[str, list[Any]]) -> None:
+    calls = 0
+    for position, entry in enumerate(session.path):
+        if not isinstance(entry, Message):
+            continue
+        calls += entry.role == "assistant"
+        if entry.kind != COMPACTION_ATTEMPT_KIND:
+            continue
+        details = entry.details
+        tokens, messages = details.get("tokens"), details.get("messages")
+        usd, source = (None, None) if entry.usage is None else price_call(entry, entry.model)
+        row = {
+            "session": session.id,
+            "call": calls if calls < len(session.calls) else None,
+            "turn": session.turns[position],
+            "position": position,
+            "ts": entry.time,
+            "agent": entry.agent or session.agent,
+            "kind": details.get("outcome"),
+            "trigger": details.get("trigger"),
+            "tokens_before": tokens,
+            "tokens_after": tokens,
+            "messages_before": messages,
+            "messages_after": messages,
+            "affected_messages_n": 0,
+            "token_savings": 0.0,
+            "message_savings": 0.0,
+            "cost_usd": usd,
+            "cost_source": source,
+            "model": entry.model,
+            "error": entry.text,
+            "tokens_source": "estimated",
+            "source": "recorded",
         }
         for name, values in data.items():
             values.append(row.get(name))

@@ -10,6 +10,7 @@ import numpy as np
 from ctxkit.policies.history import edits, searches
 from ctxkit.policies.history.columns import SUMMARY, SYSTEM, USER
 from ctxkit.policies.history.view import HistoryView
+from ctxkit.session.messages import CONTINUATION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,6 +90,20 @@ class History(HistoryView, frozen=True):
             BadArguments: `n` is below 1, or there is no such role.
         """
         return searches.find_nth_last(self, role, n)
+
+    def nth_last_request(self, n: int) -> int:
+        """Return the position of the n-th last user message; -1: there is none.
+
+        A request of the program's to go on with a reply that was cut is none (`CONTINUATION_KEY`).
+        """
+        position, requests, k = -1, 0, 0
+        while requests < n:
+            k += 1
+            position = self.nth_last("user", k)
+            if position < 0:
+                return -1
+            requests += not self[position].details.get(CONTINUATION_KEY)
+        return position
 
     def next(self, position: int, *roles: str) -> int:
         """Return the first position from one on with one of these roles; -1: there is none."""

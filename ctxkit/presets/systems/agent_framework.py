@@ -11,6 +11,7 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ConfiguredPolicy
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Share
 from ctxkit.presets.registry import Difference, typed
@@ -112,7 +113,7 @@ class TwoPhases(ConfiguredPolicy):
         new = history.replace(
             changes, reason=f"tool uses before the last {self.keep_groups} are collapsed"
         )
-        return new if new.tokens < history.tokens else history
+        return take_if_smaller(history, new)
 
     def drop_oldest(self, history: History, budget: int) -> History:
         """Return the history without its oldest groups, until the budget holds."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.clearing import Clear
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import with_focus
@@ -85,7 +86,7 @@ class ClaudeSummary(AnchoredSummary):
         new = history.summarise(
             n, inserted, "everything is summarised", start=start, method="claude_code"
         )
-        return history if self.must_shrink and new.tokens >= history.tokens else new
+        return take_if_smaller(history, new) if self.must_shrink else new
 
     def cut(self, history: History, _room: ContextBudget) -> int:
         """Return the end: nothing is kept as it is."""

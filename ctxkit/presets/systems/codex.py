@@ -15,6 +15,7 @@ import numpy as np
 from ctxkit._internal.value_kinds import POSITIVE, PROMPT
 from ctxkit.policies.history.columns import SUMMARY
 from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import Summary
@@ -105,7 +106,7 @@ class CodexSummary(Summary):
             "only the user's messages are kept",
             method="codex",
         )
-        return history if self.must_shrink and new.tokens >= history.tokens else new
+        return take_if_smaller(history, new) if self.must_shrink else new
 
     def front(self, history: History, first: int = 0) -> int:
         """Return the first position that may go: requests that were kept stand before summaries."""

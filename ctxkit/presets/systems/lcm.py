@@ -11,6 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.base import at_least
 from ctxkit.policies.history.columns import SUMMARY
 from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
@@ -80,9 +81,10 @@ class Leaves(CustomCutSummary):
         # oldest chunks become summaries until the prompt fits, then summaries are condensed
         while new.tokens > self.share * room.limit:
             shorter = self.summarise_oldest_chunk(new)
-            if shorter is new or (self.must_shrink and shorter.tokens >= new.tokens):
+            taken = take_if_smaller(new, shorter) if self.must_shrink else shorter
+            if taken is new:
                 break
-            new = shorter
+            new = taken
         while (fewer := self.condense_summaries(new)) is not new:
             new = fewer
         return new

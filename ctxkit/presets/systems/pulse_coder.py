@@ -12,6 +12,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.guards import Attempts
 from ctxkit.policies.history.history import has_content
 from ctxkit.policies.message_filters import Prune
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
@@ -107,12 +108,14 @@ class PulseSummary(Summary):
             )
         if is_above_target(new, self.target):
             return self.cut_to_last_turns(history, "summary-too-large")
-        return history if self.must_shrink and new.tokens >= history.tokens else new
+        return take_if_smaller(history, new) if self.must_shrink else new
 
     def cut(self, history: History, _room: ContextBudget) -> int:
         """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
         return (
-            self.find_last_turns(history) if history.count("user") > (self.keep_turns or 1) else 0
+            self.find_last_turns(history)
+            if history.nth_last_request((self.keep_turns or 1) + 1) >= 0
+            else 0
         )
 
     def cut_to_last_turns(self, history: History, why: str) -> History:
@@ -122,7 +125,7 @@ class PulseSummary(Summary):
 
     def find_last_turns(self, history: History) -> int:
         """Return where the last turns begin."""
-        return history.safe_before(max(history.nth_last("user", self.keep_turns or 1), 0))
+        return history.safe_before(max(history.nth_last_request(self.keep_turns or 1), 0))
 
 
 def is_above_target(history: History, target: int) -> bool:

@@ -34,7 +34,7 @@ from ctxkit._internal.tables import (
 )
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.frames import frame
-from ctxkit.session.messages import Edit
+from ctxkit.session.messages import ATTEMPT_OUTCOMES, Edit
 from ctxkit.session.titles import (
     get_first_prompts_by_turn,
     get_project_name,
@@ -64,7 +64,7 @@ _TURN_HEADS = (
 _COMPACTION_HEADS = (
     Column("compaction", "number of the compaction, from 0"),
     Column("before call", "the first call that was shown its outcome"),
-    Column("why", "what made it due; failed, where its summary did", number=False),
+    Column("why", "what made it due; failed, refused or skipped with the reason", number=False),
     Column("tokens before", "size of the prompt before, in tokens"),
     Column("tokens after", "size of the prompt after, in tokens"),
     Column("saved", "share of the tokens that it took out"),
@@ -229,14 +229,19 @@ def _turn_cells(r: Any, first_prompts: dict[int, str], cuts: int) -> tuple[Cell,
 
 
 def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
-    """Return a table of compactions and of falls without a mark, the first `rows` of them."""
+    """Return a table of compactions, attempts without an effect and falls without a mark, the first
+    `rows` of them.
+    """
     table = frame(session, per="compaction")
     falls = int(table["kind"].eq("unmarked").sum())
-    told = pluralize(len(table) - falls, "compaction")
+    attempts = int(table["kind"].isin(ATTEMPT_OUTCOMES).sum())
+    told = pluralize(len(table) - falls - attempts, "compaction")
+    if attempts:
+        told += f", {pluralize(attempts, 'attempt')} without an effect"
     if falls:
         told += f", {pluralize(falls, 'fall')} of the prompt without a mark"
     cut = rows is not None and len(table) > rows
-    caption = f"The first {rows} of {told}." if cut else f"{told}." if falls else ""
+    caption = f"The first {rows} of {told}." if cut else f"{told}." if falls or attempts else ""
     rows_shown = table if rows is None else table.head(rows)
     return Table(
         _COMPACTION_HEADS, tuple(_compaction_cells(r) for r in rows_shown.itertuples()), caption
@@ -246,7 +251,10 @@ def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
 def _compaction_cells(r: Any) -> tuple[Cell, ...]:
     why = sanitize_line(text_or_empty(r.reason) or text_or_empty(r.trigger) or "not said", 160)
     more = text_or_empty(r.method)
-    if failed := text_or_empty(r.error):
+    failed = text_or_empty(r.error)
+    if r.kind in ATTEMPT_OUTCOMES:
+        why, more = f"{r.kind}: {sanitize_line(failed, 160)}", f"{why}; the history is as it was"
+    elif failed:
         why, more = (
             f"failed: {sanitize_line(failed, 160)}",
             f"{more}: {why}; the summary failed: {failed}",

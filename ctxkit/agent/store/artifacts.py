@@ -1,0 +1,213 @@
+"""Artifacts of a live session: tool results stored as files, and the paths that tools read them by.
+
+The files lie in the session's folder of the workspace. An agent is shown the path
+`.ctxkit/artifacts/ID.txt` for each, so a stub is the same in a live session and in its replay; the
+file tools read, list and search that path (`ExtraFiles`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, BinaryIO
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.redaction import failure_text, redact
+from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.search import search_files
+from ctxkit.errors import StoreError
+from ctxkit.policies.offload import ARTIFACT_FOLDER, DEFAULT_ADVICE, artifact_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.tools.file_tools import ExtraFiles
+    from ctxkit.session.messages import ToolSchema
+
+
+class ArtifactStore:
+    """Stores tool results in the folder of a session, and opens them for the file tools.
+
+    File names are derived from the content, so equal results share a file. Artifacts of the session
+    that this one was branched from can be read, too.
+
+    Args:
+        workspace: where the session lies.
+        sessions: returns the id of the session, and that of the one it was branched from.
+        on_failure: called with the name of the tool and the reason, once for each result that could
+            not be stored.
+        advice: returns how parts of an artifact are read, with `{path}` (see `Offload.advice`).
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        sessions: Callable[[], Sequence[str]],
+        *,
+        on_failure: Callable[[str, str], None] = lambda _tool, _error: None,
+        advice: Callable[[], str] = lambda: DEFAULT_ADVICE,
+    ) -> None:
+        self._workspace, self._sessions = workspace, sessions
+        self._on_failure, self._advice = on_failure, advice
+        self._failed: set[str] = set()
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def save(self, artifact: str, text: str, tool: str = "unknown", hint: str = "") -> None:
+        """Store a text, redacted, under the artifact id that a stub of the pruning `offload` names.
+
+        It is stored twice: as text, for the file tools, and as JSON with its origin, as fuseraft
+        does (`ToolResultArtifactStore.cs`).
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self._store(artifact, redact(text), tool, redact(hint))
+
+    def _store(self, artifact: str, clean: str, tool: str, hint: str = "") -> None:
+        record = {
+            "id": artifact,
+            "tool": tool,
+            "hint": hint,
+            "chars": len(clean),
+            "content": clean,
+        }
+        folder = self._folders()[0]
+        try:
+            self._workspace.keep(folder, f"{artifact}.txt", clean)
+            record_text = json.dumps(record, indent=2, ensure_ascii=False)
+            self._workspace.keep(folder, f"{artifact}.json", record_text)
+        except StoreError as e:
+            if artifact not in self._failed:
+                self._failed.add(artifact)
+                self._on_failure(tool, failure_text(e))
+            raise
+
+    def keep(self, tool: str, text: str) -> str:
+        """Store a result, redacted; return its stub, or the text itself if it cannot be stored."""
+        text = redact(text)
+        digest = sha256(text.encode("utf-8", "replace")).hexdigest()
+        try:
+            self._store(digest[:12], text, tool)
+        except StoreError:
+            return text
+        path = artifact_path(digest[:12])
+        begins = text.lstrip().partition("\n")[0][:120]  # a tool says first what it left out
+        return (
+            f"[result offloaded: {len(text):,} characters of {tool} are in {path},"
+            f" {text.count(chr(10)) + 1:,} lines]\nSHA256: {digest}\n"
+            f"{self._advice().format(path=path)}\nIt begins: {begins}"
+        )
+
+    # -- reading, by the paths that an agent is shown ----------------------------------------------
+
+    def holds(self, path: str) -> bool:
+        """Say whether a path is one of artifacts, whether or not it exists."""
+        return _split_artifact_path(path) is not None
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[BinaryIO]:
+        """Yield an artifact, open for reading.
+
+        Raises:
+            StoreError: there is no such artifact.
+        """
+        name = _split_artifact_path(path)
+        folder = self._find_folder(name) if name else None
+        if not name or folder is None:
+            raise StoreError(f"There is no artifact {sanitize_line(path, 200)!r}.")
+        with (
+            self._workspace.reach(folder) as here,
+            os.fdopen(here.open(name, os.O_RDONLY), "rb") as file,
+        ):
+            yield file
+
+    def listed(self, path: str) -> list[str]:
+        """Return the paths of the artifacts, or of one."""
+        wanted, names = _split_artifact_path(path), list[str]()
+        for folder in self._folders():
+            if folder.is_dir():
+                names += [p.name for p in sorted(folder.glob("*.txt")) if p.name not in names]
+        return [f"{ARTIFACT_FOLDER}/{n}" for n in names if wanted in ("", n)]
+
+    def searched(self, pattern: str, path: str, files: str) -> str:
+        """Return the hits of a regular expression in one artifact, or in all.
+
+        Raises:
+            BadArguments: the pattern is no regular expression.
+            StoreError: there is no such artifact.
+        """
+        name = _split_artifact_path(path)
+        folder = self._find_folder(name) if name else self._folders()[0]
+        if folder is None or not folder.is_dir():
+            raise StoreError(f"There is no artifact {sanitize_line(path, 200)!r}.")
+        hits = search_files(Root(folder), pattern, name or ".", files if name else "*.txt")
+        return "\n".join(
+            f"{ARTIFACT_FOLDER}/{line}" if line.partition(":")[0].endswith(".txt") else line
+            for line in hits.split("\n")
+        )
+
+    def _folders(self) -> list[Path]:
+        return [self._workspace.results(session) for session in self._sessions()]
+
+    def _find_folder(self, name: str) -> Path | None:
+        return next((f for f in self._folders() if (f / name).is_file()), None)
+
+
+def _split_artifact_path(path: str) -> str | None:
+    """Return the file name in a path of an artifact, "" for their folder, None for another path."""
+    clean = path.strip().removeprefix("./").rstrip("/")
+    if clean == ARTIFACT_FOLDER:
+        return ""
+    folder, _, name = clean.rpartition("/")
+    return name if folder == ARTIFACT_FOLDER and _ARTIFACT_FILE.fullmatch(name) else None
+
+
+def reading_advice(tools: Iterable[ToolSchema]) -> str:
+    """Return how parts of an artifact are read with the given tools, with `{path}` for its path."""
+    names = {t.name: t.parameters.get("properties", {}) for t in tools}
+    parameters = set(names.get("read_file", {}))
+    lines = next((pair for pair in _LINE_PARAMETERS if parameters.issuperset(pair)), None)
+    search = next((name for name in ("search", "grep_in_file") if name in names), None)
+    if lines is None and search is None:
+        return "No tool of this session reads it: run the call again so that it gives less."
+    if lines is None:
+        return f"Use {search} with path='{{path}}' for the parts you need."
+    advice = f"Use read_file with path='{{path}}', {lines[0]} and {lines[1]}"
+    return f"{advice}, or {search} with that path." if search else f"{advice}."
+
+
+_ARTIFACT_FILE = re.compile(r"[0-9a-f]{12}\.txt")
+_LINE_PARAMETERS = (("start", "end"), ("startLine", "maxLines"))
+
+
+class JoinedFiles:
+    """Several kinds of extra files as one; the first that holds a path answers."""
+
+    def __init__(self, *parts: ExtraFiles) -> None:
+        self._parts = parts
+
+    def _part(self, path: str) -> ExtraFiles:
+        return next(part for part in self._parts if part.holds(path))
+
+    def holds(self, path: str) -> bool:
+        """Say whether a path belongs to one of them."""
+        return any(part.holds(path) for part in self._parts)
+
+    def opened(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """Yield a file, open for reading."""
+        return self._part(path).opened(path)
+
+    def listed(self, path: str) -> list[str]:
+        """Return the paths of the files below a folder."""
+        return self._part(path).listed(path)
+
+    def searched(self, pattern: str, path: str, files: str) -> str:
+        """Return the hits of a regular expression in the files below a folder."""
+        return self._part(path).searched(pattern, path, files)

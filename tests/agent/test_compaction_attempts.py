@@ -1,0 +1,176 @@
+"""Compactions that change nothing: their event, their row, their bill, and the wait before the next one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from agent.test_failed_summaries import Asked, long, settings_of
+from models.wires import FORMATS, Play, wire
+from talkers import COUNT, Says, agent, live, run, said
+
+import ctxkit as ck
+from ctxkit import presets
+from ctxkit.agent import Provider
+from ctxkit.errors import ModelError
+from ctxkit.policies import AntiThrash, Count, Rules, Summary
+from ctxkit.presets.registry import preset
+from ctxkit.session import Usage
+
+pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM leaves connections to be collected
+LONG = "word " * 8_000
+EVERY_TURN = presets.fuseraft(trigger_turn_count=3, keep_recent_turns=1).but(counter=COUNT)
+
+
+def ends(events):
+    return [e.payload for e in events if e.kind == "compaction_end"]
+
+
+def attempts(session):
+    frame = ck.frame(session, per="compaction")
+    return frame[frame["compaction"].isna()]
+
+
+async def writes_too_much(*_):
+    return said(LONG, usage=Usage(input_tokens=900, output_tokens=100, cost_usd=0.25))
+
+
+def test_a_summary_that_is_not_shorter_is_refused_aloud_under_every_preset():
+    refusing = set()
+    for name in presets.names():
+        for settings in settings_of(name):
+            events, model = [], Asked(writes_too_much)
+            rules = preset(name, **settings).but(
+                counter=COUNT, window=1_500, assumed=True, reserve=200
+            )
+            one = agent(at=long(), model=Says(), rules=rules, heard=events, summary_model=model)
+            one.model.notice = ""
+            run(one.turn("Go on."))
+            kinds = [e.kind for e in events]
+            assert kinds.count("compaction_start") == kinds.count("compaction_end"), name
+            refused = [e for e in ends(events) if e["outcome"] == "refused"]
+            assert len(attempts(one.session)) == sum("messages" not in e for e in ends(events))
+            if model.n:
+                assert ends(events), name
+            for event in refused:
+                refusing.add(name)
+                assert " are not fewer than " in event["reason"]
+                assert event["tokens_before"] == event["tokens_after"]
+                assert "error" not in event
+    assert refusing >= {"fuseraft", "ai", "fased", "pi", "openclaw", "lcm", "claude_code"}
+
+
+def talk(rules, model, turns=22):
+    events = []
+    one = agent(
+        *[said(f"reply {n}") for n in range(turns)], rules=rules, heard=events, summary_model=model
+    )
+    one.model.notice = ""
+    asked_before = []
+    for n in range(turns):
+        before = model.n if model else 0
+        run(one.turn(f"question {n} " + "more " * 90))
+        asked_before.append((model.n if model else 0) - before)
+    return one, events, asked_before
+
+
+def test_a_refused_summary_is_asked_for_more_and_more_rarely():
+    one, events, asked = talk(EVERY_TURN, Asked(writes_too_much))
+    tries = [n for n, asked_n in enumerate(asked) if asked_n]
+    assert [b - a for a, b in pairwise(tries)] == [3, 5, 9]
+    assert [e["retry_after_calls"] for e in ends(events)] == [2, 4, 8, 16]
+    rows = attempts(one.session)
+    assert rows["kind"].tolist() == ["refused"] * 4
+    assert rows["model"].tolist() == ["test/bad"] * 4
+    assert rows["cost_usd"].tolist() == [0.25] * 4
+    assert rows["error"].str.contains("are not fewer than").all()
+    assert [e["cost_usd"] for e in ends(events)] == [0.25] * 4
+
+
+def test_a_summary_that_is_too_late_is_not_asked_for_at_each_call():
+    async def hangs(*_):
+        raise ModelError("The summary took longer than 2 s.")
+
+    rules = Rules(Summary(keep_turns=1), Count(n=6), counter=COUNT)
+    _, events, asked = talk(rules, Asked(hangs), turns=30)
+    failed = [e for e in ends(events) if e["outcome"] == "failed"]
+    assert failed
+    assert "longer than 2 s" in failed[0]["error"]
+    assert sum(map(bool, asked)) == len(failed) == 4
+
+
+def test_a_wait_is_over_after_a_summary_that_was_used():
+    answers = iter([LONG, "Short.", LONG, *["Short."] * 20])
+
+    async def answer(*_):
+        return said(next(answers))
+
+    _, events, _ = talk(EVERY_TURN, Asked(answer), turns=16)
+    waits = [e.get("retry_after_calls") for e in ends(events)]
+    assert waits[:3] == [2, None, 2]
+
+
+def test_another_kernel_waits_as_long(tmp_path):
+    """and one with another model asks at once"""
+
+    def ask(name, n):
+        model = Asked(writes_too_much)
+        model.name = name
+        with live(tmp_path, *[said("It is.")] * n, rules=EVERY_TURN, summary_model=model) as one:
+            one.agent.model.notice = ""
+            for k in range(n):
+                run(one.turn(f"question {k}"))
+        return model.n
+
+    assert ask("test/bad", 4) == 1
+    assert ask("test/bad", 1) == 0
+    assert ask("test/other", 1) == 1
+
+
+def test_a_guard_that_holds_back_says_so_once():
+    rules = EVERY_TURN.but(guards=AntiThrash(min_savings=0.99, window=1))
+    one, events, asked = talk(rules, Asked(lambda *_: _short()), turns=12)
+    assert sum(asked) == 1
+    assert [e["outcome"] for e in ends(events)] == ["compacted", "skipped"]
+    assert "anti-thrash: 1 of 1 below 99%" in ends(events)[1]["reason"]
+    assert attempts(one.session)["kind"].tolist() == ["skipped"]
+
+
+def test_a_free_refusal_is_said_once():
+    rules = EVERY_TURN.but(summariser=lambda passage: "word " * 900)
+    rules.summariser.needs_model = False
+    one, events, _ = talk(rules, None, turns=9)
+    assert [e["outcome"] for e in ends(events)] == ["refused"]
+    assert attempts(one.session)["kind"].tolist() == ["refused"]
+
+
+async def _short():
+    return said("Short.")
+
+
+def test_an_attempt_is_sent_to_no_model_and_is_no_compaction(tmp_path):
+    """on a real wire, and read back from the log"""
+    with (
+        wire("chat", Play("It is so.", usage="counted")) as up,
+        wire("chat", Play("x" * 5_000)) as notes,
+    ):
+
+        def ask(server):
+            return Provider(FORMATS["chat"][0], context_window=50_000,
+                            options={"api_base": server.url, "api_key": "none"})  # fmt: skip
+
+        with live(tmp_path, rules=EVERY_TURN, summary_model=ask(notes)) as one:
+            one.agent.model = ask(up)
+            one.agent.take(EVERY_TURN)
+            for n in range(5):
+                run(one.turn(f"question {n}"))
+            session = one.session
+        assert len(notes.asked) == 1
+        sent = [[m["role"] for m in body["messages"]] for body in up.asked]
+        assert sent[-1] == ["user", "assistant"] * 4 + ["user"]
+    again = ck.read(one.log.path)
+    for s in (session, again):
+        assert attempts(s)["kind"].tolist() == ["refused"]
+        assert ck.frame(s, per="session")["compactions_n"].tolist() == [0]
+        assert ck.frame(s, per="session")["messages_n"].tolist() == [10]
+        assert s.edits == ()
