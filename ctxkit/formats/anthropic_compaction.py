@@ -188,8 +188,8 @@ def _cut_at_block(raw_messages: list[Any]) -> tuple[list[Any], dict[str, Any], l
     """Return system messages, the last block, and what follows it; None without a block."""
     for place in range(len(raw_messages) - 1, -1, -1):
         raw = as_dict(raw_messages[place])
-        content = raw.get("content")
-        at = _last_block(content) if type(content) is list else None
+        content = as_list(raw.get("content"))
+        at = _last_block(content)
         if at is not None:
             rest = content[at + 1 :]
             tail = [{**raw, "content": rest}] if rest else []

@@ -61,6 +61,11 @@ class OnDemandSummary(SummariseAll):
     keep_turns: int = 0
     """Turns of the user's at the end that stay."""
 
+    @property
+    def is_written_by_api(self) -> bool:
+        """True: thinking in the turns that stay is still valid (`engine.provider_guard`)."""
+        return True
+
     def cut(self, history: History, room: ContextBudget) -> int:
         """Return the first message of the turns that stay."""
         end = super().cut(history, room)
