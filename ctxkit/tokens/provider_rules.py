@@ -54,6 +54,7 @@ Fact = Literal[
     "compaction_trigger",
     "compaction_trigger_min",
     "compaction_billed_apart",
+    "tool_window",
     "refuses",
 ]
 
