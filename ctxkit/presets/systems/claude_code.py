@@ -50,8 +50,9 @@ DIFFERENCES = (
     Difference(
         "a pause near the end of a one-hour cache",
         "not in the documentation",
-        "from 2.1.286 behind a flag of the server, 2.1.299 (2026-10-14) officially: compacted about"
-        " 54 minutes after the last reply, from 200,000 tokens on, unless `idleCompaction` is false",
+        "from 2.1.286 behind a flag of the server, 2.1.299 (2026-10-14) officially: compacted"
+        " about 54 minutes after the last reply, from 200,000 tokens on, unless `idleCompaction` is"
+        " false",
         '`version="2.1.299"`; older versions, which a log without one-hour writes is like, do not.'
         " The summary is billed as elsewhere, though the program's reads the cached prompt",
     ),
