@@ -12,6 +12,7 @@ from ctxkit.policies.forecast import turn_of_call
 from ctxkit.policies.history.log import CacheClock
 from ctxkit.policies.protocols import Named, name_of
 from ctxkit.policies.triggers import first_call_in
+from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion
@@ -303,7 +304,7 @@ class UntilCold(BaseGuard):
 
     hard_limit: float
     """Prompt size in tokens above which it does not wait."""
-    life: float = 300.0
+    life: float = DEFAULT_CACHE_LIFE
     """Lifetime of the cache, in seconds."""
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
