@@ -49,6 +49,19 @@ RULES = """
 - **Subagents** are `Session.children` where they can be told: Claude Code's files, ATIF's embedded trajectories,
   fuseraft's sub-agent events, OpenCode's storage, threads of their own in a trace. Exports of one session name only
   their parent.
+- **Calls that the provider runs** (Codex' `web_search_call` and `image_generation_call`) have one result of kind
+  `server`, so that no call stands alone. Codex logs no text of a search: that result has no parts and no tokens, and
+  is in no sum of tokens; whoever counts results that the log holds leaves out those without parts.
+- **API errors as replies** (Claude Code's `isApiErrorMessage` of the model `<synthetic>`, its `api_error` lines) are
+  events (`events_n`), never calls: they are in neither `calls_n` nor `failed_calls_n`. A failed call is one that the
+  log has as a call: a reply that broke off or was marked as failed (Codex' `error` and `turn_aborted`).
+- **Messages of agents** (Codex' `agent_message` items) are inputs of role `user` and kind `agent`: another agent wrote
+  them into the thread, so they are in the prompt and begin a turn as a user's message does, and the kind tells them
+  from what a person wrote.
+- **Compactions by the provider** (`compaction` blocks and items of Anthropic and OpenAI) are edits of method
+  `compaction` with the usage of the summary's own call, where the log has it (`usage.iterations`,
+  `response.compaction`); what the API dropped is no longer shown. A sealed summary has no size. Tool results that
+  Anthropic's context editing cleared are replaced from the call on whose response says so.
 - **Text actions** (SWE-agent) are tool calls with the action as `command`; its demonstrations are part of the
   prompt, not calls. aider's answers have no calls; its usage is rounded by aider itself.
 - **Times without a zone** are taken for UTC; OpenHands' are set by the completions beside them, where there are

@@ -64,7 +64,14 @@ NAV = {
     ],
     "Notebooks": [],
     "Gallery": ["gallery.md"],
-    "Reference": ["api-overview.md", "frames.md", "scores.md", "systems.md", "formats.md"],
+    "Reference": [
+        "api-overview.md",
+        "frames.md",
+        "scores.md",
+        "systems.md",
+        "formats.md",
+        "providers.md",
+    ],
     "How far to trust it": [
         "trust.md",
         "conformance.md",

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.models.model import Model, Request
+from ctxkit.engine.provider_guard import PromptGuard, find_stale_thinking, writes_by_api
 from ctxkit.errors import ModelError
 from ctxkit.formats.chat_completions import describe_missing_content
 from ctxkit.policies.rules import budget_thresholds
@@ -84,6 +85,8 @@ class ModelCaller:
         self._model, self._tools, self._compactor, self._emit = model, tools, compactor, emit
         self._name = redact(model.name)
         self._transcript, self._composition = compactor.transcript, PromptComposition()
+        self._guard = PromptGuard(model.name, keeps_thinking=writes_by_api(compactor.rules.policy))
+        self._guard.stale |= find_stale_thinking(compactor.transcript.session)
         self._schema_chars = sum(s.chars or 0 for s in tools)
         self._tools_logged = find_last_tools_digest(self._transcript.session.path) == digest_tools(
             tools
@@ -150,6 +153,9 @@ class ModelCaller:
 
     async def _send_prompt(self, messages: tuple[Message, ...], turn: Turn) -> Message:
         name, seq = self._name, turn.spent.calls + 1
+        messages = self._guard.apply(messages)
+        if self._guard.dropped_n:
+            self._emit("provider_guard", {"rule": "changed_thinking", "n": self._guard.dropped_n})
         position = {"turn": self._transcript.turn, "step": turn.steps}
         request = Request(messages=messages, tools=self._tools, **position)
         report = self._composition.of(

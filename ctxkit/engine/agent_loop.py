@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine import Run, advance, weave_edits
+from ctxkit.engine.provider_guard import ChatGuard, writes_by_api
 from ctxkit.errors import BadArguments
 from ctxkit.formats.chat_requests import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
@@ -40,7 +41,11 @@ _WARN_AFTER = 3
 
 
 def fit(
-    messages: Sequence[ChatMessage], rules: RulesLike, *, limit: int | None = None
+    messages: Sequence[ChatMessage],
+    rules: RulesLike,
+    *,
+    limit: int | None = None,
+    model: str | None = None,
 ) -> list[ChatMessage]:
     """Compact a list of chat messages for one call, if the rules say so.
 
@@ -49,11 +54,15 @@ def fit(
     them. In a loop use `Context`, which remembers, or replace your list by the result. The second
     compaction of one list warns.
 
+    After the rules a guard takes out what the provider is documented to refuse
+    (`engine.provider_guard`), such as signed thinking behind a change, and warns.
+
     Args:
         messages: Chat Completions messages, oldest first: everything before the next call. The
             `name` of a reply is the agent that wrote it.
         rules: rules, a preset or its name, a policy (always run) or its text form.
         limit: the model's context window, in tokens, where the rules have none.
+        model: the model that is called, whose provider's rules hold; None: what any provider takes.
 
     Returns:
         The messages to send. Those that are unchanged are the same dict objects.
@@ -83,7 +92,12 @@ def fit(
         history = new
     if rules.pruning is not None:
         history = apply_policy(rules.pruning, history, room)
-    return conversation.to_dicts(history)
+    guard = ChatGuard(model, keeps_thinking=writes_by_api(rules.policy))
+    guard.apply(list(messages))  # as it was made: the list only grew
+    prompt = guard.apply(conversation.to_dicts(history))
+    if guard.notes:
+        warnings.warn(" ".join(guard.notes), stacklevel=2)
+    return prompt
 
 
 class _CompactedLists:
@@ -130,6 +144,7 @@ class Context:
         rules: rules, a preset or its name, a policy (always run) or its text form.
         limit: the model's context window, in tokens, where the rules have none.
         name: id of the session.
+        model: the model that is called, as for `fit`.
 
     Example:
         >>> import ctxkit as ck
@@ -140,9 +155,15 @@ class Context:
     """
 
     def __init__(
-        self, rules: RulesLike, *, limit: int | None = None, name: str = "context"
+        self,
+        rules: RulesLike,
+        *,
+        limit: int | None = None,
+        name: str = "context",
+        model: str | None = None,
     ) -> None:
         self.rules = resolve_rules(rules)
+        self._guard = ChatGuard(model, keeps_thinking=writes_by_api(self.rules.policy))
         self.name = name
         self._conversation = _Conversation(self.rules)
         self.run = Run(self._conversation.log, self.rules, limit)
@@ -178,8 +199,15 @@ class Context:
             self._is_open = True
             advance(self.run, self.rules, self._conversation.log.calls)
             self._warn()
-        self._last_prompt = self._conversation.to_dicts(self.run.shown())
+            if self._guard.is_new:  # what was said before stood behind its own prompts
+                self._guard.apply(list(self._added))
+            self._last_prompt = self._guard.apply(self._conversation.to_dicts(self.run.shown()))
         return list(self._last_prompt)
+
+    @property
+    def guard_notes(self) -> tuple[str, ...]:
+        """What the provider's rules took out of the last prompt, in sentences; empty: nothing."""
+        return self._guard.notes
 
     def _warn(self) -> None:
         """Warn once where the rules compact at each call, so that no cache can serve a prompt."""

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from ctxkit.engine import Run, log_from_session, run_rules, weave_edits, with_message_ids
+from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.protocols import name_of
@@ -138,7 +139,11 @@ def session_from_run(session: Session, done: Run, children: tuple[Session, ...] 
         parents=(),
         leaf=-1,
         children=children,
-        details={**session.details, **budget_thresholds(done.rules), "replay": summarize_run(done)},
+        details={
+            **session.details,
+            **budget_thresholds(done.rules),
+            "replay": summarize_run(done) | {"refused_calls": count_refused_calls(session, done)},
+        },
         origin=session.origin or session,
     )
     return replayed.backed(done)

@@ -17,6 +17,8 @@ _COLUMN_ROWS = (
      "the model's window, or a larger one that the rules are set to; missing: not known"),
     ("first_call_over_window", INT,
      "the first call whose prompt is larger than the window; missing where all fit"),
+    ("refused_calls_n", INT,
+     "calls whose prompt the provider is documented to refuse; missing: no rule for the model"),
     ("fresh_tokens", INT, "prompt tokens billed as fresh input"),
     ("cache_read_tokens", INT, "prompt tokens read from the cache"),
     ("cache_write_tokens", INT, "prompt tokens written to the cache"),

@@ -18,6 +18,7 @@ from ctxkit.engine.cache_model.prediction import (
     predict_input_cost,
     predict_reads_after_compactions,
 )
+from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.replay import count_hidden, describe_crowded_window
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.inputs import accepts_session
@@ -159,7 +160,8 @@ def score_run(
         get_run_compactions(run, prompts),
         _run_outcome(
             label, count_hidden(run), [h.why for h in run.held], describe_crowded_window(run)
-        ),
+        )
+        | {"refused_calls_n": count_refused_calls(base.session, run)},
         window=rules.parameters.get("context_window"),
         pruned=rules.pruning is not None,
         reuse=reuse,
@@ -175,7 +177,8 @@ def _score_replay(base: SessionScoreCache, session: Session, *, reuse: bool) -> 
         base,
         get_replay_prompts(session),
         get_replay_compactions(session),
-        _run_outcome(label, details.get("hidden", (None, None)), whys, details.get("note")),
+        _run_outcome(label, details.get("hidden", (None, None)), whys, details.get("note"))
+        | {"refused_calls_n": details.get("refused_calls")},
         window=details.get("parameters", {}).get("context_window"),
         pruned=bool(details.get("pruning")),
         reuse=reuse,

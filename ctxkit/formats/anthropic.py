@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
+from ctxkit.formats.anthropic_compaction import AnthropicConversation
 from ctxkit.formats.chat_requests import (
-    ChatConversation,
     content_block_types,
     is_chat_list,
     is_chat_message,
@@ -37,10 +37,17 @@ CAN = (
     "text, thinking, system prompt, tools, calls and results; usage where responses are there"
     " (cache by life)"
 )
-CANNOT = "times, money, compactions"
+CANNOT = "times, money, compactions by the client (by the API: with their own usage)"
 BLIND = ("compactions",)
 
-_ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"}
+_ANTHROPIC_BLOCKS = {
+    "tool_use",
+    "tool_result",
+    "thinking",
+    "redacted_thinking",
+    "server_tool_use",
+    "compaction",
+}
 
 
 # A file has a list of messages, one message per line, or records of requests and responses (batches
@@ -102,7 +109,8 @@ def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 def read(source: Source) -> list[Session]:
     """Read the conversation of a file; messages missing from a later request become an edit."""
-    conversation, document = ChatConversation(NAME), source.document
+    conversation = AnthropicConversation(NAME, parse_anthropic_usage)
+    document = source.document
     if type(document) is list:
         records: list[tuple[int, Any]] = [(0, {"messages": document})]
         if document and not is_chat_message(document[0]):
@@ -121,17 +129,19 @@ def read(source: Source) -> list[Session]:
         raise ReadError(
             "expected messages with a role and content, or a response; found none.", source.path
         )
+    conversation.close()
     return [conversation.session(session_id or source.path.stem)]
 
 
-def _read_call(conversation: ChatConversation, record: dict[str, Any]) -> None:
+def _read_call(conversation: AnthropicConversation, record: dict[str, Any]) -> None:
     request, response = _split_record(record)
     conversation.settings(request)
     system = request.get("system")
     raw_messages = [r for r in as_list(request.get("messages")) if type(r) is dict]
     if system and type(system) in (str, list):
         raw_messages = [{"role": "system", "content": system}, *raw_messages]
-    if raw_messages:
+    is_on_demand = type(request.get("compaction")) is dict
+    if raw_messages and not is_on_demand:  # on demand: of older turns alone, for their summary
         conversation.request(raw_messages)
     if response.get("role") != "assistant" or "content" not in response:
         if not raw_messages:
@@ -141,12 +151,19 @@ def _read_call(conversation: ChatConversation, record: dict[str, Any]) -> None:
         parse_timestamp(record.get("startTime")),
         parse_timestamp(record.get("endTime")),
     )
+    time = parse_timestamp(record.get("timestamp") or response.get("created_at")) or ended_at
+    conversation.clear_results(request, response)
+    content = response["content"]
+    if type(content) is list:
+        content = conversation.read_compaction_reply(response, time)
+        if response["content"] and not content:
+            return
     conversation.reply(
-        {"role": "assistant", "content": response["content"], "id": response.get("id")},
+        {"role": "assistant", "content": content, "id": response.get("id")},
         usage=parse_anthropic_usage(response.get("usage")),
         model=str_or_none(response.get("model")) or conversation.model,
         stop=ContentBlocks.map_stop_reason(response.get("stop_reason")),
-        time=parse_timestamp(record.get("timestamp") or response.get("created_at")) or ended_at,
+        time=time,
         latency=None
         if began_at is None or ended_at is None or ended_at < began_at
         else ended_at - began_at,

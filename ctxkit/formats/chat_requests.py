@@ -71,7 +71,7 @@ class ChatConversation:
         ids = []
         for message in messages:
             self.log.add(message)
-            self._key_by_id[message.id] = _make_message_key(message)
+            self._key_by_id[message.id] = make_message_key(message)
             ids.append(message.id)
         return ids
 
@@ -106,7 +106,7 @@ class ChatConversation:
         while (
             position < len(messages)
             and position < len(missing_ids)
-            and _make_message_key(messages[position]) == self._key_by_id.get(missing_ids[position])
+            and make_message_key(messages[position]) == self._key_by_id.get(missing_ids[position])
         ):
             id_by_new_id[messages[position].id] = missing_ids[position]
             position += 1
@@ -123,7 +123,7 @@ class ChatConversation:
         id_by_new_id: dict[str, str],
     ) -> int:
         """Add the edit that explains missing messages; return the index of the first new one."""
-        keys = [_make_message_key(message) for message in messages[start:]]
+        keys = [make_message_key(message) for message in messages[start:]]
         end, inserted = start, []
         for n, i in _align_keys(keys, [self._key_by_id.get(i) for i in missing_ids]):
             id_by_new_id[messages[start + n].id] = missing_ids[i]
@@ -132,7 +132,7 @@ class ChatConversation:
             end = len(messages)
         for message in messages[start:end]:
             if message.id not in id_by_new_id:
-                self._key_by_id[message.id] = _make_message_key(message)
+                self._key_by_id[message.id] = make_message_key(message)
                 inserted.append(message)
         repeated_ids = set(id_by_new_id.values())
         self.log.add(
@@ -167,7 +167,8 @@ class ChatConversation:
         )
 
 
-def _make_message_key(message: Message) -> Any:
+def make_message_key(message: Message) -> Any:
+    """Return the key by which a message is recognised in the next request."""
     texts = tuple(p.text for p in message.parts if type(p) is Text and p.text)
     return (
         message.role,

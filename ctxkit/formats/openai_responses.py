@@ -18,6 +18,7 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
+from ctxkit.formats.session_builder import match_rewritten_history
 from ctxkit.session.messages import Edit, Message, Part, SizeOnly, Text
 
 if TYPE_CHECKING:
@@ -94,9 +95,20 @@ def _is_item_record(record: dict[str, Any]) -> bool:
     return "role" in record or as_str(record.get("type")) in _ITEM_TYPES
 
 
+class ResponsesConversation(ChatConversation):
+    """A conversation that remembers the provider's last compaction item."""
+
+    compaction_item: dict[str, Any] | None = None
+
+    def retained_ids(self) -> set[str]:
+        """Return the ids of visible system messages, which a compaction leaves in the prompt."""
+        entries = ((i, self.log.entries[self.log.where[i]]) for i in self.log.shown)
+        return {i for i, m in entries if isinstance(m, Message) and m.role == "system"}
+
+
 def read(source: Source) -> list[Session]:
     """Read the conversation of a file."""
-    conversation, document = ChatConversation(NAME), source.document
+    conversation, document = ResponsesConversation(NAME), source.document
     session_id: str | None = None
     if type(document) is list:
         _read_items(conversation, document)
@@ -118,7 +130,7 @@ def read(source: Source) -> list[Session]:
     return [conversation.session(session_id or source.path.stem)]
 
 
-def _read_record(conversation: ChatConversation, record: dict[str, Any]) -> None:
+def _read_record(conversation: ResponsesConversation, record: dict[str, Any]) -> None:
     """Read a record: a list of items, a request, a response, or both."""
     request, response = (
         as_dict(record.get("request")) or record,
@@ -138,18 +150,60 @@ def _read_record(conversation: ChatConversation, record: dict[str, Any]) -> None
         if type(request_input) is str
         else as_list(request_input)
     )
+    if response.get("object") == "response.compaction":
+        _read_standalone_compaction(conversation, raw_items, response)
+        return
     if raw_items and str_or_none(request.get("previous_response_id")):
         _read_items(conversation, raw_items)  # the provider keeps what came before
     elif raw_items:
         _read_new_input(conversation, raw_items)
     _read_items(conversation, as_list(record.get("data")))
-    if as_list(response.get("output")):
-        _read_items(conversation, as_list(response["output"]), response)
-        conversation.inputs += len(response["output"])
+    output = as_list(response.get("output"))
+    if output:
+        _read_items(conversation, output, response)
+        at = _last_compaction(output)
+        n_before = conversation.inputs if at is None else -at
+        conversation.inputs = n_before + len(output)
 
 
-def _read_new_input(conversation: ChatConversation, raw_items: list[Any]) -> None:
-    """Read the items of a request's input that no earlier request had."""
+def _last_compaction(raw_items: list[Any]) -> int | None:
+    places = range(len(raw_items) - 1, -1, -1)
+    return next((i for i in places if as_dict(raw_items[i]).get("type") == "compaction"), None)
+
+
+def _read_standalone_compaction(
+    conversation: ResponsesConversation, raw_input: list[Any], response: dict[str, Any]
+) -> None:
+    """Read a call of `/responses/compact`: user messages that stay, and one item for the rest."""
+    if not conversation.log.entries:
+        _read_items(conversation, raw_input)
+    output = as_list(response.get("output"))
+    at = _last_compaction(output)
+    if at is None:
+        return
+    history = [m for raw in output[:at] for m in _parse_item(conversation, raw, as_dict(raw))]
+    repeated_ids, _ = match_rewritten_history(conversation.log, history, None)
+    edit = Edit(
+        kind="summarised",
+        method="compaction",
+        trigger="manual",
+        usage=parse_usage(response.get("usage")),
+        model=str_or_none(response.get("model")) or conversation.model,
+        time=parse_timestamp(response.get("created_at")),
+    )
+    _add_compaction(conversation, as_dict(output[at]), edit, repeated_ids)
+    _read_items(conversation, output[at + 1 :])
+    conversation.inputs = len(output) - at
+
+
+def _read_new_input(conversation: ResponsesConversation, raw_items: list[Any]) -> None:
+    """Read the items of a request's input that no earlier request had.
+
+    What stands before a compaction item that is known is no longer in the prompt.
+    """
+    at = _last_compaction(raw_items)
+    if at is not None and raw_items[at] == conversation.compaction_item:
+        raw_items = raw_items[at:]
     n_seen = conversation.inputs
     if len(raw_items) < n_seen:  # no continuation: the caller replaced the prompt
         visible_ids = tuple(conversation.log.shown)
@@ -164,11 +218,14 @@ def _read_new_input(conversation: ChatConversation, raw_items: list[Any]) -> Non
         )
         n_seen = 0
     _read_items(conversation, raw_items[n_seen:])
-    conversation.inputs = len(raw_items)
+    at = _last_compaction(raw_items)
+    conversation.inputs = len(raw_items) - (at or 0)
 
 
 def _read_items(
-    conversation: ChatConversation, raw_items: list[Any], response: dict[str, Any] | None = None
+    conversation: ResponsesConversation,
+    raw_items: list[Any],
+    response: dict[str, Any] | None = None,
 ) -> None:
     messages: list[Message] = []
     for raw in raw_items:
@@ -176,14 +233,15 @@ def _read_items(
         if item.get("type") == "compaction":
             _add_messages(conversation, messages, None)
             messages = []
-            _read_compaction(conversation, item)
+            edit = Edit(kind="summarised", method="compaction", trigger="auto")
+            _add_compaction(conversation, item, edit, set())
         else:
             messages += _parse_item(conversation, raw, item)
     _add_messages(conversation, messages, response)
 
 
 def _parse_item(
-    conversation: ChatConversation, raw_item: Any, item: dict[str, Any]
+    conversation: ResponsesConversation, raw_item: Any, item: dict[str, Any]
 ) -> list[Message]:
     item_type = as_str(item.get("type"))
     if (
@@ -198,7 +256,7 @@ def _parse_item(
 
 
 def _add_messages(
-    conversation: ChatConversation, messages: list[Message], response: dict[str, Any] | None
+    conversation: ResponsesConversation, messages: list[Message], response: dict[str, Any] | None
 ) -> None:
     """Add messages, with a reply's items merged; the last reply of a response gets its usage."""
     merged = merge_reply_items(messages)
@@ -218,17 +276,19 @@ def _add_messages(
     conversation.add(merged)
 
 
-def _read_compaction(conversation: ChatConversation, item: dict[str, Any]) -> None:
-    """Add the provider's compaction, which replaces all messages before it."""
-    summary_text, encrypted = (
-        str_or_none(item.get("summary")),
-        as_str(item.get("encrypted_content")),
-    )
-    parts: tuple[Part, ...] = (
-        (Text(summary_text),) if summary_text else (SizeOnly("compaction", chars=len(encrypted)),)
-    )
+def _add_compaction(
+    conversation: ResponsesConversation, item: dict[str, Any], edit: Edit, retained_ids: set[str]
+) -> None:
+    """Add the provider's compaction, which replaces all before it but instructions and `retained`.
+
+    An encrypted item is sealed: its length says nothing of its tokens.
+    """
+    summary_text = str_or_none(item.get("summary"))
+    parts: tuple[Part, ...] = (Text(summary_text),) if summary_text else (SizeOnly("compaction"),)
     edit_id = conversation.log.new_id(item.get("id"))
     summary = Message(role="summary", id=conversation.log.new_id(f"{edit_id}-summary"), parts=parts)
     conversation.log.compact(
-        Edit(kind="summarised", id=edit_id, inserted=(summary,), method="compaction"), ()
+        replace(edit, id=edit_id, inserted=(summary,)),
+        retained_ids | conversation.retained_ids(),
     )
+    conversation.compaction_item = item

@@ -9,6 +9,7 @@ from math import inf, sqrt
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
+from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE, get_value
 
 __all__ = [
     "best_interval",
@@ -21,8 +22,25 @@ __all__ = [
 ]
 __dir__ = public_dir(__all__)
 
-_WRITE_SHARE, _READ_SHARE = 1.25, 0.1
-"""Anthropic's prices as shares of the input price: a write that lives five minutes, a read."""
+_DEFAULT_MODEL = "claude"
+"""Claude models without a rule of their own, whose reads cost a tenth of input: 4.6, 4.8 or 5."""
+
+
+def _get_shares(
+    model: str, write_share: float | None, read_share: float | None
+) -> tuple[float, float]:
+    """Return what was given, else the shares of a model by `tokens.provider_rules`.
+
+    Raises:
+        BadArguments: no rule is known for the model.
+    """
+    write = get_value("write_share", model, 1.0) if write_share is None else write_share
+    read = get_value("read_share", model) if read_share is None else read_share
+    if read is None:
+        raise BadArguments(
+            f"No provider's rule is known for model {model!r}: give write_share and read_share."
+        )
+    return write, read
 
 
 def requests_until_reset_pays(
@@ -75,22 +93,27 @@ def reads_until_mutation_pays(
     saved: float,
     suffix: float,
     *,
-    write_share: float = _WRITE_SHARE,
-    read_share: float = _READ_SHARE,
+    model: str = _DEFAULT_MODEL,
+    write_share: float | None = None,
+    read_share: float | None = None,
 ) -> float:
     """Return the number of reads after which an edit in the middle of a prompt is paid back.
 
-    ``R = ((w - r) / r) S / dT``, from headroom's compression policy: 11.5 S / dT at Anthropic's
-    prices.
+    ``R = ((w - r) / r) S / dT``, from headroom's compression policy: 11.5 S / dT where a read
+    costs a tenth of input.
 
     Args:
         saved: tokens that the edit removes, ``dT``.
         suffix: tokens behind the edit, which are written anew, ``S``.
-        write_share: price of a written token over that of fresh input.
-        read_share: price of a cached token over that of fresh input.
+        model: the model by whose prices it is; the default is a Claude with reads at a tenth.
+        write_share: price of a written token over that of fresh input; None: the model's.
+        read_share: price of a cached token over that of fresh input; None: the model's.
 
     Returns:
         Reads; infinite where nothing is saved.
+
+    Raises:
+        BadArguments: no rule is known for the model, and no shares are given.
 
     Example:
         >>> round(reads_until_mutation_pays(1_000, 1_000), 1)
@@ -98,6 +121,7 @@ def reads_until_mutation_pays(
     """
     if saved <= 0:
         return inf
+    write_share, read_share = _get_shares(model, write_share, read_share)
     return (write_share - read_share) / read_share * suffix / saved
 
 
@@ -107,8 +131,9 @@ def mutation_gain(
     reads: float,
     *,
     alive: float = 1.0,
-    write_share: float = _WRITE_SHARE,
-    read_share: float = _READ_SHARE,
+    model: str = _DEFAULT_MODEL,
+    write_share: float | None = None,
+    read_share: float | None = None,
 ) -> float:
     """Return the gain of an edit over the reads to come, in fresh input tokens.
 
@@ -119,8 +144,9 @@ def mutation_gain(
         suffix: tokens behind the edit, ``S``.
         reads: reads to come, ``R``.
         alive: probability that the cache has not expired when the edit is made.
-        write_share: price of a written token over that of fresh input.
-        read_share: price of a cached token over that of fresh input.
+        model: the model by whose prices it is; the default is a Claude with reads at a tenth.
+        write_share: price of a written token over that of fresh input; None: the model's.
+        read_share: price of a cached token over that of fresh input; None: the model's.
 
     Returns:
         Tokens; negative where the edit costs more than it saves.
@@ -129,6 +155,7 @@ def mutation_gain(
         >>> mutation_gain(1_000, 1_000, 1) < 0 < mutation_gain(1_000, 1_000, 20)
         True
     """
+    write_share, read_share = _get_shares(model, write_share, read_share)
     gain = saved * (write_share + read_share * (reads - 1))
     return gain - alive * (write_share - read_share) * (suffix + saved)
 
@@ -185,8 +212,9 @@ def turn_costs(
     summary: float,
     *,
     input_price: float,
-    write_share: float = _WRITE_SHARE,
-    read_share: float = _READ_SHARE,
+    model: str = _DEFAULT_MODEL,
+    write_share: float | None = None,
+    read_share: float | None = None,
 ) -> dict[str, float]:
     """Return the dollars of a turn with a cached prefix, an expired one, and a compaction.
 
@@ -196,8 +224,9 @@ def turn_costs(
         prefix: tokens of the prefix, ``P``.
         summary: tokens that the compaction leaves, written once, ``S``.
         input_price: dollars per token of fresh input.
-        write_share: price of a written token over that of fresh input.
-        read_share: price of a cached token over that of fresh input.
+        model: the model by whose prices it is; the default is a Claude with reads at a tenth.
+        write_share: price of a written token over that of fresh input; None: the model's.
+        read_share: price of a cached token over that of fresh input; None: the model's.
 
     Returns:
         Dollars under `warm`, `bust` and `compaction`.
@@ -207,6 +236,7 @@ def turn_costs(
         >>> round(costs["bust"] / costs["warm"], 1)
         12.5
     """
+    write_share, read_share = _get_shares(model, write_share, read_share)
     return {
         "warm": read_share * prefix * input_price,
         "bust": write_share * prefix * input_price,
@@ -216,23 +246,28 @@ def turn_costs(
 
 def keep_alive_limit(
     *,
-    life_seconds: float = 300.0,
-    write_share: float = _WRITE_SHARE,
-    read_share: float = _READ_SHARE,
+    life_seconds: float | None = None,
+    model: str = _DEFAULT_MODEL,
+    write_share: float | None = None,
+    read_share: float | None = None,
 ) -> float:
     """Return the seconds for which refreshing a cache by reads is cheaper than writing it again.
 
-    ``life * w / r`` (Skidmore): 62.5 minutes at Anthropic's prices.
+    ``life * w / r`` (Skidmore): 62.5 minutes where a read costs a tenth and the life is five.
 
     Args:
-        life_seconds: seconds after which the cache expires without a read.
-        write_share: price of a written token over that of fresh input.
-        read_share: price of a cached token over that of fresh input.
+        life_seconds: seconds after which the cache expires without a read; None: the model's.
+        model: the model by whose prices it is; the default is a Claude with reads at a tenth.
+        write_share: price of a written token over that of fresh input; None: the model's.
+        read_share: price of a cached token over that of fresh input; None: the model's.
 
     Example:
-        >>> keep_alive_limit() / 60
-        62.5
+        >>> keep_alive_limit() / 60, keep_alive_limit(model="claude-opus-5-5") / 60
+        (62.5, 125.0)
     """
+    write_share, read_share = _get_shares(model, write_share, read_share)
+    if life_seconds is None:
+        life_seconds = get_value("cache_life", model, DEFAULT_CACHE_LIFE)
     return life_seconds * write_share / read_share
 
 

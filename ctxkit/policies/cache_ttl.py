@@ -14,6 +14,7 @@ from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_input import SlidingWindow
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import get_plain_text
+from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +46,7 @@ class CacheTtl(ScheduledPruning):
     """
 
     counts = False
-    ttl_seconds: float = 300.0
+    ttl_seconds: float = DEFAULT_CACHE_LIFE
     """Least pause in seconds; 0: act at every call."""
     keep_last_assistants: Natural = 3
     """Number of newest replies whose results stay, with all that follows; 0: none."""

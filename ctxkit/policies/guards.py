@@ -13,6 +13,7 @@ from ctxkit.policies.history.log import CacheClock
 from ctxkit.policies.protocols import Named, name_of
 from ctxkit.policies.refusals import not_smaller_message
 from ctxkit.policies.triggers import first_call_in
+from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion
@@ -302,7 +303,7 @@ class UntilCold(BaseGuard):
 
     hard_limit: float
     """Prompt size in tokens above which it does not wait."""
-    life: float = 300.0
+    life: float = DEFAULT_CACHE_LIFE
     """Lifetime of the cache, in seconds."""
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:

@@ -15,6 +15,7 @@ from ctxkit.policies.history.log import MessageLog  # noqa: TC001  as above
 from ctxkit.policies.protocols import FunctionWrapper, Guard, Policy, Pruning, Trigger, name_of
 from ctxkit.policies.triggers import Always, BaseTrigger, Either, Recorded, Spent, as_trigger
 from ctxkit.tokens.counters import ContextBudget, TokenCounter
+from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +163,7 @@ class Rules:
     """The system's own size estimate (`history.estimated`), where it differs from billed tokens."""
     summariser: Any = None
     """Lent to policies without a summariser: a name or ``(passage) -> text``; None: extractive."""
-    cache_life: float = 300.0
+    cache_life: float = DEFAULT_CACHE_LIFE
     """Lifetime of the provider's prompt cache after a call, in seconds."""
     auto: bool = True
     """False: compact by hand only."""

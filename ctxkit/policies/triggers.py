@@ -14,6 +14,7 @@ from ctxkit.policies.history.history import is_new_request
 from ctxkit.policies.history.log import CacheClock
 from ctxkit.policies.history.view import role_code
 from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
+from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -477,7 +478,7 @@ class Idle(BaseTrigger):
 
     word = "idle"
 
-    seconds: float = 300.0
+    seconds: float = DEFAULT_CACHE_LIFE
     """Length of the pause, in seconds."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:

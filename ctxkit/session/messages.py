@@ -237,6 +237,16 @@ def _positive_or_zero(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
+def has_sealed_part(message: Message) -> bool:
+    """Return whether a summary is sealed by a provider, so that nobody knows its tokens.
+
+    The length of an encrypted text says nothing of the size of what it stands for.
+    """
+    return message.role == "summary" and any(
+        isinstance(p, SizeOnly) and p.tokens is None for p in message.parts
+    )
+
+
 SUMMARY_ERROR_KEY = "error"
 """Key of the details of a summary, or of the edit in its place, for why a summariser failed."""
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.session.messages import Edit
 from ctxkit.tokens.prices import context_limit
+from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
     from ctxkit.session.messages import Message
@@ -50,9 +51,10 @@ def get_context_window(
 ) -> ContextWindow:
     """Return the context window of a model in a session.
 
-    A recorded window comes first. The price table's is used unless the log refutes it: a prompt was
-    larger, or the program compacted by itself at less than half of it. Then the window is the
-    smallest common one that is large enough for the sizes in the log.
+    A recorded window comes first. Then the one that the program gives the model, where a rule is
+    known (`tool_window` of `tokens.provider_rules`), else the price table's, unless the log refutes
+    it: a prompt was larger, or the program compacted by itself at less than half of it. Then the
+    window is the smallest common one that is large enough for the sizes in the log.
 
     Args:
         session: the session.
@@ -62,9 +64,10 @@ def get_context_window(
     recorded = (message.context_window if message is not None else None) or session.context_window
     if recorded:
         return ContextWindow(recorded, "recorded")
-    table = context_limit(model)
-    if table is None:
+    maximum = context_limit(model)
+    if maximum is None:
         return ContextWindow(None, None)
+    table = min(maximum, get_value("tool_window", model, {}).get(session.format, maximum))
     evidence = _get_window_evidence(session).get(model, _WindowEvidence())
     largest = max(evidence.compacted, evidence.reached)
     if evidence.reached > table:
@@ -75,10 +78,12 @@ def get_context_window(
         bound = f"at most {tokens:,} tokens by its own compaction (at {evidence.compacted:,})"
     else:
         tokens, bound = table, ""
+    if tokens == maximum:
+        return ContextWindow(maximum, "derived")
     if tokens == table:
-        return ContextWindow(table, "derived")
+        bound = f"{table:,} tokens in {session.format} unless its prompts show more"
     note = (
-        f"The window of {model} is {bound}, not the {table:,} of the price table; "
+        f"The window of {model} is {bound}, not the {maximum:,} of the price table; "
         f"{tokens:,} is used."
     )
     return ContextWindow(tokens, "derived", note)

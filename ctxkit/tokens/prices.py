@@ -16,6 +16,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.safe_fs import SafeFolder, cache_folder
 from ctxkit.data import DATA_DIR
 from ctxkit.errors import BadArguments, StoreError
+from ctxkit.tokens import provider_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -107,6 +108,10 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     """Maximal tokens of the reply."""
     min_cacheable: int | None = None
     """Tokens of the shortest prompt that is cached."""
+    writes_unread: bool = False
+    """True where whatever a cacheable prompt does not read is written, and billed so, even where a
+    log does not count it (GPT-5.6 and later).
+    """
     pictures: bool | None = None
     """Whether the model accepts images."""
     provider: str | None = None
@@ -128,6 +133,22 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         prices = {name: getattr(tier, name) for name in _LITELLM_KEYS}
         changes = {name: value for name, value in prices.items() if value is not None}
         return msgspec.structs.replace(self, **changes)
+
+    def on(self, at: float | None) -> Price:
+        """Return the prices as they were at a time, in seconds since 1970; None: today's.
+
+        Only where `tokens.provider_rules` has a cache read's share of the input price for then.
+        """
+        if at is None or self.entry is None:
+            return self
+        then = provider_rules.find_rule("read_share", self.entry, at=at)
+        if then is None or then.until is None:
+            return self
+        tiers = tuple(
+            msgspec.structs.replace(t, cache_read=None if t.input is None else t.input * then.value)
+            for t in self.tiers
+        )
+        return msgspec.structs.replace(self, cache_read=self.input * then.value, tiers=tiers)
 
     @property
     def read(self) -> float:
@@ -165,13 +186,22 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     def prompt_usd(self, usage: BillableUsage) -> float:
         """Return the dollars of a call's prompt; unknown classes count as 0 tokens."""
-        prices = self.at(usage.prompt_tokens or 0)
+        prompt = usage.prompt_tokens or 0
+        prices = self.at(prompt)
+        is_written = self.has_unlogged_writes(usage)
         return (
-            (usage.input_tokens or 0) * prices.input
+            (usage.input_tokens or 0) * (prices.write() if is_written else prices.input)
             + (usage.cache_read_tokens or 0) * prices.read
             + (usage.cache_write_tokens or 0) * prices.write()
             + (usage.cache_write_1h_tokens or 0) * prices.write(hour=True)
         )
+
+    def has_unlogged_writes(self, usage: BillableUsage) -> bool:
+        """Return whether a call's uncached tokens were written although its log counts none."""
+        is_logged = usage.cache_write_tokens or usage.cache_write_1h_tokens
+        is_cacheable = (usage.prompt_tokens or 0) >= (self.min_cacheable or 0)
+        has_split = usage.cache_read_tokens is not None
+        return self.writes_unread and has_split and is_cacheable and not is_logged
 
     def output_usd(self, usage: BillableUsage) -> float:
         """Return the dollars of a call's reply; an unknown length counts as 0 tokens."""
@@ -227,10 +257,18 @@ def price(model: str | None) -> Price | None:
     )
 
 
-def cost_usd(usage: BillableUsage | None, model: str | None) -> float | None:
-    """Return the dollars of one call; None where the model has no price or usage is missing."""
+def cost_usd(
+    usage: BillableUsage | None, model: str | None, *, at: float | None = None
+) -> float | None:
+    """Return the dollars of one call; None where the model has no price or usage is missing.
+
+    Args:
+        usage: the call's tokens by class.
+        model: the model's name.
+        at: seconds since 1970 of the call, for prices that have changed since; None: today's.
+    """
     prices = price(model)
-    return None if prices is None or usage is None else prices.cost_usd(usage)
+    return None if prices is None or usage is None else prices.on(at).cost_usd(usage)
 
 
 def context_limit(model: str | None) -> int | None:
@@ -321,20 +359,21 @@ def _parse_price(entry: str, row: dict[str, Any]) -> Price | None:
     if prices["input"] is None or prices["output"] is None:
         return None
     derived: tuple[str, ...] = ()
-    is_claude = "claude" in entry
-    if prices["cache_write_1h"] is None and prices["cache_write"] and is_claude:
-        # Anthropic bills a write that lives an hour at twice the input price
-        prices["cache_write_1h"] = 2 * prices["input"]
+    hour_share = provider_rules.get_value("write_share_1h", entry)
+    if prices["cache_write_1h"] is None and prices["cache_write"] and hour_share:
+        prices["cache_write_1h"] = hour_share * prices["input"]
         derived = ("cache_write_1h",)
     limits = {
         "context_limit": _positive_int(row.get("max_input_tokens")),
         "output_limit": _positive_int(row.get("max_output_tokens")),
-        "min_cacheable": _positive_int(row.get("prompt_cache_min_tokens")),
+        "min_cacheable": provider_rules.get_value("minimum_prefix", entry)
+        or _positive_int(row.get("prompt_cache_min_tokens")),
     }
     return Price(
         **prices,  # type: ignore[arg-type]
         **limits,  # type: ignore[arg-type]
-        tiers=tuple(_parse_tiers(row, is_claude=is_claude)),
+        tiers=tuple(_parse_tiers(row, hour_share)),
+        writes_unread=bool(provider_rules.get_value("automatic_writes", entry)),
         pictures=_supports_vision(row),
         provider=row.get("litellm_provider"),
         entry=entry,
@@ -343,7 +382,7 @@ def _parse_price(entry: str, row: dict[str, Any]) -> Price | None:
     )
 
 
-def _parse_tiers(row: dict[str, Any], *, is_claude: bool) -> Iterator[Tier]:
+def _parse_tiers(row: dict[str, Any], hour_share: float | None) -> Iterator[Tier]:
     lengths = {
         int(m[1])
         for key in row
@@ -354,8 +393,8 @@ def _parse_tiers(row: dict[str, Any], *, is_claude: bool) -> Iterator[Tier]:
             name: _number(row.get(f"{key}_above_{k}k_tokens"))
             for name, key in _LITELLM_KEYS.items()
         }
-        if prices["cache_write_1h"] is None and is_claude and prices["input"]:
-            prices["cache_write_1h"] = 2 * prices["input"]
+        if prices["cache_write_1h"] is None and hour_share and prices["input"]:
+            prices["cache_write_1h"] = hour_share * prices["input"]
         yield Tier(k * 1000, **prices)
 
 

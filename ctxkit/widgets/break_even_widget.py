@@ -60,12 +60,23 @@ class BlockRemoval:
         """Calls until it has paid for itself: ``N > (w - r) S / (r x)``; after a pause 0."""
         if self.cold:
             return 0.0
-        return reads_until_mutation_pays(self.block.tokens, self.behind, **self.shares)
+        write, read = self.shares.values()
+        return reads_until_mutation_pays(
+            self.block.tokens, self.behind, write_share=write, read_share=read
+        )
 
     def gain(self, calls: int) -> float:
         """Return the dollars gained over so many calls to come; negative where it costs."""
         alive = 0.0 if self.cold else 1.0
-        tokens = mutation_gain(self.block.tokens, self.behind, calls, alive=alive, **self.shares)
+        write, read = self.shares.values()
+        tokens = mutation_gain(
+            self.block.tokens,
+            self.behind,
+            calls,
+            alive=alive,
+            write_share=write,
+            read_share=read,
+        )
         return tokens * self.price.input
 
     def without(self) -> PromptStrip:

@@ -132,12 +132,10 @@ def test_the_life_goes_by_the_class_of_the_writes():
 
 
 def test_providers_cache_in_blocks_of_their_own():
-    assert [floor_to_block(1000, f) for f in ("anthropic", "openai", "deepseek", "kimi")] == [
-        1000,
-        896,
-        960,
-        768,
-    ]
+    assert [floor_to_block(1000, n) for n in (1, 128, 64, 256)] == [1000, 896, 960, 768]
+    models = ("claude-opus-5-5", "gpt-5", "gpt-5.5", "gpt-6-sol", "deepseek-chat", "kimi-k3", "x-1")
+    blocks = [get_call_features(between(user(time=10), model=m))[-1].block for m in models]
+    assert blocks == [1, 128, 512, 1024, 64, 256, 1]
     deepseek = between(user(time=10), model="deepseek-chat", prompt=30_000)
     assert (
         compute_warm_read(get_call_features(deepseek)[-1]) == (20_000 + 100) // 64 * 64

@@ -99,7 +99,7 @@ def test_rules_that_got_worse_are_named_with_by_how_much(session, tmp_path):
     (worse,) = report.worse
     assert (worse.figure, worse.before, worse.state) == ("cost_usd", 1.0, "worse")
     assert f"+{worse.now - 1:.4f}" in report.to_text()
-    with pytest.raises(AssertionError, match="1 of 7 figures got worse"):
+    with pytest.raises(AssertionError, match="1 of 8 figures got worse"):
         report.check()
     assert ck.gate(session, "codex", path, tolerance=0.99).ok is False
     told["entries"]["codex"]["billing"]["figures"]["cost_usd"] = [3.2, 0.2]

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 
+from models.refusing import bind
+
 FORMATS = {
     "chat": ("openai/own-model", "/v1"),
     "responses": ("openai/responses/gpt-5", "/v1"),
@@ -51,6 +53,8 @@ class Play:
     """Sent in place of the stream."""
     flood: bytes = b""
     """Sent after it again and again, until the client hangs up."""
+    thinks: bool = False
+    """Anthropic: the reply begins with thinking, signed by what stood before it."""
 
 
 def _sse(events, named=False):
@@ -161,6 +165,16 @@ def anthropic(play, body):
     start = {"id": "m1", "type": "message", "role": "assistant", "model": "claude", "content": [], "stop_reason": None,
              "stop_sequence": None, "usage": first}  # fmt: skip
     events, at = [{"type": "message_start", "message": start}], count()
+    if play.thinks:
+        i = next(at)
+        block = {"type": "thinking", "thinking": "", "signature": ""}
+        deltas = (
+            {"type": "thinking_delta", "thinking": "I think."},
+            {"type": "signature_delta", "signature": bind(body)},
+        )
+        events.append({"type": "content_block_start", "index": i, "content_block": block})
+        events += [{"type": "content_block_delta", "index": i, "delta": d} for d in deltas]
+        events.append({"type": "content_block_stop", "index": i})
     if play.text:
         i = next(at)
         events.append(
@@ -269,6 +283,10 @@ class Wire:
     url: str
     plays: list[Play]
     asked: list[dict] = field(default_factory=list)
+    find_fault: object = None
+    """Says of a format's body why it is refused, or None; None: nothing is."""
+    refused: list[str] = field(default_factory=list)
+    """Why requests were refused."""
     account: list[int] = field(default_factory=list)
     """Tokens that each prompt was billed which got a reply."""
 
@@ -284,6 +302,10 @@ def _handler(wire):
                     200, "application/json", b'{"model_info": {}, "capabilities": ["tools"]}'
                 )
             wire.asked.append(body)
+            if why := wire.find_fault and wire.find_fault(wire.kind, body):
+                wire.refused.append(why)
+                data = json.dumps(refusal(wire.kind, Play(status=400, said=why))).encode()
+                return self._whole(400, "application/json", data)
             play = wire.plays.pop(0) if len(wire.plays) > 1 else wire.plays[0]
             if play.reset:  # closed with a reset in place of an answer
                 self.connection.setsockopt(
@@ -337,9 +359,9 @@ def endless(kind):
 
 
 @contextmanager
-def wire(kind, *plays):
+def wire(kind, *plays, find_fault=None):
     """Serve plays in order, the last one for ever."""
-    up = Wire(kind, "", list(plays))
+    up = Wire(kind, "", list(plays), find_fault=find_fault)
     http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(up))
     up.url = f"http://127.0.0.1:{http.server_port}{FORMATS[kind][1]}"
     threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()

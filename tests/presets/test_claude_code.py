@@ -1,13 +1,16 @@
 """Claude Code: what its documentation and its users say of auto-compaction."""
 
+import msgspec
 import pytest
 from builders import assistant, call, result, step, user
 from histories import ROOM, shown, texts
 
+import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Fixed
 from ctxkit.presets.systems.claude_code import ClaudeSummary, last_files
+from ctxkit.session import Session
 
 
 def compacted(history, **settings):
@@ -78,3 +81,30 @@ def test_a_summariser_and_a_focus_reach_the_second_step():
     assert rules.bare.summariser is None
     assert rules.bare.using(Fixed(9)).summariser == Fixed(9)
     assert rules.policy.focused("tests").focus == "tests"
+
+
+def paused(minutes, tokens):
+    """A talk of so many tokens, and a question after a pause."""
+    first = [user("go", time=0.0), assistant("x" * 4 * tokens, time=10.0)]
+    last = [user("and now?", time=10.0 + 60 * minutes), assistant("so", time=20.0 + 60 * minutes)]
+    return Session(
+        id="s",
+        log=tuple(msgspec.structs.replace(m, id=f"m{i}") for i, m in enumerate([*first, *last])),
+    )
+
+
+@pytest.mark.parametrize(
+    ("minutes", "tokens", "settings", "cuts"),
+    [
+        (55, 210_000, {"version": "2.1.299"}, 1),
+        (53, 210_000, {"version": "2.1.299"}, 0),
+        (55, 190_000, {"version": "2.1.299"}, 0),
+        (55, 120_000, {"version": "2.1.299", "idle_min_tokens": 100_000}, 1),
+        (55, 210_000, {"version": "2.1.299", "idle_compaction": False}, 0),
+        (55, 210_000, {}, 0),
+    ],
+)
+def test_an_idle_session_is_compacted_before_its_hour_is_over(minutes, tokens, settings, cuts):
+    """observed from 2.1.286 on; the older version is the default, and is as it was"""
+    rules = presets.claude_code(context_window=1_000_000, **settings).but(counter="chars/4")
+    assert len(ck.replay(paused(minutes, tokens), rules).edits) == cuts

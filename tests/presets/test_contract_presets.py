@@ -204,7 +204,11 @@ WINDOWS = {
     "roo": [{"context_window": 40_000}, {"context_window": 40_000, "auto_condense_context": False}],
     "goose": [{"context_window": 40_000}],
     "ai_sdk": [{}, {"tool_calls": "before-last-6-messages", "reasoning": "all"}],
-    "anthropic_compact": [{"trigger": 50_000}, {"trigger": 50_000, "pause_after_compaction": True}],
+    "anthropic_compact": [
+        {"trigger": 50_000},
+        {"trigger": 50_000, "pause_after_compaction": True},
+        {"trigger": 9_000, "keep_turns": 2},
+    ],
     "jev": [
         {"context_window": 40_000},
         {"context_window": 40_000, "scorer": lambda m: (len(m.id) % 2, 0.0)},

@@ -130,6 +130,16 @@ def test_anthropic_puts_the_block_in_the_place_of_all():
     assert texts(paused.policy(shown(talk(4), counter=CHARS), ROOM)) == ["S", "u3", "a3"]
 
 
+def test_anthropic_keeps_recent_turns_on_demand():
+    rules = presets.anthropic_compact(trigger=9_000, keep_turns=2, summariser=lambda p: "S")
+    kept = texts(rules.policy(shown(talk(4), counter=CHARS), ROOM))
+    assert kept == ["S", "u2", "a2", "u3", "a3"]
+    none = presets.anthropic_compact(trigger=9_000, keep_turns=0, summariser=lambda p: "S")
+    assert texts(none.policy(shown(talk(4), counter=CHARS), ROOM)) == ["S"]
+    with pytest.raises(BadArguments, match="keep_turns"):
+        presets.anthropic_compact(keep_turns=1, pause_after_compaction=True)
+
+
 def rows_of(n, chars=1000):
     out = [user("task")]
     for i in range(n):

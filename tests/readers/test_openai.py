@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from written import document, source, texts
 
+import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import detect_reader, openai, openai_responses
-from ctxkit.session import Usage
+from ctxkit.session import SizeOnly, Usage
 
 SYSTEM = {"role": "system", "content": "Be good."}
 ASK = {"role": "user", "content": "do"}
@@ -150,4 +151,48 @@ def test_a_compaction_item_stands_for_all_before_it() -> None:
         document([USER_ITEM, DONE_ITEM, {"type": "compaction", "encrypted_content": "xyz"}])
     )
     assert [m.role for m in s.view()] == ["summary"]
-    assert s.view()[0].parts[0].chars == 3
+    assert s.view()[0].parts == (SizeOnly("compaction"),), "sealed: its size is unknown"
+
+
+SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x" * 900}
+
+
+@pytest.mark.parametrize("drops_before", [False, True], ids=["all sent again", "cut by the caller"])
+def test_what_stands_before_a_compaction_of_the_server_is_in_no_later_prompt(drops_before) -> None:
+    used = {"input_tokens": 50, "output_tokens": 5}
+    made = {"object": "response", "status": "completed", "usage": used}
+    head = [USER_ITEM, THOUGHT, CALL_ITEM, OUTPUT_ITEM]
+    one = {
+        "request": {"input": head, "instructions": "Be good."},
+        "response": {**made, "id": "r1", "output": [SEALED, DONE_ITEM]},
+    }
+    again = [*([] if drops_before else head), SEALED, DONE_ITEM, USER_ITEM]
+    two = {"request": {"input": again}, "response": {**made, "id": "r2", "output": [DONE_ITEM]}}
+    (s,) = openai_responses.read(source(one, two))
+    assert [e.kind for e in s.edits] == ["summarised"]
+    assert [m.role for m in s.view(-1)] == ["system", "summary", "assistant", "user"]
+
+
+def test_a_compaction_by_a_call_of_its_own_keeps_user_messages_and_has_a_cost() -> None:
+    used = {"input_tokens": 40_000, "output_tokens": 700}
+    one = {
+        "request": {"model": "gpt-6-sol", "input": [USER_ITEM]},
+        "response": {"object": "response", "id": "r1", "output": [DONE_ITEM], "usage": used},
+    }
+    compact = {
+        "request": {"model": "gpt-6-sol", "input": [USER_ITEM, DONE_ITEM]},
+        "response": {"object": "response.compaction", "output": [USER_ITEM, SEALED], "usage": used},
+    }
+    two = {
+        "request": {"model": "gpt-6-sol", "input": [USER_ITEM, SEALED, USER_ITEM]},
+        "response": {"object": "response", "id": "r2", "output": [DONE_ITEM], "usage": used},
+    }
+    (s,) = openai_responses.read(source(one, compact, two))
+    (edit,) = s.edits
+    assert edit.usage is not None
+    assert edit.usage.prompt_tokens == 40_000
+    assert [m.role for m in s.view(-1)] == ["user", "summary", "user"]
+    assert len(s.calls) == 2
+    row = ck.frame(s, per="compaction").iloc[0]
+    assert row["cost_usd"] == pytest.approx(40_000 * 2e-6 + 700 * 10e-6)
+    assert row[["summary_tokens"]].isna().all()

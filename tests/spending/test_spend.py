@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from builders import assistant, call, result, session, summarised, usage, user
 from hypothesis import given
@@ -68,6 +69,9 @@ def test_real_sessions_add_up_with_their_subagents(real):
             adds_up(spent)
             seen += 1
             own = ck.score(s, loss=False)["cost_usd"]
+            if spent.accounts.unpriced_summaries_n:  # sealed: what it cost is not known
+                assert pd.isna(own)
+                continue
             assert spent.accounts.total_usd == pytest.approx(own)
     assert seen > 5
 

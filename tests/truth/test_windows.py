@@ -40,6 +40,23 @@ def test_its_own_preset_fires_where_the_record_did():
     assert events[0]["tokens"] == 168_000  # with the table's million it is never due
 
 
+def test_a_default_of_the_program_is_not_the_maximum_of_the_model():
+    """Claude Code gives Opus 4.6 200,000 tokens unless the log shows more."""
+    short = made(MILLION, 150_000, format="claude-code")
+    found = get_context_window(short, MILLION)
+    assert (found.tokens, found.source) == (200_000, "derived")
+    assert "200,000 tokens in claude-code" in found.note
+    assert find_context_window(short) == 200_000
+    long = made(MILLION, 150_000, 284_000, format="claude-code")
+    assert get_context_window(long, MILLION) == (1_000_000, "derived", None)
+    for model, log in (
+        (MILLION, "pi"),
+        (f"{MILLION}[1m]", "claude-code"),
+        ("claude-opus-5", "claude-code"),
+    ):
+        assert find_context_window(made(model, 150_000, format=log)) == 1_000_000
+
+
 def test_a_prompt_refutes_a_smaller_window():
     s = made("claude-opus-4-5", 286_513, 534_859)
     assert find_context_window(s) == 1_000_000

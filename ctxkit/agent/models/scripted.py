@@ -17,6 +17,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.agent.models.model import Delta, Emit, Request
 from ctxkit.errors import BadArguments, ModelError, did_you_mean
 from ctxkit.session.messages import Message, Part, Text, Thinking, ToolCall, Usage
+from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -69,7 +70,7 @@ class ScriptedModel:
         context_window: int | None = None,
         pause: float = 0.0,
         clock: Callable[[], float],
-        cache_life: float = 300.0,
+        cache_life: float = DEFAULT_CACHE_LIFE,
     ) -> None:
         self.turns = tuple(turns)
         self.name = f"scripted/{name}"

@@ -17,11 +17,13 @@ import msgspec
 from ctxkit.engine import call_start_time
 from ctxkit.session.messages import MISSING_START_KIND, Edit, Message
 from ctxkit.tokens.prices import price
+from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE, get_provider, get_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ctxkit.session.session import LogEntry, ModelCall, Session
+    from ctxkit.tokens.provider_rules import Fact
 
 
 # How the cause of a miss is found.
@@ -36,19 +38,14 @@ if TYPE_CHECKING:
 # Invariant: no feature is derived from the call's own usage but the size of its prompt, so that a
 # prediction of its read can be compared with the record.
 
-FIVE_MINUTES, HOUR = 300.0, 3600.0
+HOUR = get_value("cache_life_1h", "claude")
+"""Seconds that the longer class of Anthropic's writes lives."""
 MIN_CACHEABLE_TOKENS = 1024
-"""Tokens of the shortest cached prompt where the price table has none (Anthropic's, OpenAI's)."""
-_FAMILIES = (
-    ("anthropic", ("claude",)),
-    ("openai", ("gpt", "codex", "o1", "o3", "o4")),
-    ("deepseek", ("deepseek",)),
-    ("kimi", ("kimi", "moonshot")),
-    ("gemini", ("gemini",)),
-)
-"""Provider families, with parts of the names of their models."""
-_LONG_LIVED_FAMILIES = frozenset({"kimi", "deepseek", "other"})
-"""Families that bill no writes and whose caches outlive five minutes."""
+"""Tokens of the shortest cached prompt where neither the price table nor a rule has any."""
+_UNKNOWN_LIFE = 3600.0
+"""Seconds that a cache is taken to live where no rule is known and no write is billed."""
+_CODEX_MODEL = "codex"
+"""Stands for the model of a Codex log that names none."""
 _MAX_CALLS_AT_ONE_TIME = 3
 """So many calls with one time mean that the time is when the log was copied."""
 _MIN_PAUSE = -60.0
@@ -95,6 +92,10 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
     """True where other sessions of the program begin with the same tokens and keep them cached."""
     least: int
     """Tokens of the shortest prompt that the provider caches."""
+    block: int
+    """Tokens of a block, of which the provider caches whole ones; 1: it caches to the token."""
+    caches_reply: bool
+    """True where the provider caches the reply with its prompt."""
     turn_starts: bool
     """True where a turn begins with it."""
     turn_before: int | None
@@ -132,28 +133,39 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
 def get_cache_family(session: Session, model: str | None) -> str:
     """Return the provider family in whose cache a model's calls are; `other` where unknown."""
     name = model or session.model or ""
-    return "openai" if not name and session.format == "codex" else _family_of_model(name.lower())
+    return "openai" if not name and session.format == "codex" else get_provider(name)
 
 
-@lru_cache(maxsize=256)
-def _family_of_model(name: str) -> str:
-    if name.endswith("free"):
-        return "other"  # behind a router, whatever the model is
-    return next((key for key, words in _FAMILIES if any(w in name for w in words)), "other")
-
-
-def get_cache_lifetime(session: Session) -> float:
-    """Return the seconds that a session's cache lives.
+def get_cache_lifetime(session: Session, model: str | None = None) -> float:
+    """Return the seconds that the cache of a session's model lives.
 
     Anthropic bills a write by its lifetime: an hour where most writes were so, else five minutes.
-    OpenAI and Gemini keep a prefix for some minutes; the others bill no writes and keep it longer.
+    The life of the others is `tokens.provider_rules`'.
+
+    Args:
+        session: the session.
+        model: the model; None: the session's.
     """
     usages = [c.message.usage for c in session.calls if c.message.usage]
     hour_writes = sum(u.cache_write_1h_tokens or 0 for u in usages)
     short_writes = sum(u.cache_write_tokens or 0 for u in usages)
-    if not hour_writes + short_writes and get_cache_family(session, None) in _LONG_LIVED_FAMILIES:
-        return HOUR
-    return HOUR if hour_writes > short_writes else FIVE_MINUTES
+    if hour_writes > short_writes:
+        return float(HOUR)
+    name = model or session.model or _first_model(session)
+    unknown = DEFAULT_CACHE_LIFE if short_writes else _UNKNOWN_LIFE
+    return float(_get_cache_rule(session, "cache_life", name, unknown))
+
+
+def _first_model(session: Session) -> str | None:
+    return next((c.message.model for c in session.calls if c.message.model), None)
+
+
+def _get_cache_rule(session: Session, fact: Fact, model: str | None, default: Any) -> Any:
+    """Return a rule's value; for a Codex log without a model's name that of OpenAI's models."""
+    family = get_cache_family(session, model)
+    if family == "other":
+        return default
+    return get_value(fact, model or session.model or _CODEX_MODEL, default)
 
 
 def has_reliable_times(session: Session) -> bool:
@@ -208,7 +220,11 @@ def _iter_features(session: Session, calls: Sequence[ModelCall]) -> Iterable[Cal
     caches, agents = dict[Any, _CacheState](), dict[str, _AgentState]()
     for call in calls:
         agent = agents.setdefault(call.agent, _AgentState(_prompt_tokens(call)))
-        cache = caches.setdefault((call.agent, call.message.model), _CacheState(log.life))
+        model = call.message.model
+        if (call.agent, model) not in caches:
+            life = log.life if model is None else get_cache_lifetime(session, model)
+            caches[call.agent, model] = _CacheState(life)
+        cache = caches[call.agent, model]
         before = cache.call
         usage = before.message.usage if before else None
         since = session.path[before.position + 1 if before else 0 : call.position]
@@ -219,14 +235,16 @@ def _iter_features(session: Session, calls: Sequence[ModelCall]) -> Iterable[Cal
         yield CallFeatures(
             call=call.index,
             prompt=_prompt_tokens(call),
-            family=get_cache_family(session, call.message.model),
+            family=get_cache_family(session, model),
             last=before.index if before else None,
             before=_prompt_tokens(before) if before else None,
             reply=(usage.output_tokens or 0) if usage else 0,
             gap=None if gap is None else max(gap, 0.0),
             life=cache.life,
             common=log.has_shared_prefix and agent.first_prompt < _MAX_SHARED_PREFIX_PROMPT,
-            least=_min_cacheable(call.message.model or session.model),
+            least=_min_cacheable(model or session.model),
+            block=_get_cache_rule(session, "block_tokens", model, 1),
+            caches_reply=_get_cache_rule(session, "caches_reply", model, default=False),
             turn_starts=is_turn_start,
             turn_before=agent.previous_turn_prompt,
             edited=before is not None and any(isinstance(e, Edit) for e in since),
@@ -325,7 +343,11 @@ def get_written_cache_lifetime(call: ModelCall) -> float | None:
     usage = call.message.usage
     hour_tokens = (usage.cache_write_1h_tokens or 0) if usage else 0
     short_tokens = (usage.cache_write_tokens or 0) if usage else 0
-    return HOUR if hour_tokens > short_tokens else FIVE_MINUTES if short_tokens else None
+    if hour_tokens > short_tokens:
+        return float(HOUR)
+    if not short_tokens:
+        return None
+    return float(get_value("cache_life", call.message.model, DEFAULT_CACHE_LIFE))
 
 
 def _min_cacheable(model: str | None) -> int:
@@ -374,10 +396,6 @@ PAUSE_CAUSES: tuple[MissCause, ...] = ("ttl_expiry", "ttl_expiry_prefix")
 """Causes that are a pause longer than the cache lives."""
 _MIN_DROPPED_TOKENS = 1000
 """A prompt smaller by this many tokens than the one before has lost earlier messages."""
-_BLOCK_TOKENS = {"openai": 128, "deepseek": 64, "kimi": 256}
-"""Tokens of a block, for providers that cache whole blocks; Anthropic caches to the token."""
-_REPLY_CACHING_FAMILIES = frozenset({"deepseek"})
-"""Families that cache the reply with its prompt."""
 
 
 class MissRule(NamedTuple):
@@ -406,7 +424,7 @@ MISS_RULES = (
     ),
     MissRule(
         "ttl_expiry",
-        "a pause longer than the cache lives (five minutes, or an hour by the class of its writes)",
+        "a pause longer than the cache lives, by the provider's rule and the class of its writes",
         lambda c: c.expired,
     ),
     MissRule(
@@ -450,16 +468,15 @@ def find_miss_cause(call: CallFeatures) -> MissCause:
 def compute_warm_read(call: CallFeatures) -> int:
     """Return the tokens that a call reads from a live cache: what it shares with the one before.
 
-    As measured, Anthropic reads all of it, OpenAI whole blocks of 128 tokens, Kimi of 256, and
-    DeepSeek blocks of 64 of the previous prompt **and its reply**.
+    Whole blocks of it, and where the provider caches replies the reply before too
+    (`tokens.provider_rules`).
     """
-    cached = (call.before or 0) + (call.reply if call.family in _REPLY_CACHING_FAMILIES else 0)
-    return floor_to_block(min(cached, call.prompt), call.family)
+    cached = (call.before or 0) + (call.reply if call.caches_reply else 0)
+    return floor_to_block(min(cached, call.prompt), call.block)
 
 
-def floor_to_block(tokens: int, family: str) -> int:
-    """Return the tokens of a prefix that a provider caches: whole blocks of its own size."""
-    block = _BLOCK_TOKENS.get(family, 1)
+def floor_to_block(tokens: int, block: int) -> int:
+    """Return the tokens of a prefix that a provider caches: whole blocks of so many tokens."""
     return tokens // block * block
 
 
@@ -468,7 +485,7 @@ def compute_read_before_reasoning(call: CallFeatures) -> int:
 
     The prompts are equal up to where the turn before began.
     """
-    return floor_to_block(min(call.turn_before or 0, call.prompt), call.family)
+    return floor_to_block(min(call.turn_before or 0, call.prompt), call.block)
 
 
 MISS_TOLERANCE, MIN_MISS_TOKENS = 0.05, 1024

@@ -281,15 +281,16 @@ def compute_input_costs(session: Session, calls: Sequence[CallFeatures]) -> Inpu
     """
     model_calls = session.calls
     usages = [model_calls[call.call].message.usage for call in calls]
-    bills_writes = any(u and (u.cache_write_tokens or u.cache_write_1h_tokens) for u in usages)
-    is_hour = bills_writes and get_cache_lifetime(session) == HOUR
+    logs_writes = any(u and (u.cache_write_tokens or u.cache_write_1h_tokens) for u in usages)
+    is_hour = logs_writes and get_cache_lifetime(session) == HOUR
     whole, saved = np.zeros(len(calls)), np.zeros(len(calls))
     for i, call in enumerate(calls):
-        prices = price(model_calls[call.call].message.model or session.model)
+        message = model_calls[call.call].message
+        prices = price(message.model or session.model)
         if prices is None:
             return None
-        rates = prices.at(call.prompt)
-        is_written = bills_writes and call.prompt >= call.least
+        rates = prices.on(message.time).at(call.prompt)
+        is_written = (logs_writes or prices.writes_unread) and call.prompt >= call.least
         unread_price = rates.write(hour=is_hour) if is_written else rates.input
         whole[i] = call.prompt * unread_price
         saved[i] = unread_price - rates.read

@@ -340,6 +340,7 @@ FIGURES = (
     GateFigure("retained", "down", "share", "of what cuts took, what still stood after them"),
     GateFigure("is_thrashing", "up", "share", "sessions that thrash"),
     GateFigure("not_paid_back_n", "up", "count", "cuts that did not pay for themselves"),
+    GateFigure("refused_calls_n", "up", "count", "calls that the provider would refuse"),
     GateFigure("facts_kept", "down", "share", "planted facts that still stand at the end"),
     GateFigure("read_faults_n", "up", "count", "pairs that were parted, messages out of order"),
     GateFigure("survived", "down", "share", "planted facts that stand after the last round"),
@@ -353,7 +354,7 @@ FIGURES = (
     ),
 )
 """The figures of rules, and from `read_faults_n` on those of a compactor."""
-_SCORE_FIGURES = FIGURES[:6]
+_SCORE_FIGURES = FIGURES[:7]
 
 
 class Measurement(msgspec.Struct, frozen=True, array_like=True):

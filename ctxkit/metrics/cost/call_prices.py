@@ -40,7 +40,7 @@ def price_call(message: Message, model: str | None) -> tuple[float | None, str |
 
 def price_by_table(message: Message, model: str | None) -> float | None:
     """Return one call's dollars by the price table, whatever the log says; None if unknown."""
-    return cost_usd(message.usage, model)
+    return cost_usd(message.usage, model, at=message.time)
 
 
 def get_output_source(message: Message) -> str | None:
@@ -99,7 +99,9 @@ def price_summary(
     billed_edits = [e for e in cut.edits if e.usage is not None]
     if billed_edits:
         priced = [
-            price_call(Message(role="assistant", usage=e.usage), e.model or session.model)
+            price_call(
+                Message(role="assistant", usage=e.usage, time=e.time), e.model or session.model
+            )
             for e in billed_edits
         ]
         dollars = [usd for usd, _ in priced if usd is not None]

@@ -222,7 +222,9 @@ class CacheFit(msgspec.Struct, frozen=True):
         last: dict[tuple[str, str | None], int] = {}
         for call, u, prompt in _billed_calls(session):
             key = (call.agent, call.message.model)
+            p = price(call.message.model or session.model)
             writes = writes or bool(u.cache_write_tokens or u.cache_write_1h_tokens)
+            writes = writes or (p is not None and p.writes_unread)
             if u.cache_read_tokens:
                 smallest = min(smallest, prompt)
             if misses[call.index] is None and key in last:
@@ -258,11 +260,13 @@ def _make_ledger(
     lines: list[CallInvoice] = []
     input_usd, output_usd, unpriced = 0.0, 0.0, 0
     for index, u in usages:
-        p = price(session.calls[index].message.model or session.model)
+        message = session.calls[index].message
+        p = price(message.model or session.model)
         usd: float | None = None
         if p is None:
             unpriced += 1
         else:
+            p = p.on(message.time)
             prompt_usd, reply_usd = p.prompt_usd(u), p.output_usd(u)
             input_usd, output_usd = input_usd + prompt_usd, output_usd + reply_usd
             usd = prompt_usd + reply_usd

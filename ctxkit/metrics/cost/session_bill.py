@@ -27,6 +27,7 @@ from ctxkit.session.messages import Edit, Message, Usage
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import pair_with_calls
 from ctxkit.tokens.prices import price
+from ctxkit.tokens.provider_rules import get_value
 from ctxkit.tokens.sizes import measure_sizes
 
 if TYPE_CHECKING:
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-_CLASS_WEIGHTS = (1.0, 0.1, 1.25, 5.0)
-"""Relative prices of fresh, read, written and output tokens (Anthropic's), for a log that states
-dollars of a model without a price in the table.
-"""
+_WEIGHT_MODEL = "claude"
+"""Models whose shares weigh the classes of a log that states dollars of a model without a price."""
+_OUTPUT_WEIGHT = 5.0
+"""Price of an output token over that of fresh input, as for all of them."""
 
 
 class CallCharge(msgspec.Struct, frozen=True, gc=False):
@@ -127,7 +128,8 @@ def bill_session(session: Session) -> SessionBill:
             continue
         model = message.model or session.model
         usd, source = price_call(message, model)
-        out.append(_make_charge(call.index, u, price(model), usd, source))
+        table = price(model)
+        out.append(_make_charge(call.index, u, table and table.on(message.time), usd, source))
     return _make_bill(out, per_compaction.bill_summaries(session))
 
 
@@ -181,11 +183,13 @@ def _class_dollars(
 ) -> tuple[float, ...]:
     """Return the dollars of each class by the price table, or weights where it has no price."""
     if model_price is None:
-        return tuple(n * w for n, w in zip(counts, _CLASS_WEIGHTS, strict=True))
+        shares = (get_value("read_share", _WEIGHT_MODEL), get_value("write_share", _WEIGHT_MODEL))
+        return tuple(n * w for n, w in zip(counts, (1.0, *shares, _OUTPUT_WEIGHT), strict=True))
     p = model_price.at(u.prompt_tokens or 0)
+    fresh_price = p.write() if model_price.has_unlogged_writes(u) else p.input
     hour = u.cache_write_1h_tokens or 0
     return (
-        counts[0] * p.input,
+        counts[0] * fresh_price,
         counts[1] * p.read,
         (counts[2] - hour) * p.write() + hour * p.write(hour=True),
         counts[3] * p.output,

@@ -38,6 +38,7 @@ from ctxkit.metrics.cost.session_bill import (
 from ctxkit.session.messages import Usage
 from ctxkit.session.titles import get_first_prompts_by_turn, get_title
 from ctxkit.tokens.prices import price
+from ctxkit.tokens.provider_rules import compare_tokenizers, get_comparison_models
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -439,10 +440,6 @@ def _tile_rectangles(
     ]
 
 
-CHEAPER_MODELS = ("claude-sonnet-4-5", "claude-haiku-4-5", "gpt-5-mini", "gemini-2.5-flash")
-"""Models whose prices are compared with those of the session's own, where the table has them."""
-
-
 class WhatIf(NamedTuple):
     """A change of settings, and the bill that it would have made."""
 
@@ -498,37 +495,44 @@ def _what_if_hour_cache(
 
 
 def _what_if_other_models(session: Session, bill: SessionBill) -> WhatIf | None:
-    """Price the same tokens by other models' prices, though their counts and runs would differ."""
+    """Price the same calls by other models' prices, though another model would make other calls.
+
+    The tokens are scaled where the ratio of the tokenizers is known, and as they are elsewhere.
+    """
     session_model, totals = _first_model(session), []
-    for name in CHEAPER_MODELS:
+    for name in get_comparison_models():
         other_price = price(name)
         if other_price is not None and session_model is not None and name not in session_model:
-            totals.append(
-                (
-                    sum(_price_charge(other_price, c) for c in bill.charges if c.usd is not None),
-                    name,
-                )
-            )
+            ratio = compare_tokenizers(session_model, name)
+            charges = (c for c in bill.charges if c.usd is not None)
+            usd = sum(_price_charge(other_price, c, ratio or 1.0) for c in charges)
+            totals.append((usd, name, ratio))
     if not totals or not bill.calls_usd:
         return None
     phrases = [
-        f"{format_usd(usd)} at those of {name} ({format_change(usd / bill.calls_usd - 1)})"
-        for usd, name in sorted(totals)
+        f"{format_usd(usd)} at those of {name} ({format_change(usd / bill.calls_usd - 1)}"
+        f"{_describe_tokenizer(ratio)})"
+        for usd, name, ratio in sorted(totals)
     ]
+    unscaled = any(ratio is None for *_, ratio in totals)
     sentence = (
         f"By other models' prices the same calls would have cost {', '.join(phrases)}; another"
-        " model"
-        " takes other calls."
+        f" model takes other calls{', and counts tokens otherwise' if unscaled else ''}."
     )
     return WhatIf("another model", min(totals)[0] - bill.calls_usd, sentence)
 
 
-def _price_charge(other: Price, c: CallCharge) -> float:
+def _describe_tokenizer(ratio: float | None) -> str:
+    return f", with {format_change(ratio - 1)} tokens" if ratio is not None and ratio != 1 else ""
+
+
+def _price_charge(other: Price, c: CallCharge, ratio: float) -> float:
+    """Return the dollars of a call at another price, with `ratio` times its tokens."""
     usage = Usage(
-        input_tokens=c.fresh,
-        cache_read_tokens=c.read,
-        cache_write_tokens=c.write,
-        output_tokens=c.output,
+        input_tokens=round(c.fresh * ratio),
+        cache_read_tokens=round(c.read * ratio),
+        cache_write_tokens=round(c.write * ratio),
+        output_tokens=round(c.output * ratio),
     )
     return other.cost_usd(usage) or 0.0
 
@@ -572,7 +576,8 @@ def _what_if_append_only(session: Session) -> WhatIf | None:
 
 def _what_if_cheaper_summaries(session: Session, bill: SessionBill) -> WhatIf | None:
     session_price, usd = price(_first_model(session)), bill.summaries_usd
-    cheapest = next(((n, p) for n in reversed(CHEAPER_MODELS) if (p := price(n)) is not None), None)
+    known = ((n, p) for n in get_comparison_models() if (p := price(n)) is not None)
+    cheapest = min(known, key=lambda item: item[1].input, default=None)
     if (
         session_price is None
         or cheapest is None

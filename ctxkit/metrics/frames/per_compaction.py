@@ -14,7 +14,12 @@ from ctxkit.metrics.cost.call_prices import (
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.counting import count_messages
 from ctxkit.metrics.recorded_compactions import group_edits
-from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
+from ctxkit.session.messages import (
+    COMPACTION_ATTEMPT_KIND,
+    Message,
+    has_sealed_part,
+    join_summary_errors,
+)
 from ctxkit.session.session import apply_edit
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 from ctxkit.tokens.sizes import find_prompt_drops
@@ -70,7 +75,7 @@ COLUMNS = (
         "summary_tokens",
         INT,
         "tokens",
-        "size of what it put in their place; missing where it put nothing",
+        "size of what it put in their place; missing where it put nothing, or a sealed item",
     ),
     FrameColumn(
         "token_savings",
@@ -267,8 +272,11 @@ def _append_compactions(
         data["message_savings"].append(1 - len(after) / len(visible) if visible else None)
         visible_ids = {id(m) for m in visible}
         inserted = [m for m in after if id(m) not in visible_ids]
-        data["summary_tokens"].append(sum(map(size, inserted)) if inserted else None)
-        summary_size = sum(size(m) for m in inserted if m.role == "summary")
+        is_sealed = any(map(has_sealed_part, inserted))
+        summary_tokens = None if is_sealed or not inserted else sum(map(size, inserted))
+        data["summary_tokens"].append(summary_tokens)
+        summaries = [m for m in inserted if m.role == "summary"]
+        summary_size = None if is_sealed else sum(map(size, summaries))
         compaction_sizes = CompactionSizes(size_before, size_after, summary_size)
         cost = price_summary(session, cut, compaction_sizes, moment.model, reuse=reuse)
         data["cost_usd"].append(cost[0])

@@ -55,7 +55,9 @@ COLUMNS = (
         "results that report failure, by the log's own mark or a command's exit code; missing where"
         " neither is there",
     ),
-    FrameColumn("failed_calls_n", INT, "", "calls that failed"),
+    FrameColumn(
+        "failed_calls_n", INT, "", "calls that failed; an API error written as a reply is an event"
+    ),
     FrameColumn(
         "events_n", INT, "", "retries, and replies that the program made up: no calls of a model"
     ),

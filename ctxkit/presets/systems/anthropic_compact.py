@@ -1,9 +1,10 @@
-"""Anthropic's server-side compaction (`compact_20260112`): a readable summary takes the place of
-all before it.
+"""Anthropic's server-side compaction: a readable summary takes the place of all before it, at a
+threshold (`compact_20260112`) or on demand (`compact-2026-09-04`), which can keep recent turns.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
@@ -11,11 +12,14 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above
 from ctxkit.presets.common import SummariseAll
 from ctxkit.presets.registry import Difference, typed
+from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
 
-MIN_TRIGGER_TOKENS = 50_000
+MIN_TRIGGER_TOKENS: int = get_value("compaction_trigger_min", "claude-opus-5-5")
 """Least tokens of the trigger that the API takes."""
 INSTRUCTIONS = (
     "Summarise the transcript so that the task can go on without it: state, next steps, what was"
@@ -36,12 +40,39 @@ DIFFERENCES = (
         "the summary's tokens count as they do under all presets",
     ),
     Difference(
+        "compaction on demand",
+        "the caller asks for a summary with a request of its own, and chooses which turns it keeps",
+        "no setting says when, or how many: both are the caller's",
+        "`keep_turns` says how many user's turns it keeps, `trigger` when it asks",
+    ),
+    Difference(
         "pause_after_compaction",
         "the call stops behind the summary, so that the caller can add messages",
         "as documented",
         "keeps the last `keep_messages` messages, which is what the pause is for",
     ),
 )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OnDemandSummary(SummariseAll):
+    """Summarise all but the last turns, which stay as they were, thinking included."""
+
+    keep_turns: int = 0
+    """Turns of the user's at the end that stay."""
+
+    @property
+    def is_written_by_api(self) -> bool:
+        """True: thinking in the turns that stay is still valid (`engine.provider_guard`)."""
+        return True
+
+    def cut(self, history: History, room: ContextBudget) -> int:
+        """Return the first message of the turns that stay."""
+        end = super().cut(history, room)
+        if not self.keep_turns:
+            return end
+        first = history.nth_last("user", self.keep_turns)
+        return min(end, history.safe_before(max(first, 0)))
 
 
 @typed
@@ -51,21 +82,26 @@ def anthropic_compact(
     trigger: int = 150_000,
     pause_after_compaction: bool = False,
     keep_messages: Natural = 2,
+    keep_turns: Natural | None = None,
     instructions: str = "",
     summariser: Any = None,
 ) -> Rules:
-    """Return the rules of the edit `compact_20260112` (beta `compact-2026-01-12`).
+    """Return the rules of the edit `compact_20260112` (beta `compact-2026-01-12`), or of
+    compaction on demand (beta `compact-2026-09-04`).
 
     Read on platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block
     takes the place of all before it, `instructions` replace the standard prompt,
-    `pause_after_compaction` is off. How many messages a caller keeps is no setting of the API; two
-    is not confirmed.
+    `pause_after_compaction` is off. On demand, which the page recommends, the caller chooses when,
+    and which turns it keeps behind the block; neither has a default there.
 
     Args:
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
-        trigger: tokens of the prompt from which the server compacts; at least 50,000.
+        trigger: tokens of the prompt from which the server compacts, at least 50,000, or from which
+            the caller asks for it on demand.
         pause_after_compaction: let the caller keep messages behind the summary.
         keep_messages: how many it keeps; only with the pause.
+        keep_turns: turns of the user's that stay behind the block, compacted on demand; None:
+            compacted at the threshold.
         instructions: what the summariser is told instead of the standard prompt.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
@@ -75,14 +111,23 @@ def anthropic_compact(
         >>> rules.parameters["trigger"]
         100000
     """
-    if trigger < MIN_TRIGGER_TOKENS:
+    is_on_demand = keep_turns is not None
+    if is_on_demand and pause_after_compaction:
+        raise BadArguments(
+            "Choose keep_turns (compaction on demand) or pause_after_compaction (at a threshold)."
+        )
+    if trigger < MIN_TRIGGER_TOKENS and not is_on_demand:
         raise BadArguments(
             f"trigger must be {MIN_TRIGGER_TOKENS:,} tokens or more, as the API asks; got "
             f"{trigger:,}."
         )
     end_messages = keep_messages if pause_after_compaction else 0
+    instructions = instructions or INSTRUCTIONS
+    policy = SummariseAll(keep_end=end_messages, instructions=instructions)
+    if keep_turns is not None:
+        policy = OnDemandSummary(keep_turns=keep_turns, instructions=instructions)
     return Rules(
-        policy=SummariseAll(keep_end=end_messages, instructions=instructions or INSTRUCTIONS),
+        policy=policy,
         trigger=Above(trigger, or_equal=True),
         window=context_window,
         summariser=summariser,

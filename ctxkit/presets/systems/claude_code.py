@@ -5,7 +5,7 @@ back.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.clearing import Clear
@@ -13,7 +13,7 @@ from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import with_focus
-from ctxkit.policies.triggers import Above, Overflow, Share
+from ctxkit.policies.triggers import Above, Idle, Overflow, Share
 from ctxkit.presets.common import (
     AnchoredSummary,
     as_summary_message,
@@ -47,6 +47,15 @@ DIFFERENCES = (
         "window less min(output limit, 20,000) less 13,000, as users found"
         " (anthropics/claude-code#31806)",
         "as users found",
+    ),
+    Difference(
+        "a pause near the end of a one-hour cache",
+        "not in the documentation",
+        "from 2.1.286 behind a flag of the server, 2.1.299 (2026-10-14) officially: compacted"
+        " about 54 minutes after the last reply, from 200,000 tokens on, unless `idleCompaction` is"
+        " false",
+        '`version="2.1.299"`; older versions, which a log without one-hour writes is like, do not.'
+        " The summary is billed as elsewhere, though the program's reads the cached prompt",
     ),
     Difference(
         "what is loaded again",
@@ -123,10 +132,17 @@ def last_files(history: History, n: int) -> dict[str, str]:
     return dict(list(reversed(text_by_path.items()))[:n])
 
 
+IDLE_SECONDS = 54 * 60.0
+"""Pause after the last reply at which an idle session is compacted: 0.9 of the hour."""
+
+
 @typed
 def claude_code(
     *,
     context_window: int | None = None,
+    version: Literal["2.1.29", "2.1.299"] = "2.1.29",
+    idle_compaction: bool = True,
+    idle_min_tokens: int = 200_000,
     auto_compact_enabled: bool = True,
     autocompact_pct_override: float | None = None,
     auto_compact_window: int | None = None,
@@ -145,10 +161,17 @@ def claude_code(
     conversation becomes a summary; up to five files come back, one of more than 5,000 tokens as its
     path; the percentage can be overridden. Told by users (anthropics/claude-code#31806): 13,000
     tokens below the window less the summary's 20,000, and an override that can only lower it. Not
-    confirmed: how many older tool outputs are cleared before that.
+    confirmed: how many older tool outputs are cleared before that. Idle sessions: as the releases
+    of conPACT (v1.5.0), claude-console (v0.16.0) and afk-compact (0.1.14) and Ark0N/Codeman#554
+    observe (13 of them 54.7 to 55.7 minutes after the last reply), read on 2026-11-24.
 
     Args:
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        version: the program that is followed, where versions differ: from 2.1.299 on an idle
+            session is compacted shortly before a one-hour cache ends.
+        idle_compaction: `idleCompaction` of the program's settings.
+        idle_min_tokens: tokens from which an idle session is compacted
+            (`CLAUDE_CODE_IDLE_COMPACT_MIN_TOKENS`).
         auto_compact_enabled: whether anything is compacted without being asked.
         autocompact_pct_override: percent of the effective window at which it is due; can only lower
             it.
@@ -190,6 +213,8 @@ def claude_code(
         files=restored_files,
         file_tokens=restored_file_tokens,
     )
+    if version == "2.1.299" and idle_compaction:
+        trigger = trigger | (Idle(IDLE_SECONDS) & Above(idle_min_tokens, or_equal=True))
     trigger = trigger | Overflow(recorded=True)
     if clear_tool_outputs is not None:
         policy = replace(policy, clear=Clear(keep_last=clear_tool_outputs), due=trigger)

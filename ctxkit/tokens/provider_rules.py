@@ -1,0 +1,225 @@
+"""Dated rules of providers: cache, prices as shares of input, tokenizers, what is refused."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from ctxkit._internal.lazy import public_dir
+from ctxkit.data import DATA_DIR
+
+__all__ = [
+    "ProviderRule",
+    "compare_tokenizers",
+    "describe_rules",
+    "find_rule",
+    "find_rules",
+    "get_provider",
+    "get_value",
+    "load_rules",
+]
+__dir__ = public_dir(__all__)
+
+# `data/provider_rules.json` holds one row for each fact, family of models and period. Rows stand
+# from the general to the special: of those that match a model and a day, the last one holds.
+
+OTHER = "other"
+"""Provider of a model of which no family is known, and of whatever a free router serves."""
+DEFAULT_CACHE_LIFE = 300.0
+"""Seconds that a written prefix lives where a model has no rule, and the default of settings: the
+shortest life of the table.
+"""
+_MAX_NAME_CHARS = 200
+
+Fact = Literal[
+    "cache_life",
+    "cache_life_1h",
+    "cache_life_max",
+    "minimum_prefix",
+    "block_tokens",
+    "caches_reply",
+    "write_share",
+    "write_share_1h",
+    "automatic_writes",
+    "read_share",
+    "look_back",
+    "breakpoints",
+    "price_tier",
+    "tokenizer_ratio",
+    "compare_with",
+    "compaction_trigger",
+    "compaction_trigger_min",
+    "compaction_billed_apart",
+    "tool_window",
+    "refuses",
+]
+
+
+class ProviderRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One fact about a family of models, with the period in which it holds and its source."""
+
+    provider: str
+    family: str
+    """The models, in words."""
+    models: str
+    """A regular expression that is searched in a model's lower-case name."""
+    fact: Fact
+    value: Any
+    """Seconds, tokens, a share of the price of input, a word or a table, by the fact."""
+    since: str | None = None
+    """First day, as `2026-06-27`; None: as long as the models exist."""
+    until: str | None = None
+    """Day on which another rule took its place; None: it holds today."""
+    source: str
+    """Address of the page, or the page of this kit that measures it."""
+    read: str
+    """Day on which the source was read."""
+    basis: Literal["documentation", "third party", "measured", "assumed"]
+    note: str = ""
+    """Conditions, and what another source says."""
+
+    def is_about(self, model: str) -> bool:
+        """Return whether the rule is about a model, given by its lower-case name."""
+        return re.search(self.models, model) is not None
+
+    def covers(self, day: str) -> bool:
+        """Return whether a day is in its period."""
+        return (self.since or "") <= day and (self.until is None or day < self.until)
+
+
+class _RuleFile(msgspec.Struct, frozen=True):
+    providers: dict[str, tuple[str, ...]]
+    rules: tuple[ProviderRule, ...]
+
+
+@cache
+def _read_file() -> _RuleFile:
+    return msgspec.json.decode((DATA_DIR / "provider_rules.json").read_bytes(), type=_RuleFile)
+
+
+def load_rules() -> tuple[ProviderRule, ...]:
+    """Return all rules in the order of the data file."""
+    return _read_file().rules
+
+
+@lru_cache(maxsize=1024)
+def get_provider(model: str) -> str:
+    """Return the provider in whose cache a model's calls are; `other` where it is unknown.
+
+    Args:
+        model: the model's name in any spelling. One that ends in `free` is served by a router.
+
+    Example:
+        >>> get_provider("us.anthropic.claude-opus-4-5-20251101-v1:0"), get_provider("llama-4")
+        ('anthropic', 'other')
+    """
+    name = model.lower()
+    if name.endswith("free"):
+        return OTHER
+    providers = _read_file().providers.items()
+    return next((p for p, words in providers if any(w in name for w in words)), OTHER)
+
+
+def find_rules(fact: Fact, model: str | None, *, at: float | None = None) -> list[ProviderRule]:
+    """Return the rules of one fact that hold for a model, the most special one last.
+
+    Args:
+        fact: name of the fact.
+        model: the model's name; None: unknown.
+        at: seconds since 1970 at which they hold; None: today's rules.
+    """
+    if not model or len(model) > _MAX_NAME_CHARS:
+        return []
+    day = None if at is None else _format_day(at)
+    return list(_find_rules(fact, model, day))
+
+
+def _format_day(at: float) -> str | None:
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+@lru_cache(maxsize=8192)
+def _find_rules(fact: Fact, model: str, day: str | None) -> tuple[ProviderRule, ...]:
+    provider, name = get_provider(model), model.lower()
+    if provider == "anthropic":
+        name = re.sub(r"[.@]", "-", name)
+    rules = [
+        r for r in load_rules() if r.fact == fact and r.provider == provider and r.is_about(name)
+    ]
+    # A day before the first period of a family (a clock that starts at 0) excludes nothing.
+    dated = {r.models for r in rules if day is not None and r.covers(day)}
+    return tuple(
+        r
+        for r in rules
+        if (r.until is None if day is None or r.models not in dated else r.covers(day))
+    )
+
+
+def find_rule(fact: Fact, model: str | None, *, at: float | None = None) -> ProviderRule | None:
+    """Return the rule of a fact for a model; None where no rule is known. As `find_rules`.
+
+    Example:
+        >>> find_rule("cache_life", "gpt-6-sol").value, find_rule("cache_life", "llama-4")
+        (1800, None)
+    """
+    return next(reversed(find_rules(fact, model, at=at)), None)
+
+
+def get_value(
+    fact: Fact, model: str | None, default: Any = None, *, at: float | None = None
+) -> Any:
+    """Return the value of a fact for a model, else the default. As `find_rule`.
+
+    Example:
+        >>> get_value("read_share", "claude-fable-5-1"), get_value("read_share", "llama-4", 1.0)
+        (0.025, 1.0)
+    """
+    rule = find_rule(fact, model, at=at)
+    return default if rule is None else rule.value
+
+
+def get_comparison_models() -> list[str]:
+    """Return the models of today whose prices are set beside a session's own."""
+    return [r.value for r in load_rules() if r.fact == "compare_with" and r.until is None]
+
+
+def compare_tokenizers(model: str | None, other: str | None) -> float | None:
+    """Return the tokens of a text for another model over those for a model; None: unknown.
+
+    Example:
+        >>> compare_tokenizers("claude-sonnet-4-5", "claude-haiku-5-5")
+        1.3
+        >>> compare_tokenizers("claude-sonnet-4-5", "gpt-6-sol") is None
+        True
+    """
+    own, others = get_value("tokenizer_ratio", model), get_value("tokenizer_ratio", other)
+    if own is None or others is None or get_provider(model or "") != get_provider(other or ""):
+        return None
+    return float(others / own)
+
+
+def describe_rules(model: str | None) -> str:
+    """Describe in a sentence which rules are known for a model.
+
+    Example:
+        >>> describe_rules("llama-4")
+        "No provider's rule is known for model 'llama-4': lives, blocks and refusals are assumed."
+    """
+    name, provider = model or "without a name", get_provider(model or "")
+    if provider == OTHER:
+        return (
+            f"No provider's rule is known for model {name!r}: lives, blocks and refusals are"
+            " assumed."
+        )
+    life, least = find_rule("cache_life", model), find_rule("minimum_prefix", model)
+    parts = [f"its cache lives {life.value:,.0f} s ({life.basis})"] if life else []
+    parts += [f"holds prompts from {least.value:,} tokens on ({least.basis})"] if least else []
+    facts = " and ".join(parts) or "nothing about its cache is known"
+    return f"Of model {name!r} ({provider}), {facts}."

@@ -1,0 +1,89 @@
+"""Write `docs/providers.md` from `ctxkit/data/provider_rules.json`: `python docs/make_providers.py`
+(a test compares the page).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ctxkit.tokens.provider_rules import ProviderRule, load_rules
+
+PAGE = Path(__file__).with_name("providers.md")
+HEAD = """# Rules of providers
+
+Written by `python docs/make_providers.py` from `ctxkit/data/provider_rules.json`; do not edit by hand. Nothing is
+fetched when the kit runs: the rules are those of the day on which their source was read. Of several rows about a model
+the last one holds. A rule is *documented* by the provider, told by a *third party*, *measured* on logs
+([trust](trust.md)), or *assumed*. Where two sources disagree, the note says so. A model that no row names has no rule:
+`ctxkit.tokens.provider_rules.describe_rules` says it, and what is reckoned with then is an assumption.
+"""
+FACTS = {
+    "cache_life": ("Life of a cached prefix", "s"),
+    "cache_life_1h": ("Life of the longer class of writes", "s"),
+    "cache_life_max": ("Longest life", "s"),
+    "minimum_prefix": ("Shortest prompt that is cached", "tokens"),
+    "block_tokens": ("Block of which whole ones are cached", "tokens"),
+    "caches_reply": ("The reply is cached with its prompt", ""),
+    "write_share": ("Price of a written token", "x input"),
+    "write_share_1h": ("Price of a token written for the longer life", "x input"),
+    "automatic_writes": ("What is not read is written and billed without being marked", ""),
+    "read_share": ("Price of a token read from the cache", "x input"),
+    "look_back": ("Look-back of the search for a cached prefix", "blocks or breakpoints"),
+    "breakpoints": ("Cache breakpoints of a request", ""),
+    "price_tier": ("Prices of long prompts", ""),
+    "tokenizer_ratio": ("Tokens of the same text", "x those of Claude before 4.7"),
+    "compare_with": ("Models that `spend` compares with", ""),
+    "compaction_trigger": ("Threshold of server-side compaction where none is set", "tokens"),
+    "compaction_trigger_min": ("Least threshold of server-side compaction", "tokens"),
+    "compaction_billed_apart": ("The summary's call is left out of the top-level usage", ""),
+    "tool_window": ("Window that a program gives a model where it is not told another", "tokens"),
+    "refuses": ("What is refused with an error", ""),
+}
+
+
+def page() -> str:
+    """Return the page: a table for each fact."""
+    rules = load_rules()
+    parts = [HEAD]
+    for fact, (title, unit) in FACTS.items():
+        rows = [r for r in rules if r.fact == fact]
+        parts.append(f"\n## {title}\n\n`{fact}`{f', in {unit}' if unit else ''}.\n")
+        parts.append("\n| provider | models | value | holds | basis | source, read | note |\n")
+        parts.append("| --- | --- | --- | --- | --- | --- | --- |\n")
+        parts += [_format_row(r) for r in rows]
+    return "".join(parts)
+
+
+def _format_row(rule: ProviderRule) -> str:
+    since, until = rule.since or "", rule.until or ""
+    holds = f"{since} to {until}".strip() if since or until else "always"
+    is_address = rule.source.startswith("https://")
+    label = rule.source.split("/")[2] if is_address else rule.source.removeprefix("docs/")
+    target = rule.source if is_address else label
+    cells = (
+        rule.provider,
+        rule.family,
+        _format_value(rule.value),
+        holds.removesuffix(" to"),
+        {"documentation": "documented"}.get(rule.basis, rule.basis),
+        f"[{label}]({target}), {rule.read}",
+        rule.note,
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _format_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number:,}" for name, number in value.items())
+    return f"{value:,}" if isinstance(value, int | float) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    made = page()
+    if "--check" in sys.argv:
+        current = PAGE.read_text(encoding="utf-8") == made
+        sys.exit(None if current else "docs/providers.md is not current")
+    PAGE.write_text(made, encoding="utf-8")
