@@ -134,7 +134,7 @@ def _paste_row(
         "peak_tokens": bill.peak,
         "cache_read_tokens": bill.read if sheet.has_cache else None,
         "output_tokens": sheet.output_tokens,
-        "usd": bill.total_usd,
+        "usd": bill.cost_usd,
         "source": base.source,
     }
 

@@ -28,8 +28,8 @@ from ctxkit.metrics.compactions import (
     get_run_compactions,
     make_compaction_columns,
 )
-from ctxkit.metrics.cost.ledger import build_recorded_ledger
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
+from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.elongation import (
     classify_policy,
     estimate_elongation,
@@ -42,7 +42,7 @@ from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.recorded_compactions import group_edits as placed
+from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions
 from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.engine.cache_model.prediction import Prediction
     from ctxkit.metrics.compactions import Compaction
-    from ctxkit.metrics.cost.ledger import SessionLedger
+    from ctxkit.metrics.cost.bill import SessionBill
     from ctxkit.metrics.elongation import PolicyKind
     from ctxkit.metrics.prompt_sizes import SentPrompts
     from ctxkit.metrics.visibility import Visibility
@@ -225,7 +225,7 @@ def _score_prompts(
     cost_model = base.sheet
     summary_costs = [cost_model.summaries_usd(s.written, reuse=reuse) for s in compactions]
     bill = bill_replay(cost_model, prompts, sum_if_complete(summary_costs))
-    usd = bill.total_usd
+    usd = bill.cost_usd
     row = base.head(outcome["rules"], base.source) | outcome
     row |= base.over(map(prompts.prompt, range(len(cost_model.billed))), bill.peak, window)
     row |= {
@@ -233,6 +233,8 @@ def _score_prompts(
         "peak_tokens": bill.peak,
         "cost_usd": usd,
         **get_cost_interval(usd, bill.input_usd, base.foretold),
+        "cost_source": None if usd is None else "derived",
+        "table_usd": usd,
         "input_usd": bill.input_usd,
         "output_usd": bill.output_usd,
         "summaries_usd": bill.summaries_usd,
@@ -250,31 +252,28 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
     session, cost_model = base.session, base.sheet
     sizes, source = plain_prompts(session)
     prompt_tokens = [n for n in sizes if n]
-    ledger = base.forecast.ledger(reuse=reuse)
+    bill = base.forecast.bill(reuse=reuse)
     compactions, prompts = get_compactions(session, base.anchored)
     summary_costs = [cost_model.summaries_usd(c.written, reuse=reuse) for c in compactions]
     row = base.head("recorded", source) | base.over(sizes, max(prompt_tokens, default=None))
     row |= {
         "prompt_tokens": sum(prompt_tokens) if prompt_tokens else None,
         "peak_tokens": max(prompt_tokens, default=None),
-        "cost_usd": ledger.own_usd,
-        "cost_low_usd": ledger.own_usd,
-        "cost_high_usd": ledger.own_usd,
-        "cost_source": ledger.own_source,
-        "table_usd": ledger.total_usd if cost_model.has_output else None,
-        "input_usd": ledger.input_usd,
-        "output_usd": ledger.output_usd if cost_model.has_output else None,
-        "summaries_usd": ledger.summaries_usd,
+        "cost_usd": bill.cost_usd,
+        "cost_low_usd": bill.cost_usd,
+        "cost_high_usd": bill.cost_usd,
+        "cost_source": bill.source,
+        "table_usd": bill.table_usd,
+        "input_usd": bill.input_usd,
+        "output_usd": bill.output_usd,
+        "summaries_usd": bill.summaries_usd,
         **make_compaction_columns(compactions, prompts, cost_model, summary_costs),
-        "cuts_n": len(placed(session)),
+        "cuts_n": None if hides_compactions(session) else len(group_edits(session)),
     }
     if cost_model.has_usage:
-        row["fresh_tokens"] = ledger.sum("fresh")
+        row["fresh_tokens"] = bill.sum("fresh")
         if cost_model.has_cache:
-            row |= {
-                "cache_read_tokens": ledger.sum("read"),
-                "cache_write_tokens": ledger.sum("write") + ledger.sum("write_1h"),
-            }
+            row |= {"cache_read_tokens": bill.sum("read"), "cache_write_tokens": bill.sum("write")}
     return row | _count_hidden_in_record(session)
 
 
@@ -442,13 +441,13 @@ class ElongationForecast:
         self.family = get_model_family(
             next((m.model for m in session.messages if m.model), session.model)
         )
-        self._ledgers: dict[bool, SessionLedger] = {}
+        self._bills: dict[bool, SessionBill] = {}
 
-    def ledger(self, *, reuse: bool) -> SessionLedger:
-        """Return the bill of the record by the price table, as replays are billed."""
-        if reuse not in self._ledgers:
-            self._ledgers[reuse] = build_recorded_ledger(self.session, reuse=reuse)
-        return self._ledgers[reuse]
+    def bill(self, *, reuse: bool) -> SessionBill:
+        """Return the bill of the record."""
+        if reuse not in self._bills:
+            self._bills[reuse] = bill_session(self.session, reuse=reuse)
+        return self._bills[reuse]
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
         """Return the columns `longer` to `told_apart` of a replay; empty where unstudied."""
@@ -467,7 +466,7 @@ class ElongationForecast:
             "longer_high": elongation.high,
         }
         cost, summaries = row["cost_usd"], row["summaries_usd"]
-        recorded_usd = self.ledger(reuse=reuse).total_usd
+        recorded_usd = self.bill(reuse=reuse).table_usd
         if cost is None or recorded_usd is None:
             return out
         # elongation multiplies the calls; summaries stay as many as in the replay

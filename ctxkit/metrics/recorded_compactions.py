@@ -51,6 +51,11 @@ def group_edits(session: Session) -> tuple[EditGroup, ...]:
     return tuple(groups)
 
 
+def hides_compactions(session: Session) -> bool:
+    """Return True where the format of the log cannot tell of compactions, and it holds none."""
+    return not session.edits and "compactions" in session.details.get("cannot_tell", ())
+
+
 def _get_group_stem(edit: Edit) -> str | None:
     stem, dot, last = edit.id.rpartition(".")
     return stem if dot and stem and last.isdecimal() and edit.source == "derived" else None

@@ -21,7 +21,6 @@ from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.reading import read_all
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.thrashing import thrash
 from ctxkit.session.titles import get_title
@@ -185,10 +184,6 @@ class BoardRow(msgspec.Struct, frozen=True, gc=False):
 def make_board_row(session: Session, path: str = "") -> BoardRow:
     """Return the row of a session; `path`: the file that it was read from, if it does not say."""
     row = {name: values[0] for name, values in rows([session]).items()}
-    bill = bill_session(session)
-    # With a call or a summary without price the sum would be too small, so there is none.
-    whole = not (bill.unpriced_n or bill.unpriced_summaries_n)
-    usd = bill.total_usd if whole else None
     misses = find_cache_misses(session) if session.has_cache else ()
     failed = row["tool_errors_n"], row["failed_calls_n"]
     thrash_result = thrash(session) if session.edits and session.calls else None
@@ -204,7 +199,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
         parent=session.parent,
         calls_n=len(session.calls),
         turns_n=row["turns_n"],
-        usd=usd if usd is not None or session.has_usage else row["cost_usd"],
+        usd=row["cost_usd"],
         peak=row["peak_tokens"],
         compactions_n=row["compactions_n"],
         misses_n=sum(m is not None and m.kind != "cold_start" for m in misses)
