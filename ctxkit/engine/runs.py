@@ -374,6 +374,15 @@ def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
     return run
 
 
+def find_first_due(log: MessageLog, rules: Rules, limit: int | None = None) -> int:
+    """Return the first call of a log at which rules may compact; the number of calls: none."""
+    run = Run(log, rules, limit)
+    run.clock.sync()
+    if rules.policy is None:
+        return log.calls
+    return _first_due(run, rules)(run.look_from(0), 0, log.calls)
+
+
 def advance(run: Run, rules: Rules, stop: int) -> Run:
     """Advance a run up to the call `stop` (exclusive): bill up to a compaction, do it, go on."""
     call, policy = run.call, rules.policy

@@ -22,7 +22,6 @@ from ctxkit.metrics.prompt_groups import (
     PromptSection,
     apportion,
     count_groups_by_call,
-    count_schema_chars,
     scale_groups,
     share_message_tokens,
     split_sections,
@@ -32,6 +31,7 @@ from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.counters import measure_message
+from ctxkit.tokens.sizes import count_schema_chars
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.formatting import format_duration, sanitize_line
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.prompt_groups import count_schema_chars, share_message_tokens
+from ctxkit.metrics.prompt_groups import share_message_tokens
 from ctxkit.session.messages import Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call, get_call_path
+from ctxkit.tokens.sizes import estimate_tool_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -346,7 +347,9 @@ def find_unused_tools(
     Empty where the log does not list the tools. A schema is counted at a quarter of its characters.
     """
     used = {call.name for m in session.messages for call in m.tool_calls}
-    sizes = {t.name: -(-count_schema_chars(t) // 4) for t in session.tools}
+    sizes = {
+        t.name: n for t, n in zip(session.tools, estimate_tool_tokens(session.tools), strict=True)
+    }
     fixed_tokens = max(sum(sizes.values()), prompt_costs.fixed_tokens, 1)
     idle = [t for t in session.tools if t.name not in used]
     if not bill.charges or not used:
