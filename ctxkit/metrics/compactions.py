@@ -21,7 +21,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.breakeven import requests_until_reset_pays
-from ctxkit.metrics.cost.call_prices import MODEL_FREE_METHODS
+from ctxkit.metrics.cost.call_prices import is_written_by_model
 from ctxkit.metrics.cost.replay_bill import WrittenSummary
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts, get_prompt_sizes
 from ctxkit.metrics.recorded_compactions import group_edits
@@ -265,7 +265,7 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
             if kind == "summarised" and not step.added and step.new is not None:
                 size = sum([item.tokens for item in step.new])
                 inserted_tokens += size
-                if size and method not in MODEL_FREE_METHODS:
+                if size and (usage is not None or is_written_by_model(method)):
                     usd = usage.cost_usd if usage is not None else None
                     written_tokens = step.written(run.log)
                     summaries.append(
@@ -333,7 +333,7 @@ def _shared_with_previous(prompts: SentPrompts, call: int, stop: int) -> tuple[i
 
 def _written_summary(call: int, edit: Edit) -> WrittenSummary | None:
     size = edit.details.get("summary_tokens")
-    if not size or edit.method in MODEL_FREE_METHODS:
+    if not size or (edit.usage is None and not is_written_by_model(edit.method)):
         return None
     usd = edit.usage.cost_usd if edit.usage is not None else None
     written_tokens = edit.details.get("written_tokens", size)

@@ -101,9 +101,7 @@ def test_fresh_and_written_tokens_are_not_told_apart_by_the_model():
     """Two logs with the same prompts, pauses and reads get the same dollars."""
     one = session(user(), reply(0, 0, 20_000, 0), user(), reply(0, 20_000, 1_000, 5))
     other = session(user(), reply(0, 0, 20_000, 0), user(), reply(400, 20_000, 600, 5))
-    assert bill_modelled_reads(one).input_usd == pytest.approx(
-        bill_modelled_reads(other).input_usd
-    )
+    assert bill_modelled_reads(one).input_usd == pytest.approx(bill_modelled_reads(other).input_usd)
 
 
 @pytest.mark.parametrize(

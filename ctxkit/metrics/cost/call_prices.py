@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.policies.base import FUNCTION_METHOD
+from ctxkit.policies.evidence import EvidenceSummariser, IntentSummariser
 from ctxkit.session.messages import Message
 from ctxkit.tokens.prices import cost_usd, price
 
@@ -46,8 +48,27 @@ def pick_weakest_source(sources: list[str | None]) -> str | None:
     )
 
 
-MODEL_FREE_METHODS = frozenset({"intents", "evidence", "digest", "tombstones", "superseded"})
-"""Methods that compute a text from the record; any other summary is billed as a model's."""
+MODEL_FREE_METHODS = frozenset(
+    {
+        IntentSummariser.name,
+        EvidenceSummariser.name,
+        FUNCTION_METHOD,
+        "digest",
+        "tombstones",
+        "superseded",
+    }
+)
+"""Methods whose texts no model writes: policies that work them out from the record, plain functions
+and fuseraft's own words in its logs. Any other summary of a log is billed as a model's.
+"""
+
+
+def is_written_by_model(method: str | None) -> bool:
+    """Return True where a model writes the summaries of a method of rules, or would write them.
+
+    Without a method the user's own function wrote it.
+    """
+    return method is not None and method not in MODEL_FREE_METHODS
 
 
 def price_summary(
