@@ -257,10 +257,9 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
     compactions, sent = [], prompts or RunPrompts(run)
     for number, cut in enumerate(run.cuts):
         old, new, steps = cut.was, cut.new, cut.new.steps
-        tokens_before, tokens_after = old.tokens, new.tokens
-        inserted_tokens, summaries, step_before = 0, [], tokens_before
+        inserted_tokens, summaries, step_before = 0, [], old.tokens
         for i, step in enumerate(steps, 1):
-            step_after = steps[i].was.tokens if i < len(steps) else tokens_after
+            step_after = steps[i].was.tokens if i < len(steps) else new.tokens
             kind, _, method, usage = step.words
             if kind == "summarised" and not step.added and step.new is not None:
                 size = sum([item.tokens for item in step.new])
@@ -272,7 +271,7 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
                         WrittenSummary(
                             cut.call,
                             step_before - step_after + size,
-                            step_before,
+                            cut.before if i == 1 else step_before,
                             written_tokens,
                             usd,
                         )
@@ -283,8 +282,8 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
         compactions.append(
             Compaction(
                 cut.call,
-                tokens_before,
-                tokens_after,
+                cut.before,
+                cut.after,
                 *counts,
                 inserted_tokens,
                 tuple(summaries),
