@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 import ctxkit
+from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import CtxkitError
@@ -276,3 +277,15 @@ def _make_log_file(path: str, stat: os.stat_result, tool: str, project: str | No
 
 def _sort_newest_first(files: Iterable[LogFile]) -> list[LogFile]:
     return sorted(files, key=lambda f: -f.modified)
+
+
+@shows_figures("ctxkit list and ctxkit spend")
+def _read_figures(session: Session) -> dict[str, Any]:
+    indexed = index_session(session)
+    figures = {name: getattr(indexed, name) for name in _FRAME_COLUMNS if name.endswith("_usd")}
+    figures |= {
+        name: getattr(indexed, name) for name in ("calls_n", "turns_n", "compactions_n")
+    }
+    if indexed.with_subagents_usd is not None:
+        figures["with_subagents_usd"] = indexed.with_subagents_usd
+    return figures | {"peak_tokens": indexed.peak_tokens, "cost_source": indexed.cost_source}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit.engine import run_of_replay
 from ctxkit.engine.cache_model.prediction import (
     NAIVE_MODELS,
@@ -22,6 +23,7 @@ from ctxkit.engine.replay import count_hidden, describe_crowded_window
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.aftermath import AftermathAnalysis, SessionActs
+from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.compactions import (
     get_replay_compactions,
     get_replay_prompts,
@@ -42,7 +44,7 @@ from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions
+from ctxkit.metrics.recorded_compactions import hides_compactions
 from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
@@ -268,13 +270,23 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
         "output_usd": bill.output_usd,
         "summaries_usd": bill.summaries_usd,
         **make_compaction_columns(compactions, prompts, cost_model, summary_costs),
-        "cuts_n": None if hides_compactions(session) else len(group_edits(session)),
+        **_average_recorded_savings(session),
     }
     if cost_model.has_usage:
         row["fresh_tokens"] = bill.sum("fresh")
         if cost_model.has_cache:
             row |= {"cache_read_tokens": bill.sum("read"), "cache_write_tokens": bill.sum("write")}
     return row | _count_hidden_in_record(session)
+
+
+def _average_recorded_savings(session: Session) -> dict[str, Any]:
+    """Return number and savings of a record's compactions, each counted, as its frame has them."""
+    measured = measure_compactions(session)
+    return {
+        "cuts_n": None if hides_compactions(session) else len(measured),
+        "token_savings": mean_or_none(one.savings for one in measured),
+        "message_savings": mean_or_none(one.message_savings for one in measured),
+    }
 
 
 def get_cost_interval(
@@ -486,3 +498,33 @@ def classify_recorded_policy(session: Session) -> PolicyKind | None:
     if processor is not None:
         return _PROCESSOR_KINDS.get(processor["name"], "other")
     return None if "compactions" in session.details.get("cannot_tell", ()) else "raw"
+
+
+_FIGURES = {
+    **{name: name for name in ("peak_tokens", "prompt_tokens", "output_tokens", "cost_usd")},
+    **{name: name for name in ("cost_source", "summaries_usd", "table_usd", "token_savings")},
+    **{name: name for name in ("unpaid_cuts_n", "thrash", "input_usd", "output_usd")},
+    "cuts_n": "compactions_n",
+    "cache_read_tokens": "cached_tokens",
+    "cache_write_tokens": "written_tokens",
+}
+"""Names of a score's columns, and of the figures that they show."""
+
+
+_COUNTED = ("prompt_tokens", "peak_tokens")
+"""Figures that a score counts where the log has no usage."""
+
+
+def name_score_figures(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a score's row by the names that other views have for them."""
+    return {figure: row.get(name) for name, figure in _FIGURES.items()}
+
+
+@shows_figures("score")
+def _read_figures(session: Session) -> dict[str, Any]:
+    row = score_session(session, loss=False)
+    figures = name_score_figures(row)
+    if row["source"] == "estimated" and session.origin is None:
+        # The log states no prompts: the counts stand in the score alone.
+        figures = {name: n for name, n in figures.items() if name not in _COUNTED}
+    return figures

@@ -7,13 +7,14 @@ from contextlib import nullcontext
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit.engine import log_from_session, run_rules, with_message_ids
+from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
 from ctxkit.engine.replay import choose_log, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
-from ctxkit.experiments.scores import SessionScoreCache, score_run
+from ctxkit.experiments.scores import SessionScoreCache, name_score_figures, score_run
 from ctxkit.policies.rules import unwrap_function
 
 if TYPE_CHECKING:
@@ -157,3 +158,13 @@ def _make_identity_key(counter: Any) -> Any:
 
 def _hash_text(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+@shows_figures("compare, sweep and gate")
+def _read_figures(session: Session) -> dict[str, Any]:
+    """Return what a row of the session's rules shows: a fresh run over its record."""
+    run = run_of_replay(session)
+    if run is None:
+        return {}
+    runner = SessionRunner(session.origin or session)
+    return name_score_figures(runner.row(NamedRules.of("", run.rules), RunOptions()))

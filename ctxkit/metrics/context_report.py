@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
@@ -514,3 +515,10 @@ def _before_shortening(part: WindowPart) -> str:
 
 def _position_label(contributor: Contributor) -> str:
     return "new" if contributor.position is None else f"#{contributor.position}"
+
+
+@shows_figures("report")
+def _read_figures(session: Session) -> dict[str, Any]:
+    if not session.calls or session.calls[-1].message.kind == "turn":
+        return {}
+    return {"last_prompt_tokens": report(session).prompt_tokens}

@@ -118,7 +118,9 @@ class RunPrompts(SentPrompts):
             if shared_tokens is None:
                 shared_tokens = prompt - int(seam[at])
         if shared_tokens is None:
-            shared_tokens = self.prompt(call - 1) if call else 0
+            fixed = self.log.fixed_at
+            shrunk = max(fixed[call - 1] - fixed[call], 0) if call else 0
+            shared_tokens = max(self.prompt(call - 1) - shrunk, 0) if call else 0
         return min(shared_tokens, prompt)
 
     def stretches(self) -> Iterator[tuple[int, int, int | None, bool]]:

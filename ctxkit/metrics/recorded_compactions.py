@@ -53,7 +53,9 @@ def group_edits(session: Session) -> tuple[EditGroup, ...]:
 
 def hides_compactions(session: Session) -> bool:
     """Return True where the format of the log cannot tell of compactions, and it holds none."""
-    return not session.edits and "compactions" in session.details.get("cannot_tell", ())
+    is_replay = session.origin is not None
+    hidden = session.details.get("cannot_tell", ())
+    return not is_replay and not session.edits and "compactions" in hidden
 
 
 def _get_group_stem(edit: Edit) -> str | None:

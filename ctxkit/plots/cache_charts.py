@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal import formatting
+from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.engine.cache_model.prediction import Prediction, describe_prediction, predict_input_cost
 from ctxkit.errors import BadArguments
@@ -428,3 +429,12 @@ def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -
         "hoverinfo": "text",
         "marker": {"color": ink, "line": {"width": 0.6, "color": "rgba(255,255,255,0.7)"}},
     }
+
+
+@shows_figures("plots.cache")
+def _read_figures(session: Session) -> dict[str, Any]:
+    uses = cache_data(session)
+    if not uses:
+        return {}
+    read, written = sum(use.read for use in uses), sum(use.written for use in uses)
+    return {"cached_tokens": read, "written_tokens": written}

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import (
     format_tokens,
     format_usd,
@@ -539,3 +540,9 @@ def _iter_tree(session: Session, depth: int) -> Iterator[SessionTreeNode]:
     yield SessionTreeNode(session, depth)
     for child in session.children:
         yield from _iter_tree(child, depth + 1)
+
+
+@shows_figures("explore")
+def _read_figures(session: Session) -> dict[str, Any]:
+    sizes = get_prompt_sizes(session)[0]
+    return {"last_prompt_tokens": sizes[-1]} if sizes and sizes[-1] is not None else {}

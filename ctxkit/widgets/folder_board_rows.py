@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import (
     MISSING,
     format_count,
@@ -242,3 +243,16 @@ def _sparkline_points(session: Session) -> tuple[int, ...]:
     # Ceiling division: stretches of equal length, at most `SPARKLINE_POINTS` of them.
     step = -(-len(sizes) // SPARKLINE_POINTS) or 1
     return tuple(max(sizes[i : i + step]) for i in range(0, len(sizes), step))
+
+
+@shows_figures("board")
+def _read_figures(session: Session) -> dict[str, Any]:
+    row = make_board_row(session)
+    return {
+        "cost_usd": row.usd,
+        "peak_tokens": row.peak,
+        "compactions_n": row.compactions_n,
+        "calls_n": row.calls_n,
+        "turns_n": row.turns_n,
+        **({} if row.thrash is None else {"thrash": row.thrash}),
+    }

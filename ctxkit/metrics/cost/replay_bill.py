@@ -65,7 +65,7 @@ class ReplayBill(NamedTuple):
     input_usd: float | None
     output_usd: float | None
     summaries_usd: float | None
-    """Dollars of the calls that wrote summaries."""
+    """Dollars of the calls that wrote summaries; None where one has no price."""
 
     @property
     def cost_usd(self) -> float | None:
@@ -89,7 +89,7 @@ def bill_replay(
     else:
         tally.each(sent, range(len(sent)))
     priced = cost_model.has_usage and None not in [cost_model.prices[m] for m in cost_model.models]
-    return tally.bill(summaries if priced else None, priced=priced)
+    return tally.bill(summaries, priced=priced)
 
 
 class TokenTally:

@@ -66,7 +66,7 @@ def bill_session(session: Session, *, reuse: bool = False) -> SessionBill:
         charges=tuple(charges),
         summaries=bill_summaries(session, reuse=reuse),
         logged_usd=logged if has_total else None,
-        hides_summaries=not is_replay and hides_compactions(session),
+        hides_summaries=hides_compactions(session),
     )
 
 

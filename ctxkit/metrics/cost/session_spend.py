@@ -6,6 +6,7 @@ from functools import cached_property
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import (
     MISSING,
     NO_MATHJAX,
@@ -40,7 +41,7 @@ from ctxkit.metrics.cost.what_ifs import (
 from ctxkit.session.titles import get_first_prompts_by_turn, get_title
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pandas as pd
 
@@ -435,3 +436,24 @@ def _tile_rectangles(
         *_tile_rectangles(sizes[:n], x, y, w, cut),
         *_tile_rectangles(sizes[n:], x, y + cut, w, h - cut),
     ]
+
+
+@shows_figures("spend")
+def _read_figures(session: Session) -> dict[str, Any]:
+    spent = Spend(session)
+    bill = spent.accounts
+    figures: dict[str, Any] = {
+        "cost_usd": spent.cost_usd,
+        "calls_usd": bill.calls_usd,
+        "summaries_usd": bill.summaries_usd,
+        "cost_source": bill.source,
+    }
+    if all(child.cost_usd is not None for child in _iter_spends(spent)):
+        figures["with_subagents_usd"] = spent.total_usd
+    return figures
+
+
+def _iter_spends(spent: Spend) -> Iterator[Spend]:
+    yield spent
+    for child, _ in spent.children:
+        yield from _iter_spends(Spend(child))

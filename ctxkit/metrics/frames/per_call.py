@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit.metrics.cost.call_prices import get_output_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.per_turn import sum_or_none
+from ctxkit.metrics.stats import sum_if_complete
 from ctxkit.session.messages import ToolCall, Usage
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -165,3 +168,22 @@ def count_cache_writes(usage: Usage) -> int | None:
     """Return all tokens written to the cache, those for five minutes and those for an hour."""
     short, long = usage.cache_write_tokens, usage.cache_write_1h_tokens
     return short if long is None else long + (short or 0)
+
+
+@shows_figures('frame(per="call")')
+def _read_figures(session: Session) -> dict[str, Any]:
+    data = rows([session])
+    if not any(n is not None for n in data["prompt_tokens"]):
+        return {}
+    costs = [usd for usd, n in zip(data["cost_usd"], data["source"], strict=True) if n is not None]
+    figures = {
+        "prompt_tokens": sum(n or 0 for n in data["prompt_tokens"]),
+        "cached_tokens": sum_or_none(data["cache_read_tokens"]),
+        "output_tokens": sum_or_none(data["output_tokens"]),
+        "calls_usd": sum_if_complete(costs),
+    }
+    if figures["cached_tokens"] is not None:
+        figures["written_tokens"] = sum(n or 0 for n in data["cache_write_tokens"])
+    if data["prompt_tokens"][-1] is not None:
+        figures["last_prompt_tokens"] = data["prompt_tokens"][-1]
+    return figures

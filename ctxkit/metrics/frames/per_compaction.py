@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.cost.summary_bills import bill_summaries
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
@@ -179,3 +181,16 @@ def _append_descriptions(session: Session, cut: EditGroup, data: dict[str, list[
         words = dict.fromkeys(w for e in cut.edits if (w := getattr(e, name)))
         data[name].append(", ".join(words) or None)
     data["error"].append(join_summary_errors(cut.edits) or None)
+
+
+@shows_figures('frame(per="compaction")')
+def _read_figures(session: Session) -> dict[str, Any]:
+    data = rows([session])
+    if not data["compaction"]:
+        return {}
+    figures: dict[str, Any] = {"compactions_n": len(data["compaction"])}
+    if None not in data["token_savings"]:
+        figures["token_savings"] = fmean(data["token_savings"])
+    if any(usd is not None for usd in data["cost_usd"]):
+        figures["summaries_usd"] = sum(usd or 0.0 for usd in data["cost_usd"])
+    return figures

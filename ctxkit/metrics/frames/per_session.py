@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit.metrics.cost.call_prices import get_output_source, pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
@@ -248,3 +249,17 @@ def _get_logged_totals(session: Session) -> dict[str, Any]:
         "output_source": "recorded" if "output_tokens" in logged else None,
         "source": "recorded" if logged else None,
     }
+
+
+_FIGURES = (
+    *("calls_n", "turns_n", "cached_tokens", "compactions_n"),
+    *("cost_usd", "cost_source", "calls_usd", "summaries_usd", "table_usd"),
+)
+
+
+@shows_figures('frame(per="session")')
+def _read_figures(session: Session) -> dict[str, Any]:
+    row = {name: values[0] for name, values in rows([session]).items()}
+    # Totals that the log states for the whole run are no sums of its calls.
+    sums = ("prompt_tokens", "output_tokens", "peak_tokens") if row["source"] == "derived" else ()
+    return {name: row[name] for name in (*_FIGURES, *sums)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit.metrics.cost.call_prices import pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
@@ -194,3 +195,16 @@ def _get_int(details: dict[str, Any], name: str) -> int | None:
 def _get_setting(session: Session, details: dict[str, Any], name: str) -> int | None:
     value = _get_int(details, name)  # 0: the threshold was removed
     return (value if value is not None else _get_int(session.details, name)) or None
+
+
+@shows_figures('frame(per="turn")')
+def _read_figures(session: Session) -> dict[str, Any]:
+    data = rows([session])
+    if not any(n is not None for n in data["turn_input_tokens"]):
+        return {}
+    return {
+        "prompt_tokens": sum_or_none(data["turn_input_tokens"]),
+        "cached_tokens": sum_or_none(data["cached_tokens"]),
+        "output_tokens": sum_or_none(data["turn_output_tokens"]),
+        "turns_n": len(data["turn"]),
+    }

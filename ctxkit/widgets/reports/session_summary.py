@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import (
     MISSING,
     NO_MATHJAX,
@@ -370,3 +371,15 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
         f'style="{_BOX}">{figures}</div>{render_notes(session.notes)}'
         f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
     )
+
+
+@shows_figures("export and the display of a session")
+def _read_figures(session: Session) -> dict[str, Any]:
+    row = frame(session, per="session").iloc[0]
+    spent = get_session_spend(row)
+    return {
+        "cost_usd": spent.total,
+        "summaries_usd": spent.summaries,
+        "cost_source": spent.source,
+        "peak_tokens": row.peak_tokens,
+    }
