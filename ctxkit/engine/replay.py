@@ -262,10 +262,12 @@ def describe_crowded_window(done: Run) -> str | None:
 def compute_shared_tokens(done: Run) -> NDArray[Any]:
     """Return for each call the tokens shared with the prompt before, even where not cached."""
     prompts, fresh = done.prompts, done.fresh_tokens
-    shared = np.asarray(prompts - fresh)
+    shared, fixed = np.asarray(prompts - fresh), done.log.fixed_at
     for call in done.clock.calls:
         if done.begin < call < done.call:
-            in_common = done.in_common.get(call, int(prompts[call - 1]))
+            # what no message holds may shrink between two calls
+            before = int(prompts[call - 1]) - max(fixed[call - 1] - fixed[call], 0)
+            in_common = done.in_common.get(call, max(before, 0))
             shared[call] = min(in_common, int(prompts[call]))
     return shared
 

@@ -97,3 +97,16 @@ def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path,
     # a subagent that is given beside its parent is counted once
     nested = [child for s in whole.sessions for child in s.children]
     assert ck.spend([*whole.sessions, *nested]).total_usd == pytest.approx(whole.total_usd)
+
+
+def test_errors_of_a_common_sign_do_not_cancel_out():
+    """Ten sessions whose dollars are each known within $1: their mean is known within $1."""
+    from ctxkit.metrics.stats import estimate_cost_uncertainty
+
+    runs = pd.DataFrame(
+        [
+            {"rules": "pi", "session": f"s{i}", "cost_low_usd": 9.0, "cost_high_usd": 11.0}
+            for i in range(10)
+        ]
+    )
+    assert estimate_cost_uncertainty(runs) == {"pi": pytest.approx(1.0)}
