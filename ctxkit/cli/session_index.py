@@ -283,9 +283,7 @@ def _sort_newest_first(files: Iterable[LogFile]) -> list[LogFile]:
 def _read_figures(session: Session) -> dict[str, Any]:
     indexed = index_session(session)
     figures = {name: getattr(indexed, name) for name in _FRAME_COLUMNS if name.endswith("_usd")}
-    figures |= {
-        name: getattr(indexed, name) for name in ("calls_n", "turns_n", "compactions_n")
-    }
+    figures |= {name: getattr(indexed, name) for name in ("calls_n", "turns_n", "compactions_n")}
     if indexed.with_subagents_usd is not None:
         figures["with_subagents_usd"] = indexed.with_subagents_usd
     return figures | {"peak_tokens": indexed.peak_tokens, "cost_source": indexed.cost_source}

@@ -281,9 +281,9 @@ def _recorded_compactions(
         )
         # Sizes of the prompt as the compaction frame has them, else by the messages' own.
         before = next((p for p in reversed(prompts[:call]) if p), None)
-        sizes = measured[group.first].before, measured[group.last].after
-        if None not in sizes:
-            before, after = sizes
+        known_before, known_after = measured[group.first].before, measured[group.last].after
+        if known_before is not None and known_after is not None:
+            before, after = known_before, known_after
         elif before is None or call >= len(session.calls):
             before = max(before or 0, tokens_before)
             after = max(before - tokens_before + tokens_after, 0)

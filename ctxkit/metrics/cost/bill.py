@@ -122,10 +122,8 @@ class SessionBill(msgspec.Struct, frozen=True):
     @property
     def table_usd(self) -> float | None:
         """`cost_usd` with all calls by the price table."""
-        parts = (self.input_usd, self.output_usd, self.summaries_usd)
-        if self.hides_summaries and not self.summaries:
-            parts = parts[:2]
-        return sum_if_complete(parts)
+        summaries = 0.0 if self.hides_summaries and not self.summaries else self.summaries_usd
+        return sum_if_complete((self.input_usd, self.output_usd, summaries))
 
     @property
     def priced_usd(self) -> float | None:
@@ -211,24 +209,31 @@ def make_charge(
     tokens = (call, fresh, read, write, usage.cache_write_1h_tokens or 0, output)
     if usd is None:
         return CallCharge(*tokens, None, table_input_usd=table[0], table_output_usd=table[1])
+    parts = _split_by_class(usd, usage, counts, model_price)
     return CallCharge(
-        *tokens, usd, *_split_by_class(usd, usage, counts, model_price), source, *table
+        *tokens,
+        usd,
+        *parts,
+        source=source,
+        table_input_usd=table[0],
+        table_output_usd=table[1],
     )
 
 
 def _split_by_class(
     usd: float, usage: Usage, counts: tuple[int, int, int, int], model_price: Price | None
-) -> tuple[float, ...]:
+) -> tuple[float, float, float, float]:
     """Split dollars by token class: by the price table, or by weights where it has no price."""
     if model_price is None:
-        parts = tuple(n * w for n, w in zip(counts, _CLASS_WEIGHTS, strict=True))
+        parts = [n * w for n, w in zip(counts, _CLASS_WEIGHTS, strict=True)]
     else:
         p = model_price.at(usage.prompt_tokens or 0)
         fresh, read, write, output = counts
         hour = usage.cache_write_1h_tokens or 0
         write_usd = (write - hour) * p.write() + hour * p.write(hour=True)
-        parts = (fresh * p.input, read * p.read, write_usd, output * p.output)
+        parts = [fresh * p.input, read * p.read, write_usd, output * p.output]
     total = sum(parts)
     if not total:  # a price for nothing
         return (usd, 0.0, 0.0, 0.0)
-    return tuple(usd * part / total for part in parts)
+    fresh_usd, read_usd, write_usd, output_usd = (usd * part / total for part in parts)
+    return fresh_usd, read_usd, write_usd, output_usd

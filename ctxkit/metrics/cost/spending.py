@@ -52,7 +52,7 @@ class SessionsSpend(BillSplits):
         self.spends = [Spend(s) for s in self.sessions]
 
     @cached_property
-    def total_usd(self) -> float | None:  # type: ignore[override]  # cached, as in `Spend`
+    def total_usd(self) -> float | None:
         """All dollars that have a price, subagents and summaries included; None without any."""
         known = [usd for s in self.spends if (usd := s.total_usd) is not None]
         return sum(known) if known else None
