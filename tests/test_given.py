@@ -73,7 +73,7 @@ ONE = {
         for n in ("audits", "drift", "find_cache_misses", "meaning", "thrash", "when_to_compact")
     },
     "metrics.loss.losses": lambda s: repr(ck.metrics.loss.losses(s)),
-    "metrics.bills.bill_session": lambda s: repr(ck.metrics.bills.bill_session(s)),
+    "metrics.session_bill.bill_session": lambda s: repr(ck.metrics.session_bill.bill_session(s)),
     "metrics.savings.amplification": ck.metrics.compactions.amplification,
     "metrics.planted.plant": lambda s: len(
         ck.metrics.retention_checks.plant_facts(

@@ -78,7 +78,7 @@ class CompactionOutcome(CompactionVerdict, frozen=True, kw_only=True):
     call: int
     """The first call after it."""
     before: int
-    """Tokens of the prompt without it; in a record, of the last prompt before it."""
+    """Tokens of the prompt without it; in a record, of the last prompt and its reply."""
     after: int
     """Tokens of the prompt with it."""
     savings: float
