@@ -179,7 +179,7 @@ def get_compaction_outcomes(
         >>> import ctxkit as ck
         >>> outcomes = get_compaction_outcomes(ck.samples.path("billing"))
         >>> [(outcome.before, outcome.after) for outcome in outcomes]
-        [(39313, 11651), (38767, 11045)]
+        [(40471, 11651), (40224, 11045)]
     """
     if not session.edits:
         return ()
