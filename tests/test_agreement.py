@@ -13,7 +13,7 @@ from conftest import SEED, sample
 
 import ctxkit
 import ctxkit as ck
-from ctxkit._internal.figures import get_figure_sources
+from ctxkit.metrics.figures import get_figure_sources
 from ctxkit.presets.registry import names
 
 REPLAYS = 8

@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.figures import shows_figures
 from ctxkit.engine import run_of_replay
 from ctxkit.engine.cache_model.prediction import (
     NAIVE_MODELS,
@@ -38,6 +37,7 @@ from ctxkit.metrics.elongation import (
     get_model_family,
     judge_cost,
 )
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.loss import make_loss_columns

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
 from ctxkit.engine.replay import choose_log, find_context_window
@@ -15,6 +14,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.scores import SessionScoreCache, name_score_figures, score_run
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.policies.rules import unwrap_function
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
 from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
 from ctxkit.metrics.prompt_groups import (

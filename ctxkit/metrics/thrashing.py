@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.compaction_sizes import measure_compactions
@@ -40,6 +39,7 @@ from ctxkit.metrics.compactions import (
 )
 from ctxkit.metrics.cost.call_prices import MODEL_FREE_METHODS, price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.item_index import MessageRows
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.metrics.recorded_compactions import group_edits

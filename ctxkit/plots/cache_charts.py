@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal import formatting
-from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.engine.cache_model.prediction import Prediction, describe_prediction, predict_input_cost
 from ctxkit.errors import BadArguments
@@ -16,6 +15,7 @@ from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
 from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.session.titles import get_title

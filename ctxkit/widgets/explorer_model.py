@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import (
     format_tokens,
     format_usd,
@@ -23,6 +22,7 @@ from ctxkit._internal.formatting import (
 from ctxkit.agent.tools import search_worker
 from ctxkit.agent.tools.search import kill_after, start_search
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.prompt_contents import get_prompt_contents
 from ctxkit.metrics.prompt_groups import count_groups_by_call

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import traitlets as t
 
-from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import format_usd, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
 from ctxkit.metrics import loss, thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames import frame, per_compaction
 from ctxkit.plots.compaction_charts import Saving, drop_unmarked, savings_chart
 from ctxkit.plots.diff_chart import diff_data

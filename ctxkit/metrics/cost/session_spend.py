@@ -6,7 +6,6 @@ from functools import cached_property
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import (
     MISSING,
     NO_MATHJAX,
@@ -38,6 +37,7 @@ from ctxkit.metrics.cost.what_ifs import (
     estimate_what_ifs,
     what_if_smaller_window,
 )
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.session.titles import get_first_prompts_by_turn, get_title
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.figures import shows_figures
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.cost.summary_bills import bill_summaries
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.session.messages import join_summary_errors
 from ctxkit.tokens.sizes import find_prompt_drops

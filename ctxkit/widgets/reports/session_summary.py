@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.figures import shows_figures
 from ctxkit._internal.formatting import (
     MISSING,
     NO_MATHJAX,
@@ -33,6 +32,7 @@ from ctxkit._internal.tables import (
     Table,
     pad_to_width,
 )
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames import frame
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import (
