@@ -68,7 +68,7 @@ def test_real_sessions_add_up_with_their_subagents(real):
             adds_up(spent)
             seen += 1
             own = ck.score(s, loss=False)["cost_usd"]
-            assert spent.accounts.total_usd == pytest.approx(own)
+            assert spent.cost_usd == pytest.approx(own)
     assert seen > 5
 
 
