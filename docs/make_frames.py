@@ -24,6 +24,11 @@ of subagents with them. This page is written from the tables in the code: a test
   `source` says so for the token columns of a row; a figure that can have another source has a column of its own.
 - **Told apart**: dollars of two settings or sessions that differ by less than the noise floor (21 % over 50 tasks, more
   over fewer) are not told apart; [scores.md](scores.md) says how `ck.compare` decides it.
+- **Dollars**: `cost_usd` of a session is that of its calls (`calls_usd`) and of the summaries of its compactions
+  (`summaries_usd`), without subagents, here as in `ck.score`, `ck.compare`, `ck.board` and `ctxkit list`. The rows of
+  the call frame or of the turn frame add up to `calls_usd`, those of the compaction frame to `summaries_usd`. With
+  subagents it is `ck.spend(session).total_usd` and `with_subagents_usd` of `ctxkit list`. A replay is billed by the
+  cache of its record: its cached tokens and dollars are those of `ck.compare`.
 - **Counting**: messages and compactions are counted by `count=`: by default a quarter of the characters (an image
   weighs 1,200 tokens), `"exact"` for the tokenizer, `"anchored"` for sizes scaled to the recorded usage, the name of an
   estimate (`"pi"`, `"fuseraft"`, ...), or a counter of your own. Calls, turns and sessions hold what the log recorded.

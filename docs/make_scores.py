@@ -52,7 +52,8 @@ or more says that a user's own tools stand before that. Eviction and routing are
 so they are no causes. `explained_miss_share` is the share of lost tokens with one.
 
 Where settings are held against each other, `ck.advise` and `ck.plots.frontier` go by the same interval: a mean over
-sessions is known within the root of the sum of squares of their half widths, over their number (`cost_uncertainty_usd`),
+sessions is known within the mean of their half widths (`cost_uncertainty_usd`), as the errors of sessions of one tool share
+a sign and do not cancel out,
 and a smaller difference is *not told apart*.
 
 `closure_error` (`reproduction_error` until this version) is told what each miss read. It says that the books add up,

@@ -30,7 +30,7 @@ from ctxkit.engine.cache_model.prediction import (
     predict_reads_after_compactions,
 )
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.ledger import closure_error
+from ctxkit.metrics.cost.cache_fit import closure_error
 
 if TYPE_CHECKING:
     from ctxkit.engine.cache_model.miss_rates import SessionCounts

@@ -73,9 +73,7 @@ ONE = {
         for n in ("audits", "drift", "find_cache_misses", "meaning", "thrash", "when_to_compact")
     },
     "metrics.loss.losses": lambda s: repr(ck.metrics.loss.losses(s)),
-    "metrics.ledger.build_recorded_ledger": lambda s: repr(
-        ck.metrics.ledger.build_recorded_ledger(s)
-    ),
+    "metrics.session_bill.bill_session": lambda s: repr(ck.metrics.session_bill.bill_session(s)),
     "metrics.savings.amplification": ck.metrics.compactions.amplification,
     "metrics.planted.plant": lambda s: len(
         ck.metrics.retention_checks.plant_facts(

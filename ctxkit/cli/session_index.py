@@ -15,6 +15,7 @@ import ctxkit
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import CtxkitError
+from ctxkit.metrics.figures import shows_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 INDEX_FILE = "seen.jsonl"
-INDEX_VERSION = 2
+INDEX_VERSION = 3
 """Of what a line means; with that of the kit it stands in the first line."""
 _MAX_TITLE_CHARS = 2000
 """Characters of a title that are looked at."""
@@ -56,7 +57,9 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     compactions_n: int | None = None
     peak_tokens: int | None = None
     cost_usd: float | None = None
-    """Of its calls and summaries and its subagents'; missing where one has no price."""
+    """Of its calls and summaries, as the session frame has it."""
+    with_subagents_usd: float | None = None
+    """The same with its subagents'; missing where a part has no price."""
     cost_source: str | None = None
     notes: str | None = None
     spent: tuple[DaySpent, ...] = ()
@@ -75,7 +78,10 @@ class LogFile(FileStamp, frozen=True, kw_only=True):
     """Files that were read with it: those of its subagents."""
 
 
-_FRAME_COLUMNS = ("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "notes")
+_FRAME_COLUMNS = (
+    *("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "cost_usd", "cost_source"),
+    "notes",
+)
 """What a sighting has from the frame of sessions as it stands there."""
 
 
@@ -168,8 +174,7 @@ def index_session(session: Session) -> IndexedSession:
         else None,
         format=session.format,
         began=row["ts"],
-        cost_usd=sum(p or 0.0 for p in prices) if is_priced else None,
-        cost_source=row["cost_source"] if is_priced else None,
+        with_subagents_usd=sum(p or 0.0 for p in prices) if is_priced else None,
         spent=spent,
         **{name: row[name] for name in _FRAME_COLUMNS},
     )
@@ -204,14 +209,15 @@ def _spend_by_day(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
 
     for charge in bill.charges:
         add(of(charge.call), charge.usd, 1, charge.prompt, charge.output)
-    if not sums and (row["cost_usd"] is not None or row["prompt_tokens"]):  # the log's own totals
+    if not sums and (bill.logged_usd is not None or row["prompt_tokens"]):  # the log's own totals
         totals = row["calls_n"], row["prompt_tokens"] or 0, row["output_tokens"] or 0
-        add((_format_day(row["ts"]), row["model"] or ""), row["cost_usd"], *totals)
+        add((_format_day(row["ts"]), row["model"] or ""), bill.logged_usd, *totals)
     if sums:
         last = next(reversed(sums))
         for summary in bill.summaries:
             day = last if summary.call is None else of(summary.call)
-            add(day if day in sums else last, summary.usd)
+            if summary.usd is not None:
+                add(day if day in sums else last, summary.usd)
         yield from sums.values()  # what has no price, beside what has
         yield from [DaySpent(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
     for child in session.children:
@@ -271,3 +277,13 @@ def _make_log_file(path: str, stat: os.stat_result, tool: str, project: str | No
 
 def _sort_newest_first(files: Iterable[LogFile]) -> list[LogFile]:
     return sorted(files, key=lambda f: -f.modified)
+
+
+@shows_figures("ctxkit list and ctxkit spend")
+def _read_figures(session: Session) -> dict[str, Any]:
+    indexed = index_session(session)
+    figures = {name: getattr(indexed, name) for name in _FRAME_COLUMNS if name.endswith("_usd")}
+    figures |= {name: getattr(indexed, name) for name in ("calls_n", "turns_n", "compactions_n")}
+    if indexed.with_subagents_usd is not None:
+        figures["with_subagents_usd"] = indexed.with_subagents_usd
+    return figures | {"peak_tokens": indexed.peak_tokens, "cost_source": indexed.cost_source}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import asdict
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit.cli import arguments
 from ctxkit.cli.arguments import locate_session, open_session, session_argument
 from ctxkit.cli.output import (
@@ -73,8 +73,9 @@ def list_(
 ) -> None:
     """List sessions, the newest first: of the known tools, or those at PLACE.
 
-    Cost is of all calls, summaries and subagents, in US dollars; what no price is known for is
-    left empty. What was read before is not read again, as long as its file stays as it is.
+    Cost is of calls and summaries, in US dollars; the last line has it with subagents too. What no
+    price is known for is left empty. What was read before is not read again, as long as its file
+    stays as it is.
     """
     from ctxkit.cli.session_index import SessionIndex
 
@@ -95,9 +96,27 @@ def list_(
         "Sessions",
         LIST_COLUMNS,
         shown_rows,
-        [] if out.json else describe_omissions(logs, omitted, is_filtered=is_filtered),
+        []
+        if out.json
+        else [
+            *_describe_list_total(shown_rows),
+            *describe_omissions(logs, omitted, is_filtered=is_filtered),
+        ],
     )
     index.save()
+
+
+def _describe_list_total(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the sum of the listed costs, without and with subagents, and what it leaves out."""
+    costs = [row["cost_usd"] for row in rows]
+    if len(rows) < 2 or not any(costs):
+        return []
+    whole = sum(row["with_subagents_usd"] or row["cost_usd"] or 0.0 for row in rows)
+    own = sum(cost or 0.0 for cost in costs)
+    subagents = f", ${whole:,.2f} with their subagents" if whole > own else ""
+    unpriced = costs.count(None)
+    left_out = f"; {pluralize(unpriced, 'session')} without a cost" if unpriced else ""
+    return [f"In all ${own:,.2f}{subagents}{left_out}."]
 
 
 def select_files(
@@ -251,7 +270,8 @@ def spend_(
 ) -> None:
     """Say what sessions cost, with their summaries and subagents: of all tools, or at PLACE.
 
-    Days are UTC. Dollars are the log's own, else usage times the table of prices; calls of models
+    Days are UTC. `total_usd` is the sum of what has a price. Dollars are
+    the log's own, else usage times the table of prices; calls of models
     without a price are counted and add nothing to it: the last column says how many.
     """
     from ctxkit.cli.session_index import SessionIndex
@@ -281,18 +301,18 @@ def sum_spend(logs: list[LogFile], by: str, since: float | None = None) -> list[
     for row in totals:
         row["sessions_n"] = len(row.pop("ids"))
     is_by_time = by in ("day", "week", "month")
-    return sorted(totals, key=lambda r: r[by] if is_by_time else -(r["cost_usd"] or 0.0))
+    return sorted(totals, key=lambda r: r[by] if is_by_time else -(r["total_usd"] or 0.0))
 
 
 def _make_spend_row(by: str, name: str) -> dict[str, Any]:
     counts = dict.fromkeys(("calls_n", "prompt_tokens", "output_tokens", "unpriced_n"), 0)
-    return {by: name, "cost_usd": None, **counts, "ids": set()}
+    return {by: name, "total_usd": None, **counts, "ids": set()}
 
 
 def _add_spend(row: dict[str, Any], session: IndexedSession, spent: DaySpent) -> None:
     row["ids"].add(session.id)
     if spent.usd is not None:
-        row["cost_usd"] = spent.usd + (row["cost_usd"] or 0.0)
+        row["total_usd"] = spent.usd + (row["total_usd"] or 0.0)
     # a row without calls is a summary without a price, which counts as one
     row["unpriced_n"] += (spent.calls_n or 1) if spent.usd is None else 0
     row["calls_n"] += spent.calls_n
@@ -309,7 +329,7 @@ def _spend_columns(by: str) -> tuple[TableColumn, ...]:
         CALLS_COLUMN,
         PROMPTS_COLUMN,
         output,
-        COST_COLUMN,
+        TableColumn("total_usd", "cost", "usd"),
         unpriced,
     )
 
@@ -318,7 +338,7 @@ def _describe_total(rows: list[dict[str, Any]]) -> list[str]:
     if len(rows) < 2:
         return []
     calls = sum(r["calls_n"] for r in rows)
-    return [f"In all ${sum(r['cost_usd'] or 0.0 for r in rows):,.2f} for {calls:,} calls."]
+    return [f"In all ${sum(r['total_usd'] or 0.0 for r in rows):,.2f} for {calls:,} calls."]
 
 
 _GAUGE_CELLS = 16

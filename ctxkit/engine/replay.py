@@ -12,6 +12,7 @@ import numpy as np
 
 from ctxkit.engine import Run, log_from_session, run_rules, weave_edits, with_message_ids
 from ctxkit.engine.provider_guard import count_refused_calls
+from ctxkit.engine.runs import find_first_due
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.protocols import name_of
@@ -22,18 +23,22 @@ from ctxkit.policies.rules import (
     recorded_rules,
 )
 from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets.systems.swe_agent_mask import swe_agent_mask
 from ctxkit.session.messages import Edit, Message, Usage
 from ctxkit.tokens.live_prompt_sizes import get_billed_prompt
+from ctxkit.tokens.sizes import masks_results, measure_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from ctxkit.engine.sent import SentItem
+    from ctxkit.policies.history.log import MessageLog
     from ctxkit.policies.rules import Rules
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
+    from ctxkit.tokens.sizes import MessageSizes
 
 _replace = msgspec.structs.replace
 _THRESHOLD_KEYS = frozenset(THRESHOLD_NAMES)
@@ -94,12 +99,53 @@ def run_replay(
     last_usage: bool = False,
 ) -> Run:
     """Run a session's log under rules; return the run behind a replay."""
-    rules = resolve_rules(rules)
-    as_recorded = isinstance(rules.policy, RecordedCompactions)
-    log = log_from_session(
-        session, rules, tokens=tokens, fixed=fixed, as_recorded=as_recorded, last_usage=last_usage
-    )
-    return run_rules(log, rules, find_context_window(session))
+    rules, limit = resolve_rules(rules), find_context_window(session)
+    is_measured = tokens is None and fixed is None and not last_usage
+    sizes = measure_sizes(session, rules.counter) if is_measured else None
+
+    def build_log(recorded_calls: int) -> MessageLog:
+        return log_from_session(
+            session,
+            rules,
+            tokens=tokens,
+            fixed=fixed,
+            recorded_calls=recorded_calls,
+            last_usage=last_usage,
+            anchored=sizes,
+        )
+
+    return run_rules(choose_log(session, sizes, rules, limit, build_log), rules, limit)
+
+
+def choose_log(
+    session: Session,
+    sizes: MessageSizes | None,
+    rules: Rules,
+    limit: int | None,
+    build_log: Callable[[int], MessageLog],
+) -> MessageLog:
+    """Return the log that rules run over, with the calls sized as recorded that they leave so.
+
+    The record's own rules leave all calls as recorded. Of a record without compactions others leave
+    the calls before the first one at which they are due, so that rules that never are send what
+    was sent. Prunings change single calls, so under them no call is taken as recorded.
+
+    Args:
+        session: the record.
+        sizes: its sizes; None: they were given, with the fixed part of each prompt.
+        rules: the rules.
+        limit: the window, in tokens, where the rules have none.
+        build_log: returns the log with so many calls sized as recorded (see `log_from_session`).
+    """
+    calls = len(session.calls)
+    if isinstance(rules.policy, RecordedCompactions):
+        return build_log(calls)
+    is_regular = sizes is None or sizes.is_regular
+    if is_regular or session.edits or rules.pruning is not None:
+        return build_log(0)
+    log = build_log(calls)
+    first = find_first_due(log, rules, limit)
+    return log if first >= calls else build_log(first)
 
 
 def find_context_window(session: Session) -> int | None:
@@ -165,10 +211,22 @@ def sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
         BadArguments: the session has no such call.
     """
     index = None if call is None else session.call(call).index
-    done = session.behind or session.__dict__.get("run of the record")
+    return tuple((session.behind or run_record(session)).sent(index))
+
+
+def run_record(session: Session) -> Run:
+    """Return the run of a record under its own compactions, and the mask of its processor.
+
+    It is made once. Its prompts are counted as those of a replay are.
+    """
+    done: Run | None = session.__dict__.get("run of the record")
     if done is None:
-        done = session.__dict__["run of the record"] = run_replay(session, recorded_rules())
-    return tuple(done.sent(index))
+        rules = recorded_rules()
+        if masks_results(session):
+            kept = session.details["history_processor"].get("n", 0)
+            rules = rules.but(pruning=swe_agent_mask(n=kept).pruning)
+        done = session.__dict__["run of the record"] = run_replay(session, rules)
+    return done
 
 
 def summarize_run(done: Run) -> dict[str, Any]:
@@ -209,10 +267,12 @@ def describe_crowded_window(done: Run) -> str | None:
 def compute_shared_tokens(done: Run) -> NDArray[Any]:
     """Return for each call the tokens shared with the prompt before, even where not cached."""
     prompts, fresh = done.prompts, done.fresh_tokens
-    shared = np.asarray(prompts - fresh)
+    shared, fixed = np.asarray(prompts - fresh), done.log.fixed_at
     for call in done.clock.calls:
         if done.begin < call < done.call:
-            in_common = done.in_common.get(call, int(prompts[call - 1]))
+            # what no message holds may shrink between two calls
+            before = int(prompts[call - 1]) - max(fixed[call - 1] - fixed[call], 0)
+            in_common = done.in_common.get(call, max(before, 0))
             shared[call] = min(in_common, int(prompts[call]))
     return shared
 

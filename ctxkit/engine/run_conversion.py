@@ -38,7 +38,7 @@ def log_from_session(
     *,
     tokens: Sequence[int] | None = None,
     fixed: int | Sequence[int] | None = None,
-    as_recorded: bool = False,
+    recorded_calls: int = 0,
     last_usage: bool = False,
     anchored: MessageSizes | None = None,
 ) -> MessageLog:
@@ -51,10 +51,10 @@ def log_from_session(
             recorded usage.
         fixed: tokens of each prompt that no message holds, one number or one a call; None: what the
             recorded usage gives.
-        as_recorded: let the fixed part change at each call as recorded, also where a compaction
-            changed it, and subtract what the record shows to be unsent (such as old reasoning).
-            False: only another agent or model changes it, and all visible messages are sent, as no
-            log says what would be unsent of another prompt.
+        recorded_calls: in so many calls the fixed part changes as recorded, also where a compaction
+            changed it, and what the record shows to be unsent (such as old reasoning) is
+            subtracted. In later calls only another agent or model changes it, and all visible
+            messages are sent, as no log says what would be unsent of another prompt.
         last_usage: give each prompt the size that was known before it was sent, and bill what the
             record billed beyond that; see `count_sizes_by_last_usage`.
         anchored: the session's sizes under the rules' counter, if they were measured already.
@@ -82,7 +82,7 @@ def log_from_session(
         log.memo["session"] = session
     assert tokens is not None  # noqa: S101  for the type checker
     if fixed_parts is None:
-        fixed_parts = [FixedPart(n) for n in _fixed_parts(session, anchored, fixed, as_recorded)]
+        fixed_parts = [FixedPart(n) for n in _fixed_parts(session, anchored, fixed, recorded_calls)]
     sizes, fixed_of_call, turns = iter(tokens), iter(fixed_parts), session.turns
     last_time: float | None = None
     for position, entry in enumerate(session.path):
@@ -199,16 +199,14 @@ def _fixed_parts(
     session: Session,
     anchored: MessageSizes | None,
     fixed: int | Sequence[int] | None,
-    as_recorded: bool,
+    recorded_calls: int,
 ) -> list[int]:
     """Return the fixed part of each call's prompt."""
     if fixed is not None and not isinstance(fixed, int):
         return list(fixed)
     if fixed is not None or anchored is None or not anchored.fixed_at:
         return [fixed or 0] * len(session.calls)
-    if as_recorded:
-        return [n - unsent for n, unsent in zip(anchored.fixed_at, anchored.unsent_at, strict=True)]
-    return list(anchored.begun)
+    return [*anchored.unseen_at[:recorded_calls], *anchored.begun[recorded_calls:]]
 
 
 def weave_edits(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import structs
 
 from ctxkit.engine.prefixes import shared_prefix_tokens
 from ctxkit.engine.prompt_sizes import BillMark, PromptSizes
@@ -304,9 +305,11 @@ class Run:
         """Record a compaction and bill the call that follows it; return the forecast after it."""
         call, new = cut.call, cut.new
         if isinstance(forecast, PrunedForecast):
+            size_before = forecast.size(call)
             self.history = new
             forecast = self.look_from(call)
             self.bill(forecast, call, call + 1)
+            cut = structs.replace(cut, pruned_sizes=(size_before, self.sizes(call, call + 1)[0]))
         else:
             is_single_edit = self._sent_before_edit is None and len(new.steps) == 1
             shared = new.stable if is_single_edit else self._shared_prefix(call, new)
@@ -359,8 +362,10 @@ class Run:
             trigger: why it was made.
             by: name of that policy.
         """
-        was = self.history.at(self.call)
-        cut = Compaction(self.call, was, new, trigger, by)
+        was, sizes = self.history.at(self.call), None
+        if self.prunes and new.call == self.call:
+            sizes = self.coming().tokens, self.coming(new).tokens
+        cut = Compaction(self.call, was, new, trigger, by, sizes)
         self._sent_before_edit = self._sent_before_edit or self.history
         self.cuts.append(cut)
         self.history = new.at(self.call)
@@ -373,6 +378,15 @@ def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
     run = advance(Run(log, rules, limit), rules, log.calls)
     run.over = True
     return run
+
+
+def find_first_due(log: MessageLog, rules: Rules, limit: int | None = None) -> int:
+    """Return the first call of a log at which rules may compact; the number of calls: none."""
+    run = Run(log, rules, limit)
+    run.clock.sync()
+    if rules.policy is None:
+        return log.calls
+    return _first_due(run, rules)(run.look_from(0), 0, log.calls)
 
 
 def advance(run: Run, rules: Rules, stop: int) -> Run:

@@ -119,6 +119,8 @@ class Compaction(msgspec.Struct, frozen=True):
     trigger: str
     by: str = ""
     """Name of what did it, where that is not the policy of the rules."""
+    pruned_sizes: tuple[int, int] | None = None
+    """Under a pruning: tokens of the pruned prompt of its call, without it and with it."""
 
     @property
     def steps(self) -> tuple[HistoryEdit, ...]:
@@ -127,13 +129,13 @@ class Compaction(msgspec.Struct, frozen=True):
 
     @property
     def before(self) -> int:
-        """Tokens of the prompt without it."""
-        return self.was.tokens
+        """Tokens that its call would have been sent without it, pruned as the rules do."""
+        return self.was.tokens if self.pruned_sizes is None else self.pruned_sizes[0]
 
     @property
     def after(self) -> int:
-        """Tokens of the prompt with it, before any pruning."""
-        return self.new.tokens
+        """Tokens that its call was sent with it, pruned as the rules do."""
+        return self.new.tokens if self.pruned_sizes is None else self.pruned_sizes[1]
 
     @property
     def messages_before(self) -> int:
@@ -147,8 +149,15 @@ class Compaction(msgspec.Struct, frozen=True):
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The same as edits that a session can hold; built at each access."""
-        return tuple(_replace(e, trigger=self.trigger) for e in self.new.edits)
+        """The same as edits that a session can hold; built at each access.
+
+        The first has the size without the compaction, the last that with it.
+        """
+        edits = [_replace(e, trigger=self.trigger) for e in self.new.edits]
+        if edits and self.pruned_sizes is not None:
+            edits[0] = _replace(edits[0], tokens_before=self.before)
+            edits[-1] = _replace(edits[-1], tokens_after=self.after)
+        return tuple(edits)
 
 
 class BlockedCompaction(NamedTuple):

@@ -136,7 +136,7 @@ def _paste_row(
         "peak_tokens": bill.peak,
         "cache_read_tokens": bill.read if sheet.has_cache else None,
         "output_tokens": sheet.output_tokens,
-        "cost_usd": bill.total_usd,
+        "cost_usd": bill.cost_usd,
         "source": base.source,
     }
 

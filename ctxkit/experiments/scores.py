@@ -23,27 +23,29 @@ from ctxkit.engine.replay import count_hidden, describe_crowded_window
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.aftermath import AftermathAnalysis, SessionActs
+from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.compactions import (
     get_replay_compactions,
     get_replay_prompts,
     get_run_compactions,
     make_compaction_columns,
 )
-from ctxkit.metrics.cost.ledger import build_recorded_ledger
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
+from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.elongation import (
     classify_policy,
     estimate_elongation,
     get_model_family,
     judge_cost,
 )
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.recorded_compactions import group_edits as placed
+from ctxkit.metrics.recorded_compactions import hides_compactions
 from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.engine.cache_model.prediction import Prediction
     from ctxkit.metrics.compactions import Compaction
-    from ctxkit.metrics.cost.ledger import SessionLedger
+    from ctxkit.metrics.cost.bill import SessionBill
     from ctxkit.metrics.elongation import PolicyKind
     from ctxkit.metrics.prompt_sizes import SentPrompts
     from ctxkit.metrics.visibility import Visibility
@@ -228,7 +230,7 @@ def _score_prompts(
     cost_model = base.sheet
     summary_costs = [cost_model.summaries_usd(s.written, reuse=reuse) for s in compactions]
     bill = bill_replay(cost_model, prompts, sum_if_complete(summary_costs))
-    usd = bill.total_usd
+    usd = bill.cost_usd
     row = base.head(outcome["rules"], base.source) | outcome
     row |= base.over(map(prompts.prompt, range(len(cost_model.billed))), bill.peak, window)
     row |= {
@@ -236,6 +238,8 @@ def _score_prompts(
         "peak_tokens": bill.peak,
         "cost_usd": usd,
         **get_cost_interval(usd, bill.input_usd, base.prediction),
+        "cost_source": None if usd is None else "derived",
+        "list_price_usd": usd,
         "input_usd": bill.input_usd,
         "output_usd": bill.output_usd,
         "summaries_usd": bill.summaries_usd,
@@ -253,32 +257,39 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
     session, cost_model = base.session, base.sheet
     sizes, source = plain_prompts(session)
     prompt_tokens = [n for n in sizes if n]
-    ledger = base.forecast.ledger(reuse=reuse)
+    bill = base.forecast.bill(reuse=reuse)
     compactions, prompts = get_compactions(session, base.anchored)
     summary_costs = [cost_model.summaries_usd(c.written, reuse=reuse) for c in compactions]
     row = base.head("recorded", source) | base.over(sizes, max(prompt_tokens, default=None))
     row |= {
         "prompt_tokens": sum(prompt_tokens) if prompt_tokens else None,
         "peak_tokens": max(prompt_tokens, default=None),
-        "cost_usd": ledger.own_usd,
-        "cost_low_usd": ledger.own_usd,
-        "cost_high_usd": ledger.own_usd,
-        "cost_source": ledger.own_source,
-        "list_price_usd": ledger.total_usd if cost_model.has_output else None,
-        "input_usd": ledger.input_usd,
-        "output_usd": ledger.output_usd if cost_model.has_output else None,
-        "summaries_usd": ledger.summaries_usd,
+        "cost_usd": bill.cost_usd,
+        "cost_low_usd": bill.cost_usd,
+        "cost_high_usd": bill.cost_usd,
+        "cost_source": bill.source,
+        "list_price_usd": bill.list_price_usd,
+        "input_usd": bill.input_usd,
+        "output_usd": bill.output_usd,
+        "summaries_usd": bill.summaries_usd,
         **make_compaction_columns(compactions, prompts, cost_model, summary_costs),
-        "compactions_n": len(placed(session)),
+        **_average_recorded_savings(session),
     }
     if cost_model.has_usage:
-        row["fresh_tokens"] = ledger.sum("fresh")
+        row["fresh_tokens"] = bill.sum("fresh")
         if cost_model.has_cache:
-            row |= {
-                "cache_read_tokens": ledger.sum("read"),
-                "cache_write_tokens": ledger.sum("write") + ledger.sum("write_1h"),
-            }
+            row |= {"cache_read_tokens": bill.sum("read"), "cache_write_tokens": bill.sum("write")}
     return row | _count_hidden_in_record(session)
+
+
+def _average_recorded_savings(session: Session) -> dict[str, Any]:
+    """Return number and savings of a record's compactions, each counted, as its frame has them."""
+    measured = measure_compactions(session)
+    return {
+        "compactions_n": None if hides_compactions(session) else len(measured),
+        "token_savings": mean_or_none(one.savings for one in measured),
+        "message_savings": mean_or_none(one.message_savings for one in measured),
+    }
 
 
 def get_cost_interval(
@@ -449,13 +460,13 @@ class ElongationForecast:
         self.family = get_model_family(
             next((m.model for m in session.messages if m.model), session.model)
         )
-        self._ledgers: dict[bool, SessionLedger] = {}
+        self._bills: dict[bool, SessionBill] = {}
 
-    def ledger(self, *, reuse: bool) -> SessionLedger:
-        """Return the bill of the record by the price table, as replays are billed."""
-        if reuse not in self._ledgers:
-            self._ledgers[reuse] = build_recorded_ledger(self.session, reuse=reuse)
-        return self._ledgers[reuse]
+    def bill(self, *, reuse: bool) -> SessionBill:
+        """Return the bill of the record."""
+        if reuse not in self._bills:
+            self._bills[reuse] = bill_session(self.session, reuse=reuse)
+        return self._bills[reuse]
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
         """Return the columns `elongation` to `vs_recorded` of a replay; empty where unstudied."""
@@ -474,7 +485,7 @@ class ElongationForecast:
             "elongation_high": elongation.high,
         }
         cost, summaries = row["cost_usd"], row["summaries_usd"]
-        recorded_usd = self.ledger(reuse=reuse).total_usd
+        recorded_usd = self.bill(reuse=reuse).list_price_usd
         if cost is None or recorded_usd is None:
             return out
         # elongation multiplies the calls; summaries stay as many as in the replay
@@ -494,3 +505,33 @@ def classify_recorded_policy(session: Session) -> PolicyKind | None:
     if processor is not None:
         return _PROCESSOR_KINDS.get(processor["name"], "other")
     return None if "compactions" in session.details.get("cannot_tell", ()) else "raw"
+
+
+_FIGURES = {
+    **{name: name for name in ("peak_tokens", "prompt_tokens", "output_tokens", "cost_usd")},
+    **{name: name for name in ("cost_source", "summaries_usd", "list_price_usd", "token_savings")},
+    **{name: name for name in ("not_paid_back_n", "thrash", "input_usd", "output_usd")},
+    "compactions_n": "compactions_n",
+    "cache_read_tokens": "cached_tokens",
+    "cache_write_tokens": "written_tokens",
+}
+"""Names of a score's columns, and of the figures that they show."""
+
+
+_COUNTED = ("prompt_tokens", "peak_tokens")
+"""Figures that a score counts where the log has no usage."""
+
+
+def name_score_figures(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a score's row by the names that other views have for them."""
+    return {figure: row.get(name) for name, figure in _FIGURES.items()}
+
+
+@shows_figures("score")
+def _read_figures(session: Session) -> dict[str, Any]:
+    row = score_session(session, loss=False)
+    figures = name_score_figures(row)
+    if row["source"] == "estimated" and session.origin is None:
+        # The log states no prompts: the counts stand in the score alone.
+        figures = {name: n for name, n in figures.items() if name not in _COUNTED}
+    return figures

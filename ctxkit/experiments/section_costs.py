@@ -173,8 +173,8 @@ class _SectionCosts:
     def _price_row(
         self, figures: dict[str, Any], more: ReplayBill, less: ReplayBill
     ) -> dict[str, Any]:
-        is_priced = more.total_usd is not None and less.total_usd is not None
-        usd = more.total_usd - less.total_usd if is_priced else None  # type: ignore[operator]
+        is_priced = more.cost_usd is not None and less.cost_usd is not None
+        usd = more.cost_usd - less.cost_usd if is_priced else None  # type: ignore[operator]
         billed = more.prompts - less.prompts
         head = {"session": self.session.id, "source": self.billing.base.source}
         return {**head, **figures, "billed_tokens": billed, "cost_usd": usd}

@@ -8,13 +8,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit.engine import log_from_session, run_rules, with_message_ids
-from ctxkit.engine.replay import find_context_window
+from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
+from ctxkit.engine.replay import choose_log, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
-from ctxkit.experiments.scores import SessionScoreCache, score_run
-from ctxkit.policies.rules import RecordedCompactions, unwrap_function
+from ctxkit.experiments.scores import SessionScoreCache, name_score_figures, score_run
+from ctxkit.metrics.figures import shows_figures
+from ctxkit.policies.rules import unwrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,13 +75,22 @@ class SessionRunner:
 
     def log(self, rules: Rules) -> MessageLog:
         """Return the message log sized by the rules' counter and estimator."""
-        as_recorded = isinstance(rules.policy, RecordedCompactions)
-        key = (_make_identity_key(rules.counter), _make_identity_key(rules.estimator), as_recorded)
+        return choose_log(
+            self.session,
+            self.base.anchored,
+            rules,
+            self.limit,
+            lambda recorded_calls: self._build_log(rules, recorded_calls),
+        )
+
+    def _build_log(self, rules: Rules, recorded_calls: int) -> MessageLog:
+        counting = (_make_identity_key(rules.counter), _make_identity_key(rules.estimator))
+        key = (*counting, recorded_calls)
         cached = self._logs.get(key)
         if cached is None:
             anchored = self.base.anchored if rules.counter is None else None
             message_log = log_from_session(
-                self.session, rules, as_recorded=as_recorded, anchored=anchored
+                self.session, rules, recorded_calls=recorded_calls, anchored=anchored
             )
             # the rules keep the counter of an id() key alive
             self._logs[key] = cached = message_log, rules
@@ -148,3 +158,13 @@ def _make_identity_key(counter: Any) -> Any:
 
 def _hash_text(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+@shows_figures("compare, sweep and gate")
+def _read_figures(session: Session) -> dict[str, Any]:
+    """Return what a row of the session's rules shows: a fresh run over its record."""
+    run = run_of_replay(session)
+    if run is None:
+        return {}
+    runner = SessionRunner(session.origin or session)
+    return name_score_figures(runner.row(NamedRules.of("", run.rules), RunOptions()))

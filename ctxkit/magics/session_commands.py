@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.store.session_files import ReportStore
     from ctxkit.magics.kit_state import KitState
     from ctxkit.metrics.context_report import ContextReport
-    from ctxkit.metrics.cost.spending import Spend
+    from ctxkit.metrics.cost.session_spend import Spend
     from ctxkit.session.session import Session
 
 

@@ -20,4 +20,4 @@ from . import (
     thrashing as thrashing,
     timing as timing,
 )
-from .cost import ledger as ledger
+from .cost import session_bill as session_bill

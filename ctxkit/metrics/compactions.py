@@ -21,7 +21,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.breakeven import requests_until_reset_pays
-from ctxkit.metrics.cost.call_prices import MODEL_FREE_METHODS
+from ctxkit.metrics.cost.call_prices import is_written_by_model
 from ctxkit.metrics.cost.replay_bill import WrittenSummary
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts, get_prompt_sizes
 from ctxkit.metrics.recorded_compactions import group_edits
@@ -257,22 +257,21 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
     compactions, sent = [], prompts or RunPrompts(run)
     for number, cut in enumerate(run.cuts):
         old, new, steps = cut.was, cut.new, cut.new.steps
-        tokens_before, tokens_after = old.tokens, new.tokens
-        inserted_tokens, summaries, step_before = 0, [], tokens_before
+        inserted_tokens, summaries, step_before = 0, [], old.tokens
         for i, step in enumerate(steps, 1):
-            step_after = steps[i].was.tokens if i < len(steps) else tokens_after
+            step_after = steps[i].was.tokens if i < len(steps) else new.tokens
             kind, _, method, usage = step.words
             if kind == "summarised" and not step.added and step.new is not None:
                 size = sum([item.tokens for item in step.new])
                 inserted_tokens += size
-                if size and method not in MODEL_FREE_METHODS:
+                if size and (usage is not None or is_written_by_model(method)):
                     usd = usage.cost_usd if usage is not None else None
                     written_tokens = step.written(run.log)
                     summaries.append(
                         WrittenSummary(
                             cut.call,
                             step_before - step_after + size,
-                            step_before,
+                            cut.before if i == 1 else step_before,
                             written_tokens,
                             usd,
                         )
@@ -283,8 +282,8 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
         compactions.append(
             Compaction(
                 cut.call,
-                tokens_before,
-                tokens_after,
+                cut.before,
+                cut.after,
                 *counts,
                 inserted_tokens,
                 tuple(summaries),
@@ -333,7 +332,7 @@ def _shared_with_previous(prompts: SentPrompts, call: int, stop: int) -> tuple[i
 
 def _written_summary(call: int, edit: Edit) -> WrittenSummary | None:
     size = edit.details.get("summary_tokens")
-    if not size or edit.method in MODEL_FREE_METHODS:
+    if not size or (edit.usage is None and not is_written_by_model(edit.method)):
         return None
     usd = edit.usage.cost_usd if edit.usage is not None else None
     written_tokens = edit.details.get("written_tokens", size)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
 from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
 from ctxkit.metrics.prompt_groups import (
@@ -22,7 +23,6 @@ from ctxkit.metrics.prompt_groups import (
     PromptSection,
     apportion,
     count_groups_by_call,
-    count_schema_chars,
     scale_groups,
     share_message_tokens,
     split_sections,
@@ -32,6 +32,7 @@ from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.counters import measure_message
+from ctxkit.tokens.sizes import count_schema_chars
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -514,3 +515,10 @@ def _before_shortening(part: WindowPart) -> str:
 
 def _position_label(contributor: Contributor) -> str:
     return "new" if contributor.position is None else f"#{contributor.position}"
+
+
+@shows_figures("report")
+def _read_figures(session: Session) -> dict[str, Any]:
+    if not session.calls or session.calls[-1].message.kind == "turn":
+        return {}
+    return {"last_prompt_tokens": report(session).prompt_tokens}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.engine.replay import run_record
 from ctxkit.metrics.prompt_groups import (
     apportion,
     get_recorded_prompt,
@@ -20,7 +21,7 @@ from ctxkit.metrics.prompt_groups import (
 )
 from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.session.messages import Message, Provenance
-from ctxkit.tokens.sizes import measure_sizes
+from ctxkit.tokens.sizes import masks_results, measure_sizes
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -81,7 +82,7 @@ def get_prompt_contents(
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record, where they are already measured.
     """
-    if session.behind is None:
+    if session.behind is None and not masks_results(session):
         return _contents_of_record(session, index, sized or measure_sizes(session, counter))
     return _contents_of_run(session, index)
 
@@ -197,6 +198,6 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
         prompt=total,
         prompt_source="recorded" if is_billed and _has_provider_usage(session, index) else source,
         source=source,
-        counter=session.behind.counter,
+        counter=(session.behind or run_record(session)).counter,
         error=counted / total - 1 if counted and is_billed else None,
     )

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit.engine.replay import run_record
 from ctxkit.session.messages import MISSING_START_KIND, Edit, Image, Text, Thinking, ToolCall
 from ctxkit.session.session import apply_edit
-from ctxkit.tokens.counters import count_json_chars, count_part_chars, estimate_part_tokens
+from ctxkit.tokens.counters import count_part_chars, estimate_part_tokens
 from ctxkit.tokens.live_prompt_sizes import (
     PromptSize,
     estimate_next_prompt,
     get_billed_prompt,
     get_prompt_size,
 )
-from ctxkit.tokens.sizes import MessageSizes, measure_sizes, split_by_weight
+from ctxkit.tokens.sizes import (
+    MessageSizes,
+    estimate_tool_tokens,
+    masks_results,
+    measure_sizes,
+    split_by_weight,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.policies.schedules.rows import MessageState
-    from ctxkit.session.messages import Message, Part, Provenance, ToolSchema
+    from ctxkit.session.messages import Message, Part, Provenance
     from ctxkit.session.session import Session
     from ctxkit.tokens.counters import TokenCounter
 
@@ -47,10 +54,11 @@ def count_groups_by_call(
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record, where they are already measured.
     """
-    if session.behind is None:
+    run = session.behind or (run_record(session) if masks_results(session) else None)
+    if run is None:
         rows = _groups_of_record(session, sized or measure_sizes(session, counter))
     else:
-        rows = _groups_of_run(session)
+        rows = _groups_of_run(session, run)
     groups = {g: tuple(row.get(g, 0) for row in rows) for g in GROUPS}
     used = {g: tokens for g, tokens in groups.items() if any(tokens)}
     return GroupsByCall(
@@ -58,7 +66,7 @@ def count_groups_by_call(
     )
 
 
-def _groups_of_run(session: Session) -> list[dict[str, int]]:
+def _groups_of_run(session: Session, run: Any) -> list[dict[str, int]]:
     """Return the groups of each prompt of a run, from the changes at each call."""
     groups_of_content: dict[int, list[tuple[str, int]]] = {}
 
@@ -72,7 +80,7 @@ def _groups_of_run(session: Session) -> list[dict[str, int]]:
 
     rows: list[dict[str, int]] = []
     current: dict[str, int] = {}
-    for turnover in session.behind.turnovers(0, len(session.calls)):
+    for turnover in run.turnovers(0, len(session.calls)):
         if turnover.anew:
             current, groups_of_content = {}, {}
         for state in turnover.came:
@@ -100,8 +108,8 @@ def _scale_to_bill(
 
 
 def is_live(session: Session) -> bool:
-    """Return True where a session that has a run is no replay: its prompts were really sent."""
-    return session.format != "replay"
+    """Return True where a session has the run in which its prompts were really sent."""
+    return session.behind is not None and session.format != "replay"
 
 
 def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
@@ -115,7 +123,9 @@ def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
     if is_live(session):
         return estimate_next_prompt(session) if call is None else get_prompt_size(session, call)
     billed = None
-    if call is not None and session.behind.owing:  # a replay by recorded usage has bills
+    if (
+        call is not None and session.behind is not None and session.behind.owing
+    ):  # a replay by recorded usage has bills
         billed = get_billed_prompt(session.calls[call].message)
     return PromptSize(counted, "estimated") if billed is None else PromptSize(billed, "recorded")
 
@@ -236,17 +246,8 @@ def _estimate_schema_tokens(session: Session) -> list[int]:
     """Return the plain estimate of each tool schema in tokens; cached in the session."""
     cached: list[int] | None = session.__dict__.get("schemas")
     if cached is None:
-        cached = session.__dict__["schemas"] = [
-            -(-count_schema_chars(t) // 4) for t in session.tools
-        ]
+        cached = session.__dict__["schemas"] = estimate_tool_tokens(session.tools)
     return cached
-
-
-def count_schema_chars(tool: ToolSchema) -> int:
-    """Return the characters of a tool's schema as JSON, as logged or from its logged parts."""
-    if tool.chars is not None:
-        return tool.chars
-    return len(tool.name) + len(tool.description) + count_json_chars(tool.parameters)
 
 
 SYSTEM_PROMPT, TOOL_SCHEMAS, MEMORY, SUMMARIES = (

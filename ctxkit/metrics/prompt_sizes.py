@@ -11,9 +11,8 @@ from bisect import bisect_right
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.session.messages import Message
-from ctxkit.session.session import apply_edit
-from ctxkit.tokens.counters import estimate_message_tokens
+from ctxkit.engine.replay import run_record
+from ctxkit.tokens.sizes import masks_results, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,17 +23,12 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-_MAX_COUNT_FACTOR = 1.3
-"""Largest ratio of sent tokens to an estimate that differences in counting alone can explain."""
-_MASKED_LINE_TOKENS = 12
-"""Tokens of the line with which a history processor replaces a result."""
-
-
 def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | None]:
     """Return the prompt size of each call, and the source of the sizes.
 
     Sizes are None for calls that failed before they were billed and for sums over whole turns; all
-    sizes and the source are None where the log has neither usage nor content.
+    sizes and the source are None where the log has neither usage nor content. Without usage they
+    are counted as the prompts of a replay are.
     """
     recorded = [
         None
@@ -47,60 +41,11 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
         return recorded, "derived" if modelled else "recorded"
     if session.behind is not None:
         return session.behind.prompt_sizes(len(recorded)), "estimated"
+    if masks_results(session):
+        return run_record(session).prompt_sizes(len(recorded)), "estimated"
     if session.has_sizes:
-        return _scale_to_total(
-            estimate_prompt_sizes(session), session.details.get("input_tokens")
-        ), "estimated"
+        return list(measure_sizes(session).modelled), "estimated"
     return [None] * len(recorded), None
-
-
-def estimate_prompt_sizes(session: Session) -> list[int]:
-    """Return an estimate of each call's prompt from its messages, edits applied.
-
-    System prompt and tools that are not in the log are missing. Results that a history processor
-    masked (see `formats.swe_agent`) count as masked.
-    """
-    prompts: list[int] = []
-    visible: list[Message] = []
-    total, masked_tokens, unmasked_n = 0, 0, _count_unmasked_results(session)
-    results: list[int] = []
-    for entry in session.path:
-        if isinstance(entry, Message):
-            if entry.role == "assistant":
-                prompts.append(total - masked_tokens)
-            if entry.visible:
-                size = estimate_message_tokens(entry)
-                visible.append(entry)
-                total += size
-                if unmasked_n and entry.role == "tool":
-                    results.append(size)
-                    masked_tokens += (
-                        max(results[-unmasked_n - 1] - _MASKED_LINE_TOKENS, 0)
-                        if len(results) > unmasked_n
-                        else 0
-                    )
-        else:
-            visible = apply_edit(visible, entry)
-            total = sum(map(estimate_message_tokens, visible))
-    return prompts
-
-
-def _scale_to_total(sizes: list[int], sent: object) -> list[int | None]:
-    """Return the sizes scaled to the run's own total, where counting alone explains the gap."""
-    total = sum(sizes)
-    if (
-        not isinstance(sent, int)
-        or not total
-        or not 1 / _MAX_COUNT_FACTOR < sent / total < _MAX_COUNT_FACTOR
-    ):
-        return list(sizes)
-    return [round(n * sent / total) for n in sizes]
-
-
-def _count_unmasked_results(session: Session) -> int:
-    """Return how many of the latest results a history processor left unmasked; 0: all."""
-    processor = session.details.get("history_processor", {})
-    return int(processor.get("n", 0)) if session.format != "replay" else 0
 
 
 class SentPrompts:
@@ -173,7 +118,9 @@ class RunPrompts(SentPrompts):
             if shared_tokens is None:
                 shared_tokens = prompt - int(seam[at])
         if shared_tokens is None:
-            shared_tokens = self.prompt(call - 1) if call else 0
+            fixed = self.log.fixed_at
+            shrunk = max(fixed[call - 1] - fixed[call], 0) if call else 0
+            shared_tokens = max(self.prompt(call - 1) - shrunk, 0) if call else 0
         return min(shared_tokens, prompt)
 
     def stretches(self) -> Iterator[tuple[int, int, int | None, bool]]:

@@ -51,6 +51,13 @@ def group_edits(session: Session) -> tuple[EditGroup, ...]:
     return tuple(groups)
 
 
+def hides_compactions(session: Session) -> bool:
+    """Return True where the format of the log cannot tell of compactions, and it holds none."""
+    is_replay = session.origin is not None
+    hidden = session.details.get("cannot_tell", ())
+    return not is_replay and not session.edits and "compactions" in hidden
+
+
 def _get_group_stem(edit: Edit) -> str | None:
     stem, dot, last = edit.id.rpartition(".")
     return stem if dot and stem and last.isdecimal() and edit.source == "derived" else None

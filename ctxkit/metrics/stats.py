@@ -122,15 +122,16 @@ def estimate_cost_uncertainty(runs: pd.DataFrame, by: str = "rules") -> dict[Any
     """Return the uncertainty of each setting's mean cost, in dollars either way.
 
     For one session it is half the distance of `cost_low_usd` and `cost_high_usd`, the interval of
-    the cache model. Errors of n sessions are independent, so the mean has the root of the sum of
-    their squares, over n. Empty where the runs lack these columns.
+    the cache model. Errors of sessions of one tool and provider share a sign: the model is too
+    cheap or too dear for all of them. So they add up, and the mean is known within the mean of
+    theirs; more sessions do not make it smaller. Empty where the runs lack these columns.
     """
     ends = ("cost_low_usd", "cost_high_usd")
     if not {*ends, "session"} <= set(runs.columns):
         return {}
     low, high = (_session_means(runs, [by], name) for name in ends)
     halves = {cell[0]: (high[cell] - low[cell]) / 2 for cell in low if len(low[cell])}
-    return {name: float(np.sqrt((half**2).sum()) / len(half)) for name, half in halves.items()}
+    return {name: float(half.mean()) for name, half in halves.items()}
 
 
 def bootstrap_mean(

@@ -26,6 +26,7 @@ import numpy as np
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.compactions import (
     Compaction,
     CompactionVerdict,
@@ -38,6 +39,7 @@ from ctxkit.metrics.compactions import (
 )
 from ctxkit.metrics.cost.call_prices import MODEL_FREE_METHODS, price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.item_index import MessageRows
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.metrics.recorded_compactions import group_edits
@@ -46,7 +48,6 @@ from ctxkit.metrics.visibility import get_session_visibility
 from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import get_call_path, is_read_only_tool, is_read_tool, is_write_tool
-from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class CompactionOutcome(CompactionVerdict, frozen=True, kw_only=True):
     call: int
     """The first call after it."""
     before: int
-    """Tokens of the prompt without it; in a record, of the last prompt before it."""
+    """Tokens of the prompt without it; in a record, of the last prompt and its reply."""
     after: int
     """Tokens of the prompt with it."""
     savings: float
@@ -178,7 +179,7 @@ def get_compaction_outcomes(
         >>> import ctxkit as ck
         >>> outcomes = get_compaction_outcomes(ck.samples.path("billing"))
         >>> [(outcome.before, outcome.after) for outcome in outcomes]
-        [(39313, 11651), (38767, 11045)]
+        [(40471, 11651), (40224, 11045)]
     """
     if not session.edits:
         return ()
@@ -257,6 +258,12 @@ def _recorded_compactions(
 ) -> list[Compaction]:
     """Return the compactions of a record, also those that no call came before or after."""
     compactions, visible, position = [], list[Message](), 0
+    # by the positions of first and last edit
+    measured = {
+        at: one
+        for one in measure_compactions(session)
+        for at in (one.group.position, one.group.position + len(one.group.edits) - 1)
+    }
     for call, group in _group_edits_by_call(session).items():
         # Follow the path: `visible_before` grows until the first edit, which makes a new list.
         visible_before, source_tokens = visible, dict[int, int]()
@@ -272,11 +279,11 @@ def _recorded_compactions(
         tokens_before, tokens_after = (
             sum(map(anchored.of, messages)) for messages in (visible_before, visible)
         )
-        # Sizes of the prompt: of a live session, else recorded, else the messages' own.
+        # Sizes of the prompt as the compaction frame has them, else by the messages' own.
         before = next((p for p in reversed(prompts[:call]) if p), None)
-        live = get_sizes_around_compaction(session, group.first, group.last)
-        if live is not None:
-            before, after, _ = live
+        known_before, known_after = measured[group.first].before, measured[group.last].after
+        if known_before is not None and known_after is not None:
+            before, after = known_before, known_after
         elif before is None or call >= len(session.calls):
             before = max(before or 0, tokens_before)
             after = max(before - tokens_before + tokens_after, 0)
@@ -435,3 +442,11 @@ def _make_request_key(call: ToolCall) -> tuple[str, str]:
     if path is not None:
         return call.name.lower(), path
     return call.name.lower(), call.raw or json.dumps(call.arguments, sort_keys=True, default=str)
+
+
+@shows_figures("thrash")
+def _read_figures(session: Session) -> dict[str, Any]:
+    summary = thrash(session)
+    if not summary.cuts:
+        return {}
+    return {"not_paid_back_n": summary.not_paid_back_n, "thrash": summary.is_thrashing}

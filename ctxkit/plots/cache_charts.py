@@ -14,9 +14,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
-from ctxkit.metrics.cost.ledger import build_recorded_ledger
-from ctxkit.metrics.cost.replay_bill import ReplayCostModel
-from ctxkit.metrics.prompt_sizes import SentPrompts
+from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.session.titles import get_title
@@ -73,35 +72,29 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
     origin = session.origin or session
     if not origin.has_cache:
         return ()
-    misses = find_cache_misses(origin)
+    misses, charges = find_cache_misses(origin), bill_session(session).charges
     if session.origin is None:
         causes = [(None, 0) if miss is None else (miss.kind, miss.lost) for miss in misses]
         return tuple(
-            CallCacheUse(x.call, x.read, x.write + x.write_1h, x.fresh, *causes[x.call])
-            for x in build_recorded_ledger(session).lines
+            CallCacheUse(c.call, c.read, c.write, c.fresh, *causes[c.call])
+            for c in charges
+            if c.prompt
         )
     # A replay has no recorded cache, so its misses are derived. Misses of the record that come from
     # pauses, models or settings stay, since a replay keeps these. Compactions of the record are
     # replaced by those of the replay. `shared` is the part of a prompt that equals the beginning of
     # prompts before it, which is what a cache can serve.
-    cost_model, (prompts, shared), spots = (
-        ReplayCostModel.of(origin),
-        get_replay_prompt_arrays(session),
-        get_replay_compactions(session),
-    )
-    by_call = SentPrompts(prompts.tolist(), shared.tolist())
-    compacted_calls = {s.call for s in spots}
+    _, shared = get_replay_prompt_arrays(session)
+    compacted_calls = {one.call for one in get_replay_compactions(session)}
     out = []
-    for c in [c for c, billed in enumerate(cost_model.billed) if billed]:
-        miss = misses[c]
+    for c in charges:
+        miss = misses[c.call]
         own_kind = miss.kind if miss is not None and miss.kind != "compaction" else None
-        kind = "compaction" if c in compacted_calls else own_kind
+        kind = "compaction" if c.call in compacted_calls else own_kind
         # A cold start is charged with the whole prompt, any other miss with the shared part.
-        expected = int(prompts[c] if kind == "cold_start" else min(shared[c], prompts[c]))
-        read, prompt = cost_model.read(c, by_call), int(prompts[c])
-        written = prompt - read if cost_model.write(c, prompt) else 0
-        lost = max(expected - read, 0) if kind else 0
-        out.append(CallCacheUse(c, read, written, prompt - read - written, kind, lost))
+        expected = c.prompt if kind == "cold_start" else min(int(shared[c.call]), c.prompt)
+        lost = max(expected - c.read, 0) if kind else 0
+        out.append(CallCacheUse(c.call, c.read, c.write, c.fresh, kind, lost))
     return tuple(out)
 
 
@@ -436,3 +429,12 @@ def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -
         "hoverinfo": "text",
         "marker": {"color": ink, "line": {"width": 0.6, "color": "rgba(255,255,255,0.7)"}},
     }
+
+
+@shows_figures("plots.cache")
+def _read_figures(session: Session) -> dict[str, Any]:
+    uses = cache_data(session)
+    if not uses:
+        return {}
+    read, written = sum(use.read for use in uses), sum(use.written for use in uses)
+    return {"cached_tokens": read, "written_tokens": written}

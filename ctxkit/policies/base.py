@@ -66,6 +66,10 @@ class BasePolicy(Named):
         return Chain.of(other, self)
 
 
+FUNCTION_METHOD = "function"
+"""Method of an edit whose text a plain function wrote: it costs nothing that is known."""
+
+
 class FunctionPolicy(FunctionWrapper, BasePolicy):
     """A plain function, or any other callable, as a policy."""
 
@@ -120,7 +124,9 @@ def coerce_to_history(new: object, history: History, policy: Policy) -> History:
             )
         return new
     if isinstance(new, (list, tuple)) and all(isinstance(m, Message) for m in new):
-        return history.become(new, name_of(policy), method=name_of(policy))
+        is_function = isinstance(policy, FunctionPolicy)
+        method = FUNCTION_METHOD if is_function else name_of(policy)
+        return history.become(new, name_of(policy), method=method)
     what = "None" if new is None else type(new).__name__
     raise BadArguments(
         f"Policy {name_of(policy)} returned {what}; it must return a history, such as the one it"

@@ -38,6 +38,8 @@ class IntentSummariser:
     """Write lines as fuseraft's program does: no commands, the error last."""
     name = "intents"
     needs_model = False
+    is_from_record = True
+    """No model writes such a text, neither here nor in the system that it is taken from."""
 
     def __call__(self, passage: Passage) -> str:
         """Return the intent record of a passage."""
@@ -52,6 +54,8 @@ class EvidenceSummariser:
 
     name = "evidence"
     needs_model = False
+    is_from_record = True
+    """See `IntentSummariser`."""
 
     def __call__(self, passage: Passage) -> str:
         """Return the evidence record of a passage."""

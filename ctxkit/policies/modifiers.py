@@ -86,7 +86,8 @@ class LeveledSummary(BasePolicy):
             summary = inner.asked(inner.maker, passage)
             leveled_summary = _at_level(summary, min(level + 1, MAX_LEVEL))
             why = f"{before - first} summaries of level {level}"
-            merged = new.summarise(before, leveled_summary, why, start=first, method="summary")
+            method = inner.name_method()
+            merged = new.summarise(before, leveled_summary, why, start=first, method=method)
             # A merge must shrink the prompt; else stop, and keep the summaries apart.
             if merged.tokens >= new.tokens:
                 break

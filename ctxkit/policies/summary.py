@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Thread
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ctxkit._internal.redaction import failure_text
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
-from ctxkit.policies.base import BasePolicy, ConfiguredPolicy
+from ctxkit.policies.base import FUNCTION_METHOD, BasePolicy, ConfiguredPolicy
 from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import (
     end_of_leading_summaries,
@@ -148,6 +150,17 @@ class Summary(ConfiguredPolicy):
         """The source of the summary, for tables: `maker`, unless the policy does not use it."""
         return self.maker
 
+    def name_method(self, word: str = "summary") -> str:
+        """Return the method of the summary's edit: by what it was written.
+
+        Args:
+            word: the policy's word for a summary that a model writes, or that stands for one.
+        """
+        if isinstance(self.writer, (FunctionType, BuiltinFunctionType, partial)):
+            return FUNCTION_METHOD
+        is_from_record = getattr(self.writer, "is_from_record", False)
+        return str(self.writer.name) if is_from_record else word
+
     def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser, where it has none."""
         return self if self.summariser is not None else replace(self, summariser=summariser)
@@ -167,7 +180,8 @@ class Summary(ConfiguredPolicy):
             return history
         summary = self.written(history, first)
         why = "between the beginning and what is kept" if start else "older than what is kept"
-        new = history.summarise(first, summary, why, start=start, method="summary")
+        method = self.name_method()
+        new = history.summarise(first, summary, why, start=start, method=method)
         return take_if_smaller(history, new) if self.must_shrink else new
 
     # -- the range that is summarised --------------------------------------------------------------

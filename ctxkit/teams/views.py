@@ -15,8 +15,8 @@ from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Colu
 from ctxkit.engine import log_from_session, run_rules
 from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.metrics.cost.ledger import build_recorded_ledger
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
+from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.loss import make_loss_columns
@@ -480,7 +480,7 @@ def _view_as_recorded(log: AgentLog, *, reuse: bool) -> _AgentView:
     row = {
         "prompt_tokens": sum(recorded_sizes) if recorded_sizes else None,
         "peak_tokens": max(recorded_sizes, default=None),
-        "cost_usd": build_recorded_ledger(log.record, reuse=reuse).own_usd,
+        "cost_usd": bill_session(log.record, reuse=reuse).cost_usd,
         "source": source,
     }
     return _AgentView(row, sizes, find_compacted_calls(log.record))
@@ -498,9 +498,9 @@ def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -
     base = log_from_session(log.shared, Rules(), anchored=log.anchored)
     run = run_rules(base, view.rules(log.agent), find_context_window(log.shared))
     sent, sheet = RunPrompts(run), ReplayCostModel.of(whole.record, whole.known)
-    invoice = bill_replay(sheet, sent)
-    row = {"prompt_tokens": invoice.prompts, "peak_tokens": invoice.peak,
-           "cost_usd": invoice.total_usd, "source": "derived" if sheet.has_usage else "estimated",
+    bill = bill_replay(sheet, sent)
+    row = {"prompt_tokens": bill.prompts, "peak_tokens": bill.peak,
+           "cost_usd": bill.cost_usd, "source": "derived" if sheet.has_usage else "estimated",
            **(_count_lost(log, run) if loss and log.shared.has_text else {})}  # fmt: skip
     return _AgentView(row, [sent.prompt(c) for c in range(len(sheet.billed))], ())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.session.messages import Edit, Message, Provenance
 from ctxkit.tokens.counters import estimate_message_tokens
-from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY
+from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY, estimate_tool_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ def get_billed_prompt(reply: Message) -> int | None:
 
 def estimate_schema_tokens(tools: Iterable[ToolSchema]) -> int:
     """Estimate the tokens of tool schemas without a bill: a quarter of their characters."""
-    return sum(t.chars or 0 for t in tools) // 4
+    return sum(estimate_tool_tokens(tools))
 
 
 def collect_bills(replies: Iterable[Message | None], base: int) -> list[BilledPrompt]:

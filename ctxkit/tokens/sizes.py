@@ -11,14 +11,16 @@ import msgspec
 from ctxkit._internal.lazy import public_dir
 from ctxkit.session.messages import Edit, Message, Provenance, SizeOnly
 from ctxkit.session.session import Session, apply_edit
+from ctxkit.tokens.counters import count_json_chars
 from ctxkit.tokens.registry import default_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from ctxkit.session.messages import ToolSchema
     from ctxkit.session.session import ModelCall
     from ctxkit.tokens.counters import TokenCounter
 
@@ -90,6 +92,26 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
             out.append(first.setdefault((c.agent, c.message.model, tools), n))
         return tuple(out)
 
+    @property
+    def is_regular(self) -> bool:
+        """True where only another agent, model or set of tools changes what no message holds."""
+        return self.unseen_at == self.begun
+
+    @cached_property
+    def unseen_at(self) -> tuple[int, ...]:
+        """For each call the tokens of its billed prompt beyond its messages; negative: fewer
+        were sent. Of a call without a bill those of the model.
+        """
+        bills = (
+            None if c.message.kind == "turn" else n
+            for c, n in zip(self.session.calls, _recorded_prompts(self.session), strict=True)
+        )
+        rows = zip(self.fixed_at, self.unsent_at, self.modelled, bills, strict=True)
+        return tuple(
+            fixed - unsent + (0 if bill is None else bill - modelled)
+            for fixed, unsent, modelled, bill in rows
+        )
+
     @cached_property
     def _by_object(self) -> dict[int, int]:
         """Sizes by the identity of messages, as an edit may insert one under the id of another."""
@@ -157,14 +179,19 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
     counter = counter or default_counter()
     slots = MessageSlots(session, counter)
     anchors = list(iter_usage_anchors(session, slots))
+    schemas = 0 if anchors else sum(estimate_tool_tokens(session.tools))
     recorded_growth, counted_growth = _total_growth(anchors, slots.raw)
+    if not anchors:
+        recorded_growth, counted_growth = _stated_total(session, slots, schemas)
     has_growth = recorded_growth > 0 and counted_growth > 0
     ratio = recorded_growth / counted_growth if has_growth else 1.0
     attribution = SizeAttribution(slots, ratio)
     for anchor in anchors:
         attribution.add_anchor(anchor)
     attribution.estimate_rest()
-    unseen_at = _unseen_by_call(session, attribution.unseen)
+    unseen_at = (
+        _unseen_by_call(session, attribution.unseen) if anchors else (schemas,) * len(session.calls)
+    )
     fixed_at = _fixed_part_by_call(session, unseen_at, anchors)
     size_of = {id(m): size for m, size in zip(slots.messages, attribution.size, strict=True)}
     index = [slots.index[id(m)] for m in session.messages]
@@ -183,6 +210,66 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
         modelled=tuple(_iter_modelled_prompts(session, size_of, unseen_at)),
         inserted=tuple(size_of[id(m)] for e in session.edits for m in e.inserted),
     )
+
+
+def estimate_tool_tokens(tools: Iterable[ToolSchema]) -> list[int]:
+    """Estimate the tokens of each tool schema without a bill: a quarter of its characters."""
+    return [-(-count_schema_chars(tool) // 4) for tool in tools]
+
+
+def count_schema_chars(tool: ToolSchema) -> int:
+    """Return the characters of a tool's schema as JSON, as logged or from its logged parts."""
+    if tool.chars is not None:
+        return tool.chars
+    return len(tool.name) + len(tool.description) + count_json_chars(tool.parameters)
+
+
+def masks_results(session: Session) -> bool:
+    """Return True where a history processor masked results of a record, as inferred from it."""
+    processor = session.details.get("history_processor", {})
+    return session.origin is None and processor.get("name") == "swe_agent_mask"
+
+
+_MAX_COUNT_FACTOR = 1.3
+"""Largest ratio of stated tokens to counted ones that differences in counting alone can explain."""
+
+
+def _stated_total(session: Session, slots: MessageSlots, schemas: int) -> tuple[int, int]:
+    """Return the prompt tokens that a log states for the whole run alone, and the counted ones.
+
+    Both are 0 where it states none, or where more than counting explains the difference, as when
+    the agent sent less than the log shows.
+    """
+    stated = session.details.get("input_tokens")
+    size_of = {id(m): n for m, n in zip(slots.messages, slots.raw, strict=True)}
+    if not isinstance(stated, int):
+        return 0, 0
+    unseen = (schemas,) * len(session.calls)
+    counted = sum(_iter_modelled_prompts(session, size_of, unseen)) - _count_masked(
+        session, size_of
+    )
+    is_alike = counted > 0 and 1 / _MAX_COUNT_FACTOR < stated / counted < _MAX_COUNT_FACTOR
+    return (stated, counted) if is_alike else (0, 0)
+
+
+_MASKED_LINE_TOKENS = 12
+"""Tokens of the line with which a history processor replaces a result."""
+
+
+def _count_masked(session: Session, size_of: dict[int, int]) -> int:
+    """Return the tokens of all prompts that a record's history processor masked; 0 without one."""
+    if not masks_results(session):
+        return 0
+    kept_n: int = session.details["history_processor"].get("n", 0)
+    results: list[int] = []
+    masked = total = 0
+    for message in session.messages:
+        if message.role == "assistant":
+            total += masked
+        elif message.role == "tool" and message.visible:
+            results.append(max(size_of[id(message)] - _MASKED_LINE_TOKENS, 0))
+            masked += results[-kept_n - 1] if kept_n and len(results) > kept_n else 0
+    return total
 
 
 def _total_growth(anchors: list[UsageAnchor], counts: list[int]) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from ctxkit._internal.formatting import (
 from ctxkit.agent.tools import search_worker
 from ctxkit.agent.tools.search import kill_after, start_search
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.prompt_contents import get_prompt_contents
 from ctxkit.metrics.prompt_groups import count_groups_by_call
@@ -539,3 +540,9 @@ def _iter_tree(session: Session, depth: int) -> Iterator[SessionTreeNode]:
     yield SessionTreeNode(session, depth)
     for child in session.children:
         yield from _iter_tree(child, depth + 1)
+
+
+@shows_figures("explore")
+def _read_figures(session: Session) -> dict[str, Any]:
+    sizes = get_prompt_sizes(session)[0]
+    return {"last_prompt_tokens": sizes[-1]} if sizes and sizes[-1] is not None else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.reading import read_all
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.thrashing import thrash
 from ctxkit.session.titles import get_title
@@ -185,10 +185,6 @@ class BoardRow(msgspec.Struct, frozen=True, gc=False):
 def make_board_row(session: Session, path: str = "") -> BoardRow:
     """Return the row of a session; `path`: the file that it was read from, if it does not say."""
     row = {name: values[0] for name, values in rows([session]).items()}
-    bill = bill_session(session)
-    # With a call or a summary without price the sum would be too small, so there is none.
-    whole = not (bill.unpriced_n or bill.unpriced_summaries_n)
-    usd = bill.total_usd if whole else None
     misses = find_cache_misses(session) if session.has_cache else ()
     failed = row["tool_errors_n"], row["failed_calls_n"]
     thrash_result = thrash(session) if session.edits and session.calls else None
@@ -204,7 +200,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
         parent=session.parent,
         calls_n=len(session.calls),
         turns_n=row["turns_n"],
-        usd=usd if usd is not None or session.has_usage else row["cost_usd"],
+        usd=row["cost_usd"],
         peak=row["peak_tokens"],
         compactions_n=row["compactions_n"],
         misses_n=sum(m is not None and m.kind != "cold_start" for m in misses)
@@ -247,3 +243,16 @@ def _sparkline_points(session: Session) -> tuple[int, ...]:
     # Ceiling division: stretches of equal length, at most `SPARKLINE_POINTS` of them.
     step = -(-len(sizes) // SPARKLINE_POINTS) or 1
     return tuple(max(sizes[i : i + step]) for i in range(0, len(sizes), step))
+
+
+@shows_figures("board")
+def _read_figures(session: Session) -> dict[str, Any]:
+    row = make_board_row(session)
+    return {
+        "cost_usd": row.usd,
+        "peak_tokens": row.peak,
+        "compactions_n": row.compactions_n,
+        "calls_n": row.calls_n,
+        "turns_n": row.turns_n,
+        **({} if row.is_thrashing is None else {"is_thrashing": row.is_thrashing}),
+    }

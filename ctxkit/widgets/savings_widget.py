@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from functools import cached_property
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import traitlets as t
@@ -16,6 +17,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
 from ctxkit.metrics import loss, thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames import frame, per_compaction
 from ctxkit.plots.compaction_charts import Saving, drop_unmarked, savings_chart
 from ctxkit.plots.diff_chart import diff_data
@@ -384,3 +386,15 @@ def _int_or_none(value: Any) -> int | None:
 
 def _join_words(row: Any) -> str:
     return sanitize_line(" · ".join(str(word) for word in row if word), 120)
+
+
+@shows_figures("savings")
+def _read_figures(session: Session) -> dict[str, Any]:
+    cuts = [] if has_whole_turns(session) else list_session_compactions(session, "")
+    if not cuts:
+        return {}
+    shares = [one.saved for one in cuts]
+    return {
+        "compactions_n": len(cuts),
+        **({} if None in shares else {"token_savings": fmean(s for s in shares if s is not None)}),
+    }

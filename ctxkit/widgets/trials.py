@@ -10,7 +10,7 @@ from ctxkit._internal.formatting import escape_html, has_value, pluralize, sanit
 from ctxkit._internal.palette import STOP_COLOUR
 from ctxkit._internal.palette import TEXT_COLOUR as GREY
 from ctxkit.engine import log_from_session, run_rules, with_message_ids
-from ctxkit.engine.replay import find_context_window, session_from_run
+from ctxkit.engine.replay import choose_log, find_context_window, session_from_run
 from ctxkit.errors import CtxkitError
 from ctxkit.experiments.scores import SessionScoreCache, score_loss, score_run, score_session
 from ctxkit.metrics.compactions import get_run_compactions
@@ -83,7 +83,7 @@ class TrialRunner:
     def __init__(self, session: Session) -> None:
         self.session, self.base = session, SessionScoreCache(session)
         self._whole, self._limit = with_message_ids(session), find_context_window(session)
-        self._logs: dict[tuple[str, str], MessageLog] = {}
+        self._logs: dict[tuple[str, str, int], MessageLog] = {}
 
     @cached_property
     def prompts(self) -> list[int | None]:
@@ -122,7 +122,14 @@ class TrialRunner:
         """
         if summary is not None:
             rules = rules.but(policy=fix_summary_sizes(rules.policy, summary))
-        done = run_rules(self._message_log(rules), rules, self._limit)
+        log = choose_log(
+            self._whole,
+            self.base.anchored,
+            rules,
+            self._limit,
+            lambda recorded_calls: self._message_log(rules, recorded_calls),
+        )
+        done = run_rules(log, rules, self._limit)
         suppressed = [TrialCompaction(h.call, 0, None, None, h.said) for h in done.held]
         compactions = [
             TrialCompaction(s.call, s.before, s.after, s.message_savings, "")
@@ -154,11 +161,12 @@ class TrialRunner:
         except CtxkitError:
             return {}
 
-    def _message_log(self, rules: Rules) -> MessageLog:
+    def _message_log(self, rules: Rules, recorded_calls: int) -> MessageLog:
         """Return the log of the session; rules that count otherwise have one of their own."""
-        key = (_counter_name(rules.counter), _counter_name(rules.estimator))
+        key = (_counter_name(rules.counter), _counter_name(rules.estimator), recorded_calls)
         if key not in self._logs:
-            self._logs[key] = log_from_session(self._whole, rules)
+            log = log_from_session(self._whole, rules, recorded_calls=recorded_calls)
+            self._logs[key] = log
         return self._logs[key]
 
 

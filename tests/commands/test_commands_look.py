@@ -30,7 +30,8 @@ def test_the_list_is_a_session_frame_in_json(home):
         own["calls_n"],
         own["peak_tokens"],
     )
-    assert row["cost_usd"] == pytest.approx(own["cost_usd"] + own["summaries_usd"])
+    assert row["cost_usd"] == own["cost_usd"]
+    assert row["with_subagents_usd"] == pytest.approx(own["cost_usd"])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_what_has_no_price_has_no_cost(home):
     talk = session(user(), assistant(usage=usage(1000)), model="nobody/free")
     ck.write(talk, home / "free.jsonl")
     (row,) = json.loads(told(home, "spend", "free.jsonl", "--json").stdout)
-    assert (row["cost_usd"], row["unpriced_n"]) == (None, 1)
+    assert (row["total_usd"], row["unpriced_n"]) == (None, 1)
     assert "$" not in told(home, "spend", "free.jsonl").stdout
 
 
@@ -202,14 +203,14 @@ def test_pages_open_offline(home):
 @pytest.mark.parametrize("by", ["day", "week", "month", "model", "project", "tool", "session"])
 def test_what_was_spent_adds_up_however_it_is_parted(home, by):
     rows = json.loads(told(home, "spend", "--by", by, "--json").stdout)
-    assert sum(r["cost_usd"] for r in rows) == pytest.approx(3.288617)
+    assert sum(r["total_usd"] for r in rows) == pytest.approx(3.288617)
     assert sum(r["calls_n"] for r in rows) == 343
 
 
 def test_spent_by_day_are_the_days_of_the_calls(home):
     calls = ck.frame(ck.samples.path("billing"), per="call")
     days = calls.groupby(calls["ts"].dt.strftime("%Y-%m-%d"))["cost_usd"].sum()
-    rows = {r["day"]: r["cost_usd"] for r in json.loads(told(home, "spend", "--json").stdout)}
+    rows = {r["day"]: r["total_usd"] for r in json.loads(told(home, "spend", "--json").stdout)}
     assert list(rows) == list(days.index)
     summaries = ck.frame(ck.samples.path("billing"), per="session")["summaries_usd"].iloc[0]
     last = days.index[-1]
@@ -244,7 +245,7 @@ def test_a_summary_without_a_price_hides_no_dollars_of_calls():
     assert told.cost_usd is None
     (row,) = sum_spend([LogFile(path="x", modified=0.0, size=0, sessions=(told,))], "model")
     assert (row["calls_n"], row["unpriced_n"]) == (3, 1)
-    assert row["cost_usd"] == pytest.approx(ck.spend(made).total_usd)
+    assert row["total_usd"] == pytest.approx(ck.spend(made).total_usd)
 
 
 def test_a_title_shows_no_secret():
@@ -274,9 +275,13 @@ def test_subagents_are_not_listed_nor_billed_twice(home, real):
     whole = ck.read_all(project, progress=False)
     assert sorted(r["session"] for r in rows) == sorted(s.id for s in whole)
     billed = ck.frame(whole, per="session", children=True)
-    known = [r["cost_usd"] for r in rows if r["cost_usd"] is not None]
-    expected = billed[["cost_usd", "summaries_usd"]].sum().sum()
-    assert sum(known) == pytest.approx(expected, rel=1e-6)
+    known = [r["with_subagents_usd"] for r in rows if r["with_subagents_usd"] is not None]
+    assert sum(known) == pytest.approx(billed["cost_usd"].sum(), rel=1e-6)
+    own = {
+        s.id: cost
+        for s, cost in zip(whole, ck.frame(whole, per="session")["cost_usd"], strict=True)
+    }
+    assert {r["session"]: r["cost_usd"] for r in rows} == pytest.approx(own)
 
 
 def test_sessions_are_kept_and_only_what_is_new_again(home, tmp_path):

@@ -176,12 +176,12 @@ def shared_by_trigger():
 
 
 def written_share():
-    from ctxkit.metrics.cost.ledger import build_recorded_ledger
+    from ctxkit.metrics.cost.session_bill import bill_session
 
-    ledger = build_recorded_ledger(load_sample())
+    ledger = bill_session(load_sample())
     return (
         ledger.sum("write") * PRICE.cache_write + ledger.sum("fresh") * PRICE.input
-    ) / ledger.total_usd > 0.25
+    ) / ledger.list_price_usd > 0.25
 
 
 @cache
@@ -229,9 +229,9 @@ def sent(above_):
 
 
 def read_share():
-    from ctxkit.metrics.cost.ledger import build_recorded_ledger
+    from ctxkit.metrics.cost.session_bill import bill_session
 
-    ledger = build_recorded_ledger(load_sample())
+    ledger = bill_session(load_sample())
     return ledger.sum("read") / sum(ledger.sum(k) for k in ("fresh", "read", "write", "output"))
 
 

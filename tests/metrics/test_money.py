@@ -7,7 +7,8 @@ from builders import assistant, session, summarised, user
 
 import ctxkit as ck
 from ctxkit.metrics.cache_misses import find_cache_misses, measure_explained_share
-from ctxkit.metrics.cost.ledger import build_modelled_ledger, build_recorded_ledger, closure_error
+from ctxkit.metrics.cost.cache_fit import bill_modelled_reads, closure_error
+from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.session import Usage
 from ctxkit.tokens.prices import price
 
@@ -81,28 +82,26 @@ def test_without_a_split_nothing_is_classified():
 
 def test_the_ledger_is_disjoint_and_priced_by_class():
     s = session(user(), reply(10, 0, 20_000, 0), user(), reply(20, 20_000, 1_000, 5))
-    p, ledger = price(MODEL), build_recorded_ledger(s)
-    assert [line.prompt for line in ledger.lines] == [20_010, 21_020]
+    p, ledger = price(MODEL), bill_session(s)
+    assert [line.prompt for line in ledger.charges] == [20_010, 21_020]
     assert ledger.input_usd == pytest.approx(
         30 * p.input + 20_000 * p.cache_read + 21_000 * p.cache_write
     )
     assert ledger.output_usd == pytest.approx(200 * p.output)
-    assert ledger.total_usd == pytest.approx(ledger.input_usd + ledger.output_usd)
+    assert ledger.list_price_usd == pytest.approx(ledger.input_usd + ledger.output_usd)
 
 
 def test_an_unknown_model_has_no_price_and_is_counted():
-    ledger = build_recorded_ledger(session(user(), reply(10, 0, 2_000, 0, "nobody-knows-9")))
-    assert ledger.total_usd is None
-    assert ledger.unpriced == 1
+    ledger = bill_session(session(user(), reply(10, 0, 2_000, 0, "nobody-knows-9")))
+    assert ledger.list_price_usd is None
+    assert ledger.unpriced_n == 1
 
 
 def test_fresh_and_written_tokens_are_not_told_apart_by_the_model():
     """Two logs with the same prompts, pauses and reads get the same dollars."""
     one = session(user(), reply(0, 0, 20_000, 0), user(), reply(0, 20_000, 1_000, 5))
     other = session(user(), reply(0, 0, 20_000, 0), user(), reply(400, 20_000, 600, 5))
-    assert build_modelled_ledger(one).input_usd == pytest.approx(
-        build_modelled_ledger(other).input_usd
-    )
+    assert bill_modelled_reads(one).input_usd == pytest.approx(bill_modelled_reads(other).input_usd)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_fresh_and_written_tokens_are_not_told_apart_by_the_model():
 def test_real_bills_close(real, name, usd):
     """Pi's session cost $37.90 on the input side."""
     s = ck.read(real / name)
-    assert build_recorded_ledger(s).input_usd == pytest.approx(usd, abs=0.01)
+    assert bill_session(s).input_usd == pytest.approx(usd, abs=0.01)
     assert abs(closure_error(s)) < 0.005
 
 

@@ -8,7 +8,7 @@ from builders import assistant, session, usage, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.compactions import amplification, append_only, headroom
-from ctxkit.metrics.cost.ledger import build_recorded_ledger
+from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.thrashing import thrash
 from ctxkit.tokens.prices import price
 
@@ -19,8 +19,8 @@ def pi(real):
 
 
 def test_calls_and_tokens_by_class(pi):
-    ledger = build_recorded_ledger(pi)
-    assert (len(ledger.lines), sum(line.prompt for line in ledger.lines)) == (471, 56_382_684)
+    ledger = bill_session(pi)
+    assert (len(ledger.charges), sum(line.prompt for line in ledger.charges)) == (471, 56_382_684)
     assert [ledger.sum(n) for n in ("read", "write", "fresh", "output")] == [
         54_693_675,
         1_685_320,
@@ -30,7 +30,7 @@ def test_calls_and_tokens_by_class(pi):
 
 
 def test_dollars_by_class(pi):
-    ledger, p = build_recorded_ledger(pi), price("claude-opus-4-5")
+    ledger, p = bill_session(pi), price("claude-opus-4-5")
     assert ledger.input_usd + ledger.output_usd == pytest.approx(42.60, abs=0.005)
     parts = (
         ledger.sum("read") * p.cache_read,
@@ -42,9 +42,9 @@ def test_dollars_by_class(pi):
 
 def test_busts_and_what_they_wrote(pi):
     """Reads below a tenth of a prompt above 20,000 tokens: 13, for $7.83, 18 % of the cost."""
-    ledger, p = build_recorded_ledger(pi), price("claude-opus-4-5")
+    ledger, p = bill_session(pi), price("claude-opus-4-5")
     busts = [
-        line for line in ledger.lines if line.prompt > 20_000 and line.read < 0.1 * line.prompt
+        line for line in ledger.charges if line.prompt > 20_000 and line.read < 0.1 * line.prompt
     ]
     wrote = sum(line.write for line in busts) * p.cache_write
     assert (

@@ -72,7 +72,7 @@ def test_real_sessions_add_up_with_their_subagents(real):
             if spent.accounts.unpriced_summaries_n:  # sealed: what it cost is not known
                 assert pd.isna(own)
                 continue
-            assert spent.accounts.total_usd == pytest.approx(own)
+            assert spent.cost_usd == pytest.approx(own)
     assert seen > 5
 
 

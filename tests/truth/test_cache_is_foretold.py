@@ -17,7 +17,7 @@ from ctxkit.engine.cache_model.control_reads import with_random_reads, with_shuf
 from ctxkit.engine.cache_model.miss_rates import load_counts
 from ctxkit.engine.cache_model.prediction import predict_input_cost
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.ledger import closure_error
+from ctxkit.metrics.cost.cache_fit import closure_error
 
 
 @pytest.fixture(scope="module")

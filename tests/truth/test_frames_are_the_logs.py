@@ -54,6 +54,7 @@ def test_the_frame_holds_what_the_log_holds(row: dict[str, str], real: Path) -> 
 def figures_of(sessions: list[Session]) -> pd.DataFrame:
     """Return the session frame with sums of the call frame and counts of the message frame."""
     frame = ck.frame(sessions, per="session").set_index("session", drop=False)
+    frame["cost_usd"] = frame["calls_usd"]  # the parsers add up calls, without summaries
     calls, messages = (ck.frame(sessions, per=per) for per in ("call", "message"))
     sums = calls.groupby("session")[["input_tokens", "cache_write_tokens"]].sum(min_count=1)
     roles = (

@@ -92,6 +92,6 @@ def test_the_real_run_masked_its_observations(real):
     assert session.details["history_processor"] == {"name": "swe_agent_mask", "n": 5}
     row = ck.score(session, loss=False)
     assert row["prompt_tokens"] == pytest.approx(
-        1_304_218, rel=1e-3
+        1_304_218, rel=1e-2
     )  # and not the 2.8 million of the whole history
     assert row["source"] == "estimated"

@@ -57,7 +57,7 @@ def test_real_logs_score_what_they_say(real):
             assert row["cost_usd"] == pytest.approx(frame["cost_usd"])
 
 
-def test_the_frame_and_the_score_differ_by_the_summaries_alone(real):
+def test_the_frame_and_the_score_have_one_cost_with_the_summaries(real):
     for file in (
         "kimi-cli/assistant_tools.jsonl",
         "claude-code/entire-7f78a542.jsonl",
@@ -65,7 +65,8 @@ def test_the_frame_and_the_score_differ_by_the_summaries_alone(real):
     ):
         s = ck.read(real / file)
         frame, row = ck.frame(s, per="session").iloc[0], ck.score(s, loss=False)
-        assert frame["cost_usd"] + frame["summaries_usd"] == pytest.approx(row["cost_usd"])
+        assert frame["cost_usd"] == pytest.approx(row["cost_usd"])
+        assert frame["cost_usd"] == pytest.approx(frame["calls_usd"] + frame["summaries_usd"])
 
 
 def test_a_run_that_prices_itself_alone_scores_that(real):

@@ -17,6 +17,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.agent.models.model import Delta, Emit, Request
 from ctxkit.errors import BadArguments, ModelError, did_you_mean
 from ctxkit.session.messages import Message, Part, Text, Thinking, ToolCall, Usage
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class ScriptedModel:
         return replies[step]
 
     def _prompt_tokens(self, request: Request) -> int:
-        schemas = sum((t.chars or 0) for t in request.tools) // 4
+        schemas = estimate_schema_tokens(request.tools)
         return schemas + sum(map(self._counter.message, request.messages))
 
     def _count_usage(self, request: Request, prompt: int, reply: Message) -> Usage:
@@ -119,7 +120,7 @@ class ScriptedModel:
                 shared += 1
         read = sum(map(self._counter.message, request.messages[:shared]))
         if shared:
-            read += sum((t.chars or 0) for t in request.tools) // 4
+            read += estimate_schema_tokens(request.tools)
         return Usage(
             input_tokens=0,
             cache_read_tokens=read,

@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.formatting import format_duration, sanitize_line
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.prompt_groups import count_schema_chars, share_message_tokens
+from ctxkit.metrics.prompt_groups import share_message_tokens
 from ctxkit.session.messages import Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call, get_call_path
+from ctxkit.tokens.sizes import estimate_tool_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ctxkit.metrics.cache_misses import CacheMiss
-    from ctxkit.metrics.cost.session_bill import CallCharge, PromptCosts, SessionBill
+    from ctxkit.metrics.cost.bill import CallCharge, SessionBill
+    from ctxkit.metrics.cost.session_bill import PromptCosts
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 
 
 NOT_IN_LOG = "system prompt and tools (not in the log)"
+LOG_TOTAL = "the log's own total, which it does not split"
 SUMMARIES = "summaries"
 _OUTPUT = "output"
 _MCP_TOOL = re.compile(r"mcp__(.+?)__(.+)")
@@ -123,13 +126,13 @@ def split_by_file(session: Session, bill: SessionBill, prompt_costs: PromptCosts
     for charge in _priced(bill):
         path = _only_path(session.calls[charge.call].message)
         rows.add(_relative_path(path, root), charge.output_usd or 0.0, 0)
-    rows.add("no file", prompt_costs.fixed_usd + bill.summaries_usd, 0)
+    rows.add("no file", prompt_costs.fixed_usd + bill.priced_summaries_usd, 0)
     return _largest_first(rows.portions())
 
 
 def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
     """Return dollars by section of the system message; all else is one part."""
-    rows, rest = _PartSums(), bill.calls_usd + bill.summaries_usd - prompt_costs.fixed_usd
+    rows, rest = _PartSums(), (bill.priced_usd or 0.0) - prompt_costs.fixed_usd
     for cost in prompt_costs.held:
         if cost.message.role == "system":
             pieces = share_message_tokens(cost.message, max(cost.tokens, 1))
@@ -192,9 +195,7 @@ def split_by_subagent(
     session: Session, bill: SessionBill, children: list[tuple[Session, float]]
 ) -> list[BillPart]:
     """Return dollars of the session itself and of the session of each subagent."""
-    parent = BillPart(
-        f"{get_title(session)} itself", bill.calls_usd + bill.summaries_usd, len(bill.charges)
-    )
+    parent = BillPart(f"{get_title(session)} itself", (bill.priced_usd or 0.0), len(bill.charges))
     rows = [
         BillPart(get_title(c), usd, len(c.calls), f"id {sanitize_line(c.id, 80)}")
         for c, usd in children
@@ -240,8 +241,12 @@ def _priced(bill: SessionBill) -> Iterator[CallCharge]:
 
 
 def _summaries(bill: SessionBill) -> list[BillPart]:
-    n = len(bill.summaries)
-    return [BillPart(SUMMARIES, bill.summaries_usd, n, "calls that wrote summaries")] if n else []
+    n = len(bill.summaries) - bill.unpriced_summaries_n
+    return (
+        [BillPart(SUMMARIES, bill.priced_summaries_usd, n, "calls that wrote summaries")]
+        if n
+        else []
+    )
 
 
 def _largest_first(rows: Iterable[BillPart]) -> list[BillPart]:
@@ -342,7 +347,9 @@ def find_unused_tools(
     Empty where the log does not list the tools. A schema is counted at a quarter of its characters.
     """
     used = {call.name for m in session.messages for call in m.tool_calls}
-    sizes = {t.name: -(-count_schema_chars(t) // 4) for t in session.tools}
+    sizes = {
+        t.name: n for t, n in zip(session.tools, estimate_tool_tokens(session.tools), strict=True)
+    }
     fixed_tokens = max(sum(sizes.values()), prompt_costs.fixed_tokens, 1)
     idle = [t for t in session.tools if t.name not in used]
     if not bill.charges or not used:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ctxkit.policies.base import FUNCTION_METHOD
+from ctxkit.policies.evidence import EvidenceSummariser, IntentSummariser
 from ctxkit.session.messages import Message
-from ctxkit.tokens.prices import cost_usd
+from ctxkit.tokens.prices import cost_usd, price
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from ctxkit.metrics.compaction_sizes import MeasuredCompaction
     from ctxkit.metrics.recorded_compactions import EditGroup
     from ctxkit.session.session import Session
-
-
-def price_calls(
-    messages: Sequence[Message], models: Sequence[str | None]
-) -> tuple[list[tuple[float | None, str | None]], list[float | None]]:
-    """Return `price_call` and `price_by_table` of each call; the table is read once for both."""
-    priced = [price_call(m, model) for m, model in zip(messages, models, strict=True)]
-    return priced, [
-        price_by_table(m, model) if source == "recorded" else usd
-        for m, model, (usd, source) in zip(messages, models, priced, strict=True)
-    ]
 
 
 def price_call(message: Message, model: str | None) -> tuple[float | None, str | None]:
@@ -32,15 +22,10 @@ def price_call(message: Message, model: str | None) -> tuple[float | None, str |
         return None, None
     if usage.cost_usd is not None:
         return usage.cost_usd, "recorded"
-    usd = price_by_table(message, model)
+    usd = cost_usd(usage, model, at=message.time)
     if usd is None:
         return None, None
     return usd, "estimated" if get_output_source(message) == "estimated" else "derived"
-
-
-def price_by_table(message: Message, model: str | None) -> float | None:
-    """Return one call's dollars by the price table, whatever the log says; None if unknown."""
-    return cost_usd(message.usage, model, at=message.time)
 
 
 def get_output_source(message: Message) -> str | None:
@@ -63,40 +48,43 @@ def pick_weakest_source(sources: list[str | None]) -> str | None:
     )
 
 
-MODEL_FREE_METHODS = frozenset({"intents", "evidence", "digest", "tombstones", "superseded"})
-"""Methods that compute a text from the record; any other summary is billed as a model's."""
+MODEL_FREE_METHODS = frozenset(
+    {
+        IntentSummariser.name,
+        EvidenceSummariser.name,
+        FUNCTION_METHOD,
+        "digest",
+        "tombstones",
+        "superseded",
+    }
+)
+"""Methods whose texts no model writes: policies that work them out from the record, plain functions
+and fuseraft's own words in its logs. Any other summary of a log is billed as a model's.
+"""
 
 
-class CompactionSizes(NamedTuple):
-    """Tokens before and after a compaction, and of its summary; None: unknown."""
+def is_written_by_model(method: str | None) -> bool:
+    """Return True where a model writes the summaries of a method of rules, or would write them.
 
-    before: int | None
-    after: int | None
-    summary: int | None
-    """0 or None where no model wrote a summary."""
+    Without a method the user's own function wrote it.
+    """
+    return method is not None and method not in MODEL_FREE_METHODS
 
 
 def price_summary(
-    session: Session,
-    cut: EditGroup,
-    sizes: CompactionSizes,
-    model: str | None,
-    *,
-    reuse: bool = False,
+    session: Session, measured: MeasuredCompaction, *, reuse: bool = False
 ) -> tuple[float | None, str | None]:
-    """Return the dollars of a compaction's summary calls and the source of the figure.
+    """Return the dollars of a record's summary calls of a compaction, and the source of the figure.
 
     Where the log does not price them it is an estimate: the source of the summary is sent as fresh
     input and the summary is the output. None where no model wrote anything, or it has no price.
 
     Args:
         session: the session of the compaction.
-        cut: its edits.
-        sizes: its tokens.
-        model: the last model that answered before it, whose price is used.
+        measured: its edits and sizes, and the model whose price is used.
         reuse: estimate with the whole prompt read from the cache, not with fresh input.
     """
-    billed_edits = [e for e in cut.edits if e.usage is not None]
+    billed_edits = [e for e in measured.group.edits if e.usage is not None]
     if billed_edits:
         priced = [
             price_call(
@@ -108,7 +96,7 @@ def price_summary(
         if len(dollars) < len(priced):
             return None, None
         return sum(dollars), pick_weakest_source([source for _, source in priced])
-    usd = _estimate_summary_cost(cut, sizes, model, reuse=reuse)
+    usd = _estimate_summary_cost(measured, reuse=reuse)
     return usd, None if usd is None else "estimated"
 
 
@@ -126,21 +114,13 @@ def _has_model_summary(cut: EditGroup) -> bool:
     )
 
 
-def _estimate_summary_cost(
-    cut: EditGroup, sizes: CompactionSizes, model: str | None, *, reuse: bool
-) -> float | None:
-    from ctxkit.tokens.prices import price
-
-    if (
-        not _has_model_summary(cut)
-        or not sizes.summary
-        or sizes.before is None
-        or sizes.after is None
-    ):
+def _estimate_summary_cost(measured: MeasuredCompaction, *, reuse: bool) -> float | None:
+    before, after, summary = measured.before, measured.after, measured.summary
+    if not _has_model_summary(measured.group) or not summary or before is None or after is None:
         return None
-    p = price(model)
+    p = price(measured.model)
     if p is None:
         return None
-    source_tokens = sum(e.details.get("source_tokens", 0) for e in cut.edits)
-    removed = source_tokens or max(sizes.before - sizes.after + sizes.summary, 0)
-    return p.asked_usd(sizes.before if reuse else removed, sizes.summary, cached=reuse)
+    source_tokens = sum(e.details.get("source_tokens", 0) for e in measured.group.edits)
+    removed = source_tokens or max(before - after + summary, 0)
+    return p.asked_usd(before if reuse else removed, summary, cached=reuse)

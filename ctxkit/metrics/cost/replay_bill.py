@@ -2,7 +2,7 @@
 
 # Cache model of a replay
 #
-# The model is fitted on the record (`ledger.CacheFit`) and takes from a replay only the size of
+# The model is fitted on the record (`cache_fit.CacheFit`) and takes from a replay only the size of
 # each prompt and the length of the prefix that it shares with prompts before it. Assumptions, which
 # every report states:
 #
@@ -32,7 +32,7 @@ import msgspec
 
 from ctxkit.engine.cache_model.call_features import get_cache_lifetime
 from ctxkit.metrics.cache_misses import find_cache_misses, measure_explained_share
-from ctxkit.metrics.cost.ledger import MIN_CACHEABLE, CacheFit, closure_error
+from ctxkit.metrics.cost.cache_fit import MIN_CACHEABLE, CacheFit, closure_error
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.metrics.stats import mean_or_none, sum_if_complete
 from ctxkit.tokens.prices import Price, price
@@ -65,10 +65,10 @@ class ReplayBill(NamedTuple):
     input_usd: float | None
     output_usd: float | None
     summaries_usd: float | None
-    """Dollars of the calls that wrote summaries."""
+    """Dollars of the calls that wrote summaries; None where one has no price."""
 
     @property
-    def total_usd(self) -> float | None:
+    def cost_usd(self) -> float | None:
         """All dollars; None where a part is not known."""
         return sum_if_complete((self.input_usd, self.output_usd, self.summaries_usd))
 
@@ -89,7 +89,7 @@ def bill_replay(
     else:
         tally.each(sent, range(len(sent)))
     priced = cost_model.has_usage and None not in [cost_model.prices[m] for m in cost_model.models]
-    return tally.bill(summaries if priced else None, priced=priced)
+    return tally.bill(summaries, priced=priced)
 
 
 class TokenTally:
@@ -315,7 +315,16 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, session: Session, anchored: MessageSizes | None = None) -> ReplayCostModel:
-        """Fit the model to a recorded session."""
+        """Return the model of a recorded session; it is fitted once, until prices change."""
+        names = [c.message.model or session.model for c in session.calls]
+        prices = tuple(price(n) for n in dict.fromkeys(names))
+        fitted: ReplayCostModel | None = session.__dict__.get("cost model")
+        if fitted is None or fitted.prices != prices:
+            fitted = session.__dict__["cost model"] = cls._fit(session, anchored)
+        return fitted
+
+    @classmethod
+    def _fit(cls, session: Session, anchored: MessageSizes | None) -> ReplayCostModel:
         misses = find_cache_misses(session, anchored=anchored)
         calls, usages = session.calls, [c.message.usage for c in session.calls]
         billed = [u is not None and bool(u.prompt_tokens) for u in usages]

@@ -13,28 +13,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import numpy as np
 
 from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompts
-from ctxkit.metrics.cost.call_prices import pick_weakest_source, price_call
+from ctxkit.metrics.compactions import get_replay_prompts
+from ctxkit.metrics.cost.bill import SessionBill, make_charge
+from ctxkit.metrics.cost.call_prices import price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
-from ctxkit.metrics.frames import per_compaction
-from ctxkit.metrics.frames.per_call import count_cache_writes
-from ctxkit.metrics.frames.per_compaction import SummaryBill
+from ctxkit.metrics.cost.summary_bills import bill_summaries
+from ctxkit.metrics.recorded_compactions import hides_compactions
 from ctxkit.session.messages import Edit, Message, Usage
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import pair_with_calls
 from ctxkit.tokens.prices import price
-from ctxkit.tokens.provider_rules import get_value
 from ctxkit.tokens.sizes import measure_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from ctxkit.metrics.cost.bill import CallCharge
     from ctxkit.session.messages import ToolCall
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
@@ -42,158 +41,84 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-_WEIGHT_MODEL = "claude"
-"""Models whose shares weigh the classes of a log that states dollars of a model without a price."""
-_OUTPUT_WEIGHT = 5.0
-"""Price of an output token over that of fresh input, as for all of them."""
-
-
-class CallCharge(msgspec.Struct, frozen=True, gc=False):
-    """The tokens and dollars of one call. Dollars of the classes add up to `usd`; all are None
-    where the call has no price.
-    """
-
-    call: int
-    fresh: int
-    read: int
-    write: int
-    output: int
-    usd: float | None
-    fresh_usd: float | None = None
-    read_usd: float | None = None
-    write_usd: float | None = None
-    output_usd: float | None = None
-    source: str | None = None
-    """recorded, derived or estimated."""
-
-    @property
-    def prompt(self) -> int:
-        """Tokens of the whole prompt."""
-        return self.fresh + self.read + self.write
-
-
-class SessionBill(msgspec.Struct, frozen=True):
-    """The charges of all calls and summaries of a session."""
-
-    charges: tuple[CallCharge, ...]
-    """One for each call that has usage."""
-    summaries: tuple[SummaryBill, ...]
-    """Bills of the calls that wrote summaries; each has a price."""
-    unpriced_n: int
-    """Calls with usage and without a price."""
-    unpriced_summaries_n: int
-
-    @property
-    def calls_usd(self) -> float:
-        """Dollars of all calls that have a price."""
-        return sum(c.usd for c in self.charges if c.usd is not None)
-
-    @property
-    def summaries_usd(self) -> float:
-        """Dollars of all summaries that have a price."""
-        return sum(s.usd or 0.0 for s in self.summaries)
-
-    @property
-    def total_usd(self) -> float | None:
-        """All dollars; None where nothing has a price."""
-        if not any(c.usd is not None for c in self.charges):
-            return None
-        return self.calls_usd + self.summaries_usd
-
-    @property
-    def source(self) -> str | None:
-        """Source of the total: the weakest of its parts; None where nothing has a price."""
-        sources = [c.source for c in self.charges if c.usd is not None]
-        return (
-            pick_weakest_source([*sources, *(s.source for s in self.summaries)])
-            if sources
-            else None
-        )
-
-
 @accepts_session
-def bill_session(session: Session) -> SessionBill:
-    """Return the bill of a session, call by call.
+def bill_session(session: Session, *, reuse: bool = False) -> SessionBill:
+    """Return the bill of a session, call by call, with its summaries and without its subagents.
 
     A recorded or live session is billed by its usage, with the dollars of the log or else of the
-    price table; a replay as `compare` bills it (`metrics.cost.replay_bill`).
+    price table; a replay by the cache behaviour of its record (`metrics.cost.replay_bill`).
+
+    Args:
+        session: any session, the path of a log, or a list of messages.
+        reuse: bill a summary that the log does not price as if its call had read the cached prompt.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> bill = bill_session(ck.samples.path("billing"))
+        >>> bill.unpriced_n, round(bill.cost_usd, 2)
+        (0, 3.29)
     """
-    if session.origin is not None and session.format == "replay":
-        return _bill_replay_session(session)
-    out = []
+    is_replay = session.origin is not None
+    charges = _charge_replayed_calls(session) if is_replay else _charge_recorded_calls(session)
+    logged = session.details.get("cost_usd")
+    has_total = not is_replay and not charges and isinstance(logged, float) and logged > 0
+    return SessionBill(
+        charges=tuple(charges),
+        summaries=bill_summaries(session, reuse=reuse),
+        logged_usd=logged if has_total else None,
+        hides_summaries=hides_compactions(session),
+    )
+
+
+def get_billed_usages(session: Session) -> list[Usage | None]:
+    """Return the usage of each call as it is billed: of a replay with the reads of its bill."""
+    if session.origin is None or not ReplayCostModel.of(session.origin).has_usage:
+        return [c.message.usage for c in session.calls]
+    usages = {call: usage for call, usage, _ in _iter_replayed_usages(session)}
+    return [usages.get(c.index) for c in session.calls]
+
+
+def _charge_recorded_calls(session: Session) -> list[CallCharge]:
+    charges = []
     for call in session.calls:
-        message = call.message
-        u = message.usage
-        if u is None or u.prompt_tokens is None:
-            continue
-        model = message.model or session.model
-        usd, source = price_call(message, model)
-        table = price(model)
-        out.append(_make_charge(call.index, u, table and table.on(message.time), usd, source))
-    return _make_bill(out, per_compaction.bill_summaries(session))
+        message, model = call.message, call.message.model or session.model
+        if message.usage is not None:
+            usd, source = price_call(message, model)
+            table = price(model)
+            at_call = table and table.on(message.time)
+            charges.append(make_charge(call.index, message.usage, at_call, usd, source))
+    return charges
 
 
-def _bill_replay_session(session: Session) -> SessionBill:
-    base = session.origin
-    assert base is not None  # noqa: S101  for the type checker: asked before
-    cost_model, prompts, out = ReplayCostModel.of(base), get_replay_prompts(session), []
-    calls = (c.index for c in session.calls if cost_model.has_usage and cost_model.billed[c.index])
-    for call in calls:
-        call_price, prompt = cost_model.prices[cost_model.model[call]], prompts.prompt(call)
-        read = cost_model.read(call, prompts)
+def _charge_replayed_calls(session: Session) -> list[CallCharge]:
+    charges = []
+    for call, usage, model_price in _iter_replayed_usages(session):
+        usd = None if model_price is None else model_price.cost_usd(usage)
+        charges.append(
+            make_charge(call, usage, model_price, usd, None if usd is None else "derived")
+        )
+    return charges
+
+
+def _iter_replayed_usages(session: Session) -> Iterator[tuple[int, Usage, Price | None]]:
+    """Yield the calls of a replay that its record bills, with what they read of the cache."""
+    assert session.origin is not None  # noqa: S101  for the type checker: asked before
+    cost_model, prompts = ReplayCostModel.of(session.origin), get_replay_prompts(session)
+    if not cost_model.has_usage:
+        return
+    has_cache, hour = cost_model.has_cache, cost_model.fit.hour
+    bills_writes = has_cache and cost_model.fit.writes
+    for call in [c.index for c in session.calls if cost_model.billed[c.index]]:
+        prompt, read = prompts.prompt(call), cost_model.read(call, prompts)
         writes = prompt - read if cost_model.write(call, prompt) else 0
         usage = Usage(
             input_tokens=prompt - read - writes,
-            cache_read_tokens=read,
-            cache_write_tokens=None if cost_model.fit.hour else writes,
-            cache_write_1h_tokens=writes if cost_model.fit.hour else None,
-            output_tokens=cost_model.output[call],
+            cache_read_tokens=read if has_cache else None,
+            cache_write_tokens=writes if bills_writes and not hour else None,
+            cache_write_1h_tokens=writes if bills_writes and hour else None,
+            output_tokens=cost_model.output[call] if cost_model.has_output else None,
         )
-        usd = None if call_price is None else call_price.cost_usd(usage)
-        out.append(_make_charge(call, usage, call_price, usd, None if usd is None else "derived"))
-    summaries = [w for s in get_replay_compactions(session) for w in s.written]
-    return _make_bill(
-        out, [SummaryBill(w.call, cost_model.summary_usd(w), "derived") for w in summaries]
-    )
-
-
-def _make_bill(charges: list[CallCharge], bills: list[SummaryBill]) -> SessionBill:
-    priced = tuple(bill for bill in bills if bill.usd is not None)
-    unpriced = sum(c.usd is None for c in charges)
-    return SessionBill(tuple(charges), priced, unpriced, len(bills) - len(priced))
-
-
-def _make_charge(
-    call: int, u: Usage, model_price: Price | None, usd: float | None, source: str | None
-) -> CallCharge:
-    writes = count_cache_writes(u) or 0
-    counts = (u.input_tokens or 0, u.cache_read_tokens or 0, writes, u.output_tokens or 0)
-    if usd is None:
-        return CallCharge(call, *counts, None)
-    parts = _class_dollars(counts, u, model_price)
-    total = sum(parts)
-    if not total:  # a price for nothing
-        parts, total = (1.0, 0.0, 0.0, 0.0), 1.0
-    fresh, read, write, output = (usd * p / total for p in parts)
-    return CallCharge(call, *counts, usd, fresh, read, write, output, source)
-
-
-def _class_dollars(
-    counts: tuple[int, int, int, int], u: Usage, model_price: Price | None
-) -> tuple[float, ...]:
-    """Return the dollars of each class by the price table, or weights where it has no price."""
-    if model_price is None:
-        shares = (get_value("read_share", _WEIGHT_MODEL), get_value("write_share", _WEIGHT_MODEL))
-        return tuple(n * w for n, w in zip(counts, (1.0, *shares, _OUTPUT_WEIGHT), strict=True))
-    p = model_price.at(u.prompt_tokens or 0)
-    fresh_price = p.write() if model_price.has_unlogged_writes(u) else p.input
-    hour = u.cache_write_1h_tokens or 0
-    return (
-        counts[0] * fresh_price,
-        counts[1] * p.read,
-        (counts[2] - hour) * p.write() + hour * p.write(hour=True),
-        counts[3] * p.output,
-    )
+        yield call, usage, cost_model.prices[cost_model.model[call]]
 
 
 class MessageCost(NamedTuple):

@@ -1,341 +1,143 @@
-"""`ctxkit.spend`: the bill of a session in sentences, tables and what-ifs."""
+"""`ctxkit.spend`: the bill of a session, or of several together."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cached_property
-from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from ctxkit._internal.formatting import (
-    MISSING,
     NO_MATHJAX,
     escape_html,
-    format_change,
-    format_percent,
     format_usd,
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.palette import COLOURS
-from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
-from ctxkit.engine.cache_model.call_features import HOUR, PAUSE_CAUSES
-from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.cost import bill_splits
-from ctxkit.metrics.cost.bill_splits import (
-    RepeatedResult,
-    UnusedTool,
-    find_repeated_results,
-    find_unused_tools,
-)
-from ctxkit.metrics.cost.ledger import build_recorded_ledger
-from ctxkit.metrics.cost.session_bill import (
-    PromptCosts,
-    SessionBill,
-    attribute_prompt_costs,
-    bill_session,
-)
-from ctxkit.session.messages import Usage
-from ctxkit.session.titles import get_first_prompts_by_turn, get_title
-from ctxkit.tokens.prices import price
-from ctxkit.tokens.provider_rules import compare_tokenizers, get_comparison_models
+from ctxkit._internal.tables import TEXT_COLOR_CSS
+from ctxkit.formats.inputs import as_sessions
+from ctxkit.metrics.cost.bill_splits import BillPart
+from ctxkit.metrics.cost.session_spend import SPLITS, BillSplits, Spend
+from ctxkit.session.titles import get_project_name, get_start_day, make_unique_titles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from os import PathLike
 
-    import pandas as pd
-
-    from ctxkit.metrics.cost.bill_splits import BillPart, ResentTokens
-    from ctxkit.metrics.cost.session_bill import CallCharge
+    from ctxkit.formats.inputs import SessionsLike
     from ctxkit.session.session import Session
-    from ctxkit.tokens.prices import Price
 
-
-SPLITS = {
-    "turn": "by what was asked",
-    "tool": "by tool",
-    "file": "by file",
-    "server": "by MCP server",
-    "cache": "by what the cache did",
-    "agent": "by agent",
-    "subagent": "by subagent's session",
-    "model": "by model",
-    "section": "by section of the system message",
+_SESSION_WAYS: dict[str, Callable[[Session], str | None]] = {
+    "day": get_start_day,
+    "project": get_project_name,
+    "format": lambda session: session.format,
 }
-"""The ways to split a bill, with the title of each table."""
-_MAX_HTML_ROWS, _MAX_TEXT_ROWS = 60, 6
-_TEXT_SPLITS = ("cache", "tool", "turn", "file")
-"""Tables of the plain-text display."""
-_MIN_USD = 0.005
-"""Dollars below which a sentence is left out."""
-_CAUSE_NAMES = {
-    PAUSE_CAUSES: ("pause", "pauses"),
-    ("compaction",): ("compaction", "compactions"),
-    ("resumed",): ("break of the session", "breaks of the session"),
-    ("tools_loaded",): ("search for further tools", "searches for further tools"),
-    ("unexplained",): ("miss without a cause", "misses without a cause"),
-}
-_BAR_CSS = "display:inline-block;height:9px;background:#3a93cc"
+"""Splits of several sessions by a property of the session."""
+_MAX_ROWS = 10
 
 
-class Spend:
-    """The cost of a session and its splits. Every split adds up to `total_usd`."""
+class SessionsSpend(BillSplits):
+    """The cost of several sessions and its splits. Every split adds up to `total_usd`."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.accounts: SessionBill = bill_session(session)
+    ways: ClassVar[Mapping[str, str]] = {
+        "session": "by session",
+        "day": "by the day on which a session began",
+        "project": "by project",
+        "format": "by format",
+        **SPLITS,
+    }
 
-    @cached_property
-    def children(self) -> list[tuple[Session, float]]:
-        """The session of each subagent with its dollars, its own subagents included."""
-        return [(c, Spend(c).total_usd or 0.0) for c in self.session.children]
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        nested = {id(child) for s in sessions for child in _iter_descendants(s)}
+        self.sessions = [s for s in sessions if id(s) not in nested]
+        self.spends = [Spend(s) for s in self.sessions]
 
     @cached_property
     def total_usd(self) -> float | None:
-        """All dollars, subagents and summaries included; None where nothing has a price."""
-        session_usd = self.accounts.total_usd
-        children_usd = sum(usd for _, usd in self.children)
-        return (
-            None
-            if session_usd is None and not children_usd
-            else (session_usd or 0.0) + children_usd
-        )
+        """All dollars that have a price, subagents and summaries included; None without any."""
+        known = [usd for s in self.spends if (usd := s.total_usd) is not None]
+        return sum(known) if known else None
 
     @cached_property
-    def portions(self) -> PromptCosts:
-        """The cost of each message in prompts."""
-        return attribute_prompt_costs(self.session, self.accounts.charges)
-
-    @cached_property
-    def resent(self) -> list[bill_splits.ResentTokens]:
-        """The tokens that were sent again because the cache did not hold them."""
-        return bill_splits.find_resent(self.session, self.accounts)
-
-    @cached_property
-    def fetched(self) -> list[RepeatedResult]:
-        """Results that the same tool call fetched more than once, the most expensive first."""
-        return find_repeated_results(self.session, self.portions)
-
-    @cached_property
-    def unused(self) -> list[UnusedTool]:
-        """Tools that were offered and never called."""
-        return find_unused_tools(self.session, self.portions, self.accounts)
-
-    @cached_property
-    def what_ifs(self) -> list[WhatIf]:
-        """Changes that need no replay, with the bill they would have made, most saved first."""
-        return estimate_what_ifs(self.session, self.accounts, self.portions, self.resent)
-
-    def in_window(self, tokens: int) -> WhatIf:
-        """Return the cost in a window of so many tokens, by a replay."""
-        return what_if_smaller_window(self.session, self.accounts, tokens)
+    def cost_usd(self) -> float | None:
+        """Dollars of calls and summaries without subagents; None where a part has no price."""
+        costs = [s.cost_usd for s in self.spends]
+        return None if None in costs else sum(usd for usd in costs if usd is not None)
 
     def by(self, way: str) -> list[BillPart]:
         """Split the bill one way.
 
         Args:
-            way: turn, tool, file, server, cache, agent, subagent, model or section.
+            way: session, day, project, format, or one of the ways of a single session; by turn the
+                parts of different sessions stay apart.
 
         Returns:
             The parts with name, dollars and number of calls or results, the largest first.
 
         Raises:
             BadArguments: there is no such way.
-
-        Example:
-            >>> import ctxkit as ck
-            >>> parts = ck.spend(ck.samples.path("billing")).by("cache")
-            >>> [part.name for part in parts[:2]]
-            ['read from the cache', 'sent again after a pause']
         """
-        if way not in SPLITS:
-            raise BadArguments(
-                f"by() takes one of {', '.join(SPLITS)}, not "
-                f"{way!r}.{did_you_mean(str(way), SPLITS)}"
-            )
-        rows = self._split_session_bill(way)
-        children_usd = sum(usd for _, usd in self.children)
-        if children_usd and way != "subagent":
-            rows = [
-                *rows,
-                bill_splits.BillPart(
-                    "subagents", children_usd, len(self.children), "in sessions of their own"
-                ),
-            ]
+        self._check_way(way)
+        sums = defaultdict[str, float](float)
+        counts = defaultdict[str, int](int)
+        for name, part in self._iter_parts(way):
+            sums[name] += part.usd
+            counts[name] += part.n
+        rows = [BillPart(name, usd, counts[name]) for name, usd in sums.items()]
         return sorted(rows, key=lambda r: -r.usd)
 
-    def _split_session_bill(self, way: str) -> list[BillPart]:
-        session, bill = self.session, self.accounts
-        if way == "turn":
-            return bill_splits.split_by_turn(session, bill, get_first_prompts_by_turn(session))
-        if way in ("tool", "server"):
-            rows = bill_splits.split_by_tool(session, bill, self.portions)
-            return rows if way == "tool" else bill_splits.split_by_server(rows)
-        if way == "file":
-            return bill_splits.split_by_file(session, bill, self.portions)
-        if way == "cache":
-            return bill_splits.split_by_cache(session, bill, self.resent)
-        if way == "section":
-            return bill_splits.split_by_section(bill, self.portions)
-        if way == "subagent":
-            return bill_splits.split_by_subagent(session, bill, self.children)
-        return (
-            bill_splits.split_by_agent(session, bill)
-            if way == "agent"
-            else bill_splits.split_by_model(session, bill)
-        )
-
-    def frame(self, way: str = "turn") -> pd.DataFrame:
-        """Return a split as a DataFrame.
-
-        Args:
-            way: see `by`.
-
-        Returns:
-            One row per part, the largest first, with the columns name (under the name of the way),
-            `usd`, `share` of the bill and `n`, the number of calls or results.
-
-        Example:
-            >>> import ctxkit as ck
-            >>> list(ck.spend(ck.samples.path("billing")).frame("tool").columns)
-            ['tool', 'usd', 'share', 'n']
-        """
-        import pandas as pd
-
-        rows, total = self.by(way), self.total_usd
-        shares = [r.usd / total if total else None for r in rows]
-        columns = {
-            way: [r.name for r in rows],
-            "usd": [r.usd for r in rows],
-            "share": shares,
-            "n": [r.n for r in rows],
-        }
-        return pd.DataFrame(columns).astype(
-            {way: "string", "usd": "Float64", "share": "Float64", "n": "Int64"}
-        )
+    def _iter_parts(self, way: str) -> Iterator[tuple[str, BillPart]]:
+        titles = make_unique_titles(self.sessions)
+        of_session = _SESSION_WAYS.get(way)
+        for title, spent in zip(titles, self.spends, strict=True):
+            whole = BillPart(title, spent.total_usd or 0.0, len(spent.session.calls))
+            if way == "session":
+                yield title, whole
+            elif of_session is not None:
+                yield sanitize_line(of_session(spent.session) or "unknown", 80), whole
+            else:
+                for part in spent.by(way) if spent.total_usd is not None else ():
+                    yield f"{title}, {part.name}" if way == "turn" else part.name, part
 
     @property
     def sentences(self) -> list[str]:
-        """The causes of the cost in sentences, the largest first."""
-        total = self.total_usd
+        """The total in a sentence, and what it leaves out."""
+        total, n = self.total_usd, pluralize(len(self.sessions), "session")
         if total is None:
-            return [f"No dollars are known: {self._explain_missing_cost()}"]
-        out = [self._describe_total(total), *self._describe_resent(total)]
-        repeats_usd = sum(f.usd for f in self.fetched)
-        if repeats_usd >= _MIN_USD:
-            top, n = self.fetched[0], len(self.fetched)
-            results_were = pluralize(n, "file or result was", "files and results were")
+            return [f"No dollars are known of {n}."]
+        children_usd = sum(usd for s in self.spends for _, usd in s.children)
+        out = [f"{format_usd(total)} in {n}, summaries and subagents included."]
+        if children_usd:
+            out.append(f"{format_usd(children_usd)} of it are those of subagents.")
+        unknown = sum(s.total_usd is None for s in self.spends)
+        partial = sum(s.cost_usd is None for s in self.spends) - unknown
+        if unknown:
+            out.append(f"{pluralize(unknown, 'session')} without a price add nothing to it.")
+        if partial:
             out.append(
-                f"{results_were} fetched more than once: the repeats cost"
-                f" {_share_of_bill(repeats_usd, total)}; "
-                f"most of all {top.name} ({top.times} times, {format_usd(top.usd)})."
+                f"{pluralize(partial, 'session')} with calls or summaries without a price count as"
+                " far as there is one."
             )
-        if self.unused:
-            names = ", ".join(u.name for u in self.unused[:3])
-            results_were = pluralize(len(self.unused), "tool was", "tools were")
-            out.append(
-                f"{results_were} never called ({names}): about"
-                f" {_share_of_bill(sum(u.usd for u in self.unused), total)}."
-            )
-        for n, *words in (
-            (self.accounts.unpriced_n, "call"),
-            (self.accounts.unpriced_summaries_n, "summary", "summaries"),
-        ):
-            if n:
-                are = "is" if n == 1 else "are"
-                out.append(f"{pluralize(n, *words)} without a price {are} in no sum.")
         return out
-
-    def _explain_missing_cost(self) -> str:
-        if not self.session.calls:
-            return "the session has no calls."
-        return "the log has no usage." if not self.accounts.charges else "its model has no price."
-
-    def _describe_total(self, total: float) -> str:
-        tools, cache = self.by("tool"), {p.name: p.usd for p in self.by("cache")}
-        top_tools = " and ".join(f"{p.name} ({format_percent(p.usd / total)})" for p in tools[:2])
-        output = cache.get("output", 0.0)
-        summary = f"{format_usd(total)} in {pluralize(len(self.accounts.charges), 'call')}"
-        summary += f" and {pluralize(len(self.children), 'subagent')}" if self.children else ""
-        source = f" ({self.accounts.source})" if self.accounts.source else ""
-        return (
-            f"{summary}{source}: {format_percent(output / total)} for output; most for {top_tools}."
-        )
-
-    def _describe_resent(self, total: float) -> list[str]:
-        out = []
-        for kinds, (one, more) in _CAUSE_NAMES.items():
-            resent = [r for r in self.resent if r.miss.kind in kinds]
-            usd, extra_usd = sum(r.sent_usd for r in resent), sum(r.usd for r in resent)
-            if usd >= _MIN_USD:
-                pauses = bill_splits.describe_pauses(resent) if kinds is PAUSE_CAUSES else ""
-                sentence = (
-                    f"{_share_of_bill(usd, total)} went to sending again what the cache had "
-                    "held, after "
-                    f"{pluralize(len(resent), one, more)}{pauses}: {format_usd(extra_usd)} above "
-                    "reading it."
-                )
-                out.append((usd, sentence))
-        return [sentence for _, sentence in sorted(out, key=lambda o: -o[0])]
-
-    def table(self, way: str, rows: int = _MAX_HTML_ROWS) -> Table:
-        """Return a split as a table.
-
-        Args:
-            way: see `by`.
-            rows: parts with a row of their own; the rest is one row.
-        """
-        parts, total = self.by(way), self.total_usd
-        rest = parts[rows:]
-        if rest:
-            rest_part = bill_splits.BillPart(
-                f"{len(rest):,} more", sum(r.usd for r in rest), sum(r.n for r in rest)
-            )
-            parts = [*parts[:rows], rest_part]
-        columns = (
-            Column(SPLITS[way], "what it was paid for", number=False),
-            Column("share", "of the whole bill"),
-            Column("dollars"),
-            Column("", "the share as a bar", number=False, spare=True),
-            Column("times", "calls, or results that were sent", spare=True),
-        )
-        cells = tuple(_split_row(p, total) for p in parts)
-        return Table(columns, cells)
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
-        lines = [sanitize_line(get_title(self.session), TERMINAL_COLUMNS)]
-        for sentence in self.sentences:
-            lines += wrap(sanitize_line(sentence, 400), TERMINAL_COLUMNS)
+        lines = list(self.sentences)
         if self.total_usd is not None:
-            for way in _TEXT_SPLITS:
-                lines += ["", self.table(way, _MAX_TEXT_ROWS).to_text()]
-            lines += ["", "if:"] + [
-                row
-                for w in self.what_ifs[:_MAX_TEXT_ROWS]
-                for row in wrap(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
-            ]
+            for way in ("session", "cache", "tool"):
+                lines += ["", self.table(way, _MAX_ROWS).to_text()]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{escape_html(s, 600)}</li>" for s in self.sentences)
-        title = escape_html(get_title(self.session, 160))
-        head = f'<strong style="font-size:120%">{title}</strong><ul>{items}</ul>'
-        if self.total_usd is None:
-            return f'<div class="ctxkit-spend {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
         tables = "".join(
-            f"<details{' open' if way in ('cache', 'tool') else ''}>"
-            f"<summary>{SPLITS[way]}</summary>"
+            f"<details{' open' if way == 'session' else ''}><summary>{title}</summary>"
             f"{self.table(way).to_html(high=340, sorts=False)}</details>"
-            for way in SPLITS
-            if way != "subagent" or self.children
+            for way, title in self.ways.items()
+            if self.total_usd is not None
         )
-        ifs = "".join(f"<li>{escape_html(w.sentence, 600)}</li>" for w in self.what_ifs)
-        ifs = f"<details open><summary>if</summary><ul>{ifs}</ul></details>" if ifs else ""
-        treemap = _treemap_svg(self.by("tool"), self.total_usd)
         return (
-            f'<div class="ctxkit-spend {NO_MATHJAX}" '
-            f'style="{TEXT_COLOR_CSS}">{head}{treemap}{tables}{ifs}</div>'
+            f'<div class="ctxkit-spend {NO_MATHJAX}" style="{TEXT_COLOR_CSS}"><ul>{items}</ul>'
+            f"{tables}</div>"
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
@@ -345,16 +147,26 @@ class Spend:
         return self.to_text()
 
 
-@accepts_session
-def spend(session: Session) -> Spend:
-    """Break down the cost of a session by turn, tool, file, cache and more.
+def _iter_descendants(session: Session) -> Iterable[Session]:
+    for child in session.children:
+        yield child
+        yield from _iter_descendants(child)
+
+
+@overload
+def spend(sessions: Session | PathLike[str]) -> Spend: ...
+@overload
+def spend(sessions: SessionsLike) -> Spend | SessionsSpend: ...
+def spend(sessions: SessionsLike) -> Spend | SessionsSpend:
+    """Break down the cost of a session, or of several, by turn, tool, file, cache and more.
 
     The dollars of a call are attributed to the messages of its prompt, cached tokens at the price
     of a read and new ones at that of a write, so every split adds up to the bill. Dollars are those
     of the log, else usage times the price table; a replay is billed as `compare` bills it.
 
     Args:
-        session: any session, the path of a log, or a list of messages.
+        sessions: a session, the path of a log, or a list of messages; or several sessions, or a
+            folder. A session that is also a subagent of another one is counted once.
 
     Returns:
         The breakdown. It displays as sentences and tables; `by` and `frame` return one split.
@@ -369,255 +181,11 @@ def spend(session: Session) -> Spend:
         3.29
         >>> abs(sum(part.usd for part in bill.by("tool")) - bill.total_usd) < 1e-6
         True
+        >>> both = ck.spend([ck.samples.path("billing"), ck.samples.path("chat")])
+        >>> [part.name for part in both.by("format")]
+        ['native']
     """
-    return Spend(session)
-
-
-def _split_row(part: BillPart, total: float | None) -> tuple[Cell, ...]:
-    share = part.usd / total if total else 0.0
-    bar = f'<span aria-hidden="true" style="{_BAR_CSS};width:{140 * max(share, 0):.0f}px"></span>'
-    return (
-        Cell(part.name, None, part.hover or part.name),
-        Cell(format_percent(share) if total else MISSING, share),
-        Cell(format_usd(part.usd), part.usd),
-        Cell("", None, "", "", bar),
-        Cell(f"{part.n:,}" if part.n else "", float(part.n)),
-    )
-
-
-def _share_of_bill(usd: float, total: float) -> str:
-    return f"{format_percent(usd / total)} of the money ({format_usd(usd)})"
-
-
-def _treemap_svg(parts: list[BillPart], total: float) -> str:
-    """Return a treemap of the bill as SVG: the area of each part is its share."""
-    cells = [p for p in parts if p.usd > 0.004 * total][:24]
-    boxes = _tile_rectangles([p.usd for p in cells], 0.0, 0.0, 720.0, 150.0)
-    cells_svg = []
-    for i, (p, (x, y, w, h)) in enumerate(zip(cells, boxes, strict=True)):
-        colour = COLOURS[i % len(COLOURS)]
-        tooltip = escape_html(
-            f"{p.name}: {format_usd(p.usd)}, {format_percent(p.usd / total)}", 200
-        )
-        max_chars = int((w - 8) / 7)
-        name = sanitize_line(p.name, max_chars) if max_chars >= 4 and h >= 16 else ""
-        cells_svg.append(
-            f'<g><title>{tooltip}</title><rect x="{x:.1f}" y="{y:.1f}" width="{max(w - 1, 0):.1f}" '
-            f'height="{max(h - 1, 0):.1f}" fill="{colour}"/><text x="{x + 4:.1f}" y="{y + 13:.1f}" '
-            f'style="fill:#ffffff;font:11px system-ui,sans-serif">{escape_html(name)}</text></g>'
-        )
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 150" role="img" aria-label="The'
-        f' bill by tool" style="width:100%;max-width:720px;height:auto">{"".join(cells_svg)}</svg>'
-    )
-
-
-def _tile_rectangles(
-    sizes: list[float], x: float, y: float, w: float, h: float
-) -> list[tuple[float, float, float, float]]:
-    """Return a rectangle for each size, largest first, within one at x, y of width w and height h.
-
-    The sizes are halved by sum again and again, each time along the longer side.
-    """
-    if not sizes:
-        return []
-    if len(sizes) == 1:
-        return [(x, y, w, h)]
-    total, first, n = sum(sizes), sizes[0], 1
-    while n < len(sizes) - 1 and first + sizes[n] / 2 < total / 2:
-        first, n = first + sizes[n], n + 1
-    share = first / total if total else 0.5
-    if w >= h:
-        cut = w * share
-        return [
-            *_tile_rectangles(sizes[:n], x, y, cut, h),
-            *_tile_rectangles(sizes[n:], x + cut, y, w - cut, h),
-        ]
-    cut = h * share
-    return [
-        *_tile_rectangles(sizes[:n], x, y, w, cut),
-        *_tile_rectangles(sizes[n:], x, y + cut, w, h - cut),
-    ]
-
-
-class WhatIf(NamedTuple):
-    """A change of settings, and the bill that it would have made."""
-
-    name: str
-    usd: float
-    """Dollars more; negative: dollars saved."""
-    sentence: str
-
-
-def estimate_what_ifs(
-    session: Session, bill: SessionBill, prompt_costs: PromptCosts, resent: Sequence[ResentTokens]
-) -> list[WhatIf]:
-    """Return the changes that can be estimated without a replay, assuming the same calls."""
-    what_ifs = (
-        _what_if_hour_cache(session, bill, resent),
-        _what_if_other_models(session, bill),
-        _what_if_stable_prefix(resent, prompt_costs),
-        _what_if_append_only(session),
-        _what_if_cheaper_summaries(session, bill),
-    )
-    return sorted(
-        (w for w in what_ifs if w is not None and abs(w.usd) >= _MIN_USD), key=lambda w: w.usd
-    )
-
-
-def _what_if_hour_cache(
-    session: Session, bill: SessionBill, resent: Sequence[ResentTokens]
-) -> WhatIf | None:
-    """Estimate a cache that lives an hour: shorter pauses become hits, every write costs more."""
-    model_price = price(session.model or _first_model(session))
-    if model_price is None or model_price.cache_write is None or model_price.cache_write_1h is None:
-        return None
-    after_pauses = [r for r in resent if r.miss.paused]
-    after_short_pauses = [r for r in after_pauses if r.miss.gap is not None and r.miss.gap < HOUR]
-    usages = {c.index: c.message.usage for c in session.calls}
-    if not after_short_pauses or any(
-        u is not None and u.cache_write_1h_tokens for u in usages.values()
-    ):
-        return None
-    saved_usd, missed_by_call = (
-        sum(r.usd for r in after_short_pauses),
-        {r.miss.call: r.miss.lost for r in after_short_pauses},
-    )
-    writes = sum(max(c.write - missed_by_call.get(c.call, 0), 0) for c in bill.charges)
-    extra_usd = writes * (model_price.cache_write_1h - model_price.cache_write)
-    sentence = (
-        f"With a cache that lives an hour, {len(after_short_pauses)} of"
-        f" {pluralize(len(after_pauses), 'pause')} would"
-        f" have cost {format_usd(saved_usd)} less and all writing {format_usd(extra_usd)} more:"
-        f" {_more_or_less(extra_usd - saved_usd)} in all."
-    )
-    return WhatIf("cache for an hour", extra_usd - saved_usd, sentence)
-
-
-def _what_if_other_models(session: Session, bill: SessionBill) -> WhatIf | None:
-    """Price the same calls by other models' prices, though another model would make other calls.
-
-    The tokens are scaled where the ratio of the tokenizers is known, and as they are elsewhere.
-    """
-    session_model, totals = _first_model(session), []
-    for name in get_comparison_models():
-        other_price = price(name)
-        if other_price is not None and session_model is not None and name not in session_model:
-            ratio = compare_tokenizers(session_model, name)
-            charges = (c for c in bill.charges if c.usd is not None)
-            usd = sum(_price_charge(other_price, c, ratio or 1.0) for c in charges)
-            totals.append((usd, name, ratio))
-    if not totals or not bill.calls_usd:
-        return None
-    phrases = [
-        f"{format_usd(usd)} at those of {name} ({format_change(usd / bill.calls_usd - 1)}"
-        f"{_describe_tokenizer(ratio)})"
-        for usd, name, ratio in sorted(totals)
-    ]
-    unscaled = any(ratio is None for *_, ratio in totals)
-    sentence = (
-        f"By other models' prices the same calls would have cost {', '.join(phrases)}; another"
-        f" model takes other calls{', and counts tokens otherwise' if unscaled else ''}."
-    )
-    return WhatIf("another model", min(totals)[0] - bill.calls_usd, sentence)
-
-
-def _describe_tokenizer(ratio: float | None) -> str:
-    return f", with {format_change(ratio - 1)} tokens" if ratio is not None and ratio != 1 else ""
-
-
-def _price_charge(other: Price, c: CallCharge, ratio: float) -> float:
-    """Return the dollars of a call at another price, with `ratio` times its tokens."""
-    usage = Usage(
-        input_tokens=round(c.fresh * ratio),
-        cache_read_tokens=round(c.read * ratio),
-        cache_write_tokens=round(c.write * ratio),
-        output_tokens=round(c.output * ratio),
-    )
-    return other.cost_usd(usage) or 0.0
-
-
-def _what_if_stable_prefix(
-    resent: Sequence[ResentTokens], prompt_costs: PromptCosts
-) -> WhatIf | None:
-    """Estimate a summary after the stable part of the prompt, which would stay in the cache."""
-    after_compactions = [r for r in resent if r.miss.kind == "compaction" and r.miss.lost]
-    saved_usd = sum(
-        r.usd * min(max(prompt_costs.fixed_tokens - r.miss.kept, 0), r.miss.lost) / r.miss.lost
-        for r in after_compactions
-    )
-    if not after_compactions:
-        return None
-    sentence = (
-        "Had the system prompt and the tools stayed in the cache at"
-        f" {pluralize(len(after_compactions), 'compaction')} (the stable part before the summary),"
-        " it would have"
-        f" cost {format_usd(saved_usd)} less."
-    )
-    return WhatIf("stable part first", -saved_usd, sentence)
-
-
-def _what_if_append_only(session: Session) -> WhatIf | None:
-    """Estimate summaries requested at the end of the cached prompt, not by calls of their own."""
-    if session.origin is not None or not session.edits:
-        return None
-    billed_usd, reused_usd = (
-        build_recorded_ledger(session).summaries_usd,
-        build_recorded_ledger(session, reuse=True).summaries_usd,
-    )
-    if billed_usd is None or reused_usd is None:
-        return None
-    sentence = (
-        "Had each summary been asked for at the end of the cached prompt, the summaries would have"
-        f" cost {format_usd(reused_usd)} and not {format_usd(billed_usd)}."
-    )
-    return WhatIf("append-only summaries", reused_usd - billed_usd, sentence)
-
-
-def _what_if_cheaper_summaries(session: Session, bill: SessionBill) -> WhatIf | None:
-    session_price, usd = price(_first_model(session)), bill.summaries_usd
-    known = ((n, p) for n in get_comparison_models() if (p := price(n)) is not None)
-    cheapest = min(known, key=lambda item: item[1].input, default=None)
-    if (
-        session_price is None
-        or cheapest is None
-        or not usd
-        or cheapest[1].input >= session_price.input
-    ):
-        return None
-    name, other_price = cheapest
-    difference = usd * (other_price.input / session_price.input - 1)
-    sentence = (
-        f"Summaries by {name} would have cost about {format_usd(usd + difference)} and not "
-        f"{format_usd(usd)}, "
-        "by its price of input; what they would have left out is another question."
-    )
-    return WhatIf("cheaper summaries", difference, sentence)
-
-
-def _first_model(session: Session) -> str | None:
-    return session.model or next((c.message.model for c in session.calls if c.message.model), None)
-
-
-def _more_or_less(usd: float) -> str:
-    return f"{format_usd(-usd)} less" if usd < 0 else f"{format_usd(usd)} more"
-
-
-def what_if_smaller_window(session: Session, bill: SessionBill, window: int) -> WhatIf:
-    """Return the cost of a session in a smaller window, by a replay under Claude Code's rules."""
-    from ctxkit.engine.replay import replay
-    from ctxkit.metrics.cost.session_bill import bill_session
-    from ctxkit.presets import claude_code
-
-    base = session.origin or session
-    replay_bill = bill_session(replay(base, claude_code(context_window=window)))
-    usd, actual_usd = replay_bill.total_usd or 0.0, bill.total_usd or 0.0
-    change = format_change(usd / actual_usd - 1) if actual_usd else "no cost is known"
-    sentence = (
-        f"In a window of {window:,} tokens, compacted as Claude Code does, it would have cost"
-        f" {format_usd(usd)} ({change}), with"
-        f" {pluralize(len(replay_bill.summaries), 'paid summary', 'paid summaries')}. A replay: the"
-        " same"
-        " calls."
-    )
-    return WhatIf(f"window of {window:,}", usd - actual_usd, sentence)
+    chosen = as_sessions(sessions)
+    if len(chosen) == 1:
+        return Spend(chosen[0])
+    return SessionsSpend(chosen)

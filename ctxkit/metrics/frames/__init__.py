@@ -11,7 +11,6 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.formats.inputs import as_sessions
 from ctxkit.metrics.frames import (
-    counting,
     per_call,
     per_compaction,
     per_message,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from ctxkit.formats.inputs import SessionsLike
     from ctxkit.metrics.frames.columns import FrameColumn
-    from ctxkit.metrics.frames.counting import Count
+    from ctxkit.metrics.message_counts import Count
     from ctxkit.session.session import Session
 
 
@@ -117,7 +116,7 @@ def arrow(
     of: SessionsLike,
     per: str = "turn",
     *,
-    count: counting.Count = None,
+    count: Count = None,
     children: bool = False,
     sessions: int = _BATCH_SESSIONS,
 ) -> Any:
@@ -161,7 +160,7 @@ def arrow(
     return pa.RecordBatchReader.from_batches(empty.schema, batches())
 
 
-def _arrow_table(sessions: list[Session], per: str, count: counting.Count) -> Any:
+def _arrow_table(sessions: list[Session], per: str, count: Count) -> Any:
     """Return the frame of some sessions as an Arrow table."""
     import pyarrow as pa
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cost.call_prices import get_output_source, price_calls
+from ctxkit.metrics.cost.call_prices import get_output_source
+from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.per_turn import sum_or_none
+from ctxkit.metrics.stats import sum_if_complete
 from ctxkit.session.messages import ToolCall, Usage
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -57,7 +61,11 @@ COLUMNS = (
     ),
     FrameColumn("limit_source", TEXT, "", "where `context_limit` comes from: recorded or derived"),
     FrameColumn(
-        "cost_usd", FLOAT, "US dollars", "as recorded, else usage times the table of prices"
+        "cost_usd",
+        FLOAT,
+        "US dollars",
+        "of the call alone: as recorded, else usage times the table of prices; summaries stand in"
+        " the compaction frame",
     ),
     FrameColumn(
         "cost_source",
@@ -108,7 +116,9 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
 def _append_session(session: Session, data: dict[str, list[Any]]) -> None:
     calls = session.calls
     replies = [c.message for c in calls]
-    usages = [m.usage or _NO_USAGE for m in replies]
+    usages = [u or _NO_USAGE for u in get_billed_usages(session)]
+    charges = {c.call: c for c in bill_session(session).charges}
+    of_calls = [charges.get(c.index) for c in calls]
     models = [m.model or session.model for m in replies]
     data["session"] += [session.id] * len(calls)
     data["agent"] += [c.agent for c in calls]
@@ -131,15 +141,16 @@ def _append_session(session: Session, data: dict[str, list[Any]]) -> None:
     windows = {of: get_context_window(session, of[0], m) for of, m in reply_of_key.items()}
     data["context_limit"] += [windows[of].tokens for of in window_keys]
     data["limit_source"] += [windows[of].source for of in window_keys]
-    priced, table = price_calls(replies, models)
-    data["cost_usd"] += [usd for usd, _ in priced]
-    data["cost_source"] += [where for _, where in priced]
-    data["list_price_usd"] += table
+    data["cost_usd"] += [None if c is None else c.usd for c in of_calls]
+    data["cost_source"] += [None if c is None else c.source for c in of_calls]
+    data["list_price_usd"] += [None if c is None else c.list_price_usd for c in of_calls]
     data["stop_reason"] += [m.stop for m in replies]
     data["is_error"] += [m.is_error for m in replies]
     data["seconds"] += [m.latency for m in replies]
     data["tool_calls_n"] += [count_tool_calls(m) for m in replies]
-    data["source"] += [None if m.usage is None else usage_source(m) for m in replies]
+    data["source"] += [
+        None if u is _NO_USAGE else usage_source(m) for u, m in zip(usages, replies, strict=True)
+    ]
 
 
 def count_tool_calls(reply: Message) -> int:
@@ -157,3 +168,22 @@ def count_cache_writes(usage: Usage) -> int | None:
     """Return all tokens written to the cache, those for five minutes and those for an hour."""
     short, long = usage.cache_write_tokens, usage.cache_write_1h_tokens
     return short if long is None else long + (short or 0)
+
+
+@shows_figures('frame(per="call")')
+def _read_figures(session: Session) -> dict[str, Any]:
+    data = rows([session])
+    if not any(n is not None for n in data["prompt_tokens"]):
+        return {}
+    costs = [usd for usd, n in zip(data["cost_usd"], data["source"], strict=True) if n is not None]
+    figures = {
+        "prompt_tokens": sum(n or 0 for n in data["prompt_tokens"]),
+        "cache_read_tokens": sum_or_none(data["cache_read_tokens"]),
+        "output_tokens": sum_or_none(data["output_tokens"]),
+        "calls_usd": sum_if_complete(costs),
+    }
+    if figures["cache_read_tokens"] is not None:
+        figures["written_tokens"] = sum(n or 0 for n in data["cache_write_tokens"])
+    if data["prompt_tokens"][-1] is not None:
+        figures["last_prompt_tokens"] = data["prompt_tokens"][-1]
+    return figures

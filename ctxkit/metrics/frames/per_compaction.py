@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cost.call_prices import (
-    CompactionSizes,
-    has_summary_calls,
-    pick_weakest_source,
-    price_call,
-    price_summary,
-)
+from ctxkit.metrics.compaction_sizes import measure_compactions
+from ctxkit.metrics.cost.call_prices import price_call
+from ctxkit.metrics.cost.summary_bills import bill_summaries
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.frames.counting import count_messages
-from ctxkit.metrics.recorded_compactions import group_edits
-from ctxkit.session.messages import (
-    COMPACTION_ATTEMPT_KIND,
-    Message,
-    has_sealed_part,
-    join_summary_errors,
-)
-from ctxkit.session.session import apply_edit
-from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
+from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
 from ctxkit.tokens.sizes import find_prompt_drops
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from ctxkit.metrics.frames.counting import Count
+    from ctxkit.metrics.message_counts import Count
     from ctxkit.metrics.recorded_compactions import EditGroup
     from ctxkit.session.session import Session
 
@@ -147,35 +136,6 @@ def rows(
     return data
 
 
-class SummaryBill(NamedTuple):
-    """The cost of the model calls that wrote one compaction's summaries."""
-
-    call: int | None
-    """The first call after the compaction; None where none followed."""
-    usd: float | None
-    source: str | None
-    """recorded, derived or estimated; None, as `usd`, where it has no price."""
-
-
-def bill_summaries(session: Session, *, reuse: bool = False) -> list[SummaryBill]:
-    """Return the bills of a session's summaries, one per compaction with model calls."""
-    columns = rows([session], reuse=reuse)
-    bills = map(SummaryBill, columns["call"], columns["cost_usd"], columns["cost_source"])
-    return [
-        bill
-        for cut, bill in zip(group_edits(session), bills, strict=True)
-        if has_summary_calls(cut)
-    ]
-
-
-def sum_summary_bills(bills: Sequence[SummaryBill]) -> tuple[float | None, str | None]:
-    """Return the dollars of all bills and their source; both None where one has no price."""
-    dollars = [bill.usd for bill in bills if bill.usd is not None]
-    if len(dollars) < len(bills):
-        return None, None
-    return sum(dollars, 0.0), pick_weakest_source([bill.source for bill in bills])
-
-
 def _append_unmarked_drops(session: Session, data: dict[str, list[Any]]) -> None:
     for fall in find_prompt_drops(session):
         call, before, after = fall
@@ -239,152 +199,26 @@ def _append_attempts(session: Session, data: dict[str, list[Any]]) -> None:
 def _append_compactions(
     session: Session, count: Count, data: dict[str, list[Any]], *, reuse: bool
 ) -> None:
-    sizes, sources, of = count_messages(session, count)
-    counted = "derived" if sources and "estimated" not in sources else "estimated"
-    counted_sizes = (
-        {id(m): n for m, n in zip(session.messages, sizes, strict=True)}
-        if session.has_sizes
-        else {}
-    )
-
-    def size(message: Message) -> int:
-        n = counted_sizes.get(id(message))
-        return of(message) if n is None else n
-
-    for moment in _iter_compaction_moments(session):
-        cut, visible, after = moment.cut, moment.shown, moment.after
-        data["compaction"].append(cut.number)
-        data["position"].append(cut.position)
-        data["turn"].append(session.turns[cut.position])
-        data["call"].append(moment.calls if moment.calls < len(session.calls) else None)
-        size_before, size_after, source = _sizes_around_compaction(
-            session, moment, size if session.has_sizes else None, counted
-        )
-        data["tokens_before"].append(size_before)
-        data["tokens_after"].append(size_after)
-        data["tokens_source"].append(source)
-        data["messages_before"].append(len(visible))
-        data["messages_after"].append(len(after))
-        data["affected_messages_n"].append(len({t for e in cut.edits for t in e.targets}))
-        data["token_savings"].append(
-            1 - size_after / size_before if size_before and size_after is not None else None
-        )
-        data["message_savings"].append(1 - len(after) / len(visible) if visible else None)
-        visible_ids = {id(m) for m in visible}
-        inserted = [m for m in after if id(m) not in visible_ids]
-        is_sealed = any(map(has_sealed_part, inserted))
-        summary_tokens = None if is_sealed or not inserted else sum(map(size, inserted))
-        data["summary_tokens"].append(summary_tokens)
-        summaries = [m for m in inserted if m.role == "summary"]
-        summary_size = None if is_sealed else sum(map(size, summaries))
-        compaction_sizes = CompactionSizes(size_before, size_after, summary_size)
-        cost = price_summary(session, cut, compaction_sizes, moment.model, reuse=reuse)
-        data["cost_usd"].append(cost[0])
-        data["cost_source"].append(cost[1])
-        _append_descriptions(session, cut, data)
-
-
-class _CompactionMoment(NamedTuple):
-    """A compaction, and the state of the session around it."""
-
-    cut: EditGroup
-    calls: int
-    """Calls made before it."""
-    model: str | None
-    """The last model that answered before it, else the session's."""
-    billed: int | None
-    """Recorded tokens in the window after the last call; None also if another compaction came
-    after that call.
-    """
-    shown: list[Message]
-    after: list[Message]
-    following: tuple[int, list[Message]] | None
-    """The next recorded prompt before another compaction, and the messages that came in between."""
-
-
-def _iter_compaction_moments(session: Session) -> Iterator[_CompactionMoment]:
-    starts = {cut.position: cut for cut in group_edits(session)}
-    visible: list[Message] = []
-    calls, model, billed = 0, session.model, None
-    for position, entry in enumerate(session.path):
-        if isinstance(entry, Message):
-            if entry.visible:
-                visible.append(entry)
-            if entry.role == "assistant":
-                calls += 1
-                model = entry.model or model
-                billed = _window_after_reply(entry) or billed
-        elif position in starts:
-            after = visible
-            for edit in starts[position].edits:
-                after = apply_edit(after, edit)
-            last = position + len(starts[position].edits)
-            next_prompt = _find_next_prompt(session, last)
-            yield _CompactionMoment(
-                starts[position], calls, model, billed, visible, after, next_prompt
-            )
-            visible, billed = after, None
-
-
-def _find_next_prompt(session: Session, position: int) -> tuple[int, list[Message]] | None:
-    messages: list[Message] = []
-    for at in range(position, len(session.path)):
-        entry = session.path[at]
-        if not isinstance(entry, Message):
-            return None
-        if (
-            entry.role == "assistant"
-            and entry.kind != "turn"
-            and entry.usage
-            and entry.usage.prompt_tokens
-        ):
-            return entry.usage.prompt_tokens, messages
-        if entry.visible:
-            messages.append(entry)
-    return None
-
-
-def _window_after_reply(reply: Message) -> int | None:
-    """Return the recorded tokens in the window after a reply."""
-    if reply.usage is None or reply.kind == "turn":
-        return None
-    prompt = reply.usage.prompt_tokens
-    return prompt + (reply.usage.output_tokens or 0) if prompt else None
-
-
-def _sizes_around_compaction(
-    session: Session,
-    moment: _CompactionMoment,
-    size: Callable[[Message], int] | None,
-    count_source: str,
-) -> tuple[int | None, int | None, str | None]:
-    """Return the sizes before and after a compaction, and their source.
-
-    In order of preference: prompts that were sent, sizes in the log, recorded prompts around it,
-    counts of messages.
-    """
-    live = get_sizes_around_compaction(
-        session, moment.cut.position, moment.cut.position + len(moment.cut.edits) - 1
-    )
-    if live is not None:
-        return live
-    first, last = moment.cut.edits[0], moment.cut.edits[-1]
-    size_before, size_after = first.tokens_before, last.tokens_after
-    if (size_before is not None and size_after is not None) or size is None:
-        return (
-            size_before,
-            size_after,
-            None if size_before is None and size_after is None else first.source,
-        )
-    tokens_before, tokens_after = sum(map(size, moment.shown)), sum(map(size, moment.after))
-    if size_before is None:
-        size_before = tokens_before if moment.billed is None else max(moment.billed, tokens_before)
-    if size_after is None and moment.following is not None:
-        prompt, since = moment.following
-        return size_before, max(prompt - sum(map(size, since)), 0), "derived"
-    if size_after is None:  # only the difference is counted: what no log shows stays as it was
-        size_after = max(size_before - tokens_before + tokens_after, 0)
-    return size_before, size_after, count_source
+    measured = measure_compactions(session, count)
+    bills = {b.compaction: b for b in bill_summaries(session, measured, reuse=reuse)}
+    for one in measured:
+        group, bill = one.group, bills.get(one.group.number)
+        data["compaction"].append(group.number)
+        data["position"].append(group.position)
+        data["turn"].append(session.turns[group.position])
+        data["call"].append(one.call)
+        data["tokens_before"].append(one.before)
+        data["tokens_after"].append(one.after)
+        data["tokens_source"].append(one.source)
+        data["messages_before"].append(one.messages_before)
+        data["messages_after"].append(one.messages_after)
+        data["affected_messages_n"].append(len({t for e in group.edits for t in e.targets}))
+        data["token_savings"].append(one.savings)
+        data["message_savings"].append(one.message_savings)
+        data["summary_tokens"].append(one.inserted)
+        data["cost_usd"].append(None if bill is None else bill.usd)
+        data["cost_source"].append(None if bill is None else bill.source)
+        _append_descriptions(session, group, data)
 
 
 def _append_descriptions(session: Session, cut: EditGroup, data: dict[str, list[Any]]) -> None:
@@ -397,3 +231,16 @@ def _append_descriptions(session: Session, cut: EditGroup, data: dict[str, list[
         words = dict.fromkeys(w for e in cut.edits if (w := getattr(e, name)))
         data[name].append(", ".join(words) or None)
     data["error"].append(join_summary_errors(cut.edits) or None)
+
+
+@shows_figures('frame(per="compaction")')
+def _read_figures(session: Session) -> dict[str, Any]:
+    data = rows([session])
+    if not data["compaction"]:
+        return {}
+    figures: dict[str, Any] = {"compactions_n": len(data["compaction"])}
+    if None not in data["token_savings"]:
+        figures["token_savings"] = fmean(data["token_savings"])
+    if any(usd is not None for usd in data["cost_usd"]):
+        figures["summaries_usd"] = sum(usd or 0.0 for usd in data["cost_usd"])
+    return figures

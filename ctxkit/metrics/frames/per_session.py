@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cost.call_prices import get_output_source, pick_weakest_source, price_calls
-from ctxkit.metrics.frames import per_compaction
+from ctxkit.metrics.cost.call_prices import get_output_source, pick_weakest_source
+from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_call import count_tool_calls
 from ctxkit.metrics.frames.per_turn import sum_or_none
-from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Image
 from ctxkit.session.titles import get_project_name
 from ctxkit.tokens.sizes import find_prompt_drops
@@ -17,7 +18,6 @@ from ctxkit.tokens.sizes import find_prompt_drops
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.session.messages import Usage
     from ctxkit.session.session import Session
 
 COLUMNS = (
@@ -103,8 +103,8 @@ COLUMNS = (
         "cost_usd",
         FLOAT,
         "US dollars",
-        "cost of all calls with usage, without summaries; missing where one has none; else the"
-        " log's own total",
+        "cost of its calls and of its summaries, without subagents; missing where one has no price;"
+        " without usage the log's own total",
     ),
     FrameColumn(
         "cost_source",
@@ -113,18 +113,25 @@ COLUMNS = (
         "the weakest of the sources of the costs: recorded, derived, estimated",
     ),
     FrameColumn(
-        "list_price_usd",
+        "calls_usd",
         FLOAT,
         "US dollars",
-        "the same usage by the table of prices, beside what the log itself says",
+        "the part of `cost_usd` for the calls: the sum of `cost_usd` of the call frame",
     ),
     FrameColumn(
         "summaries_usd",
         FLOAT,
         "US dollars",
-        "what the calls that wrote its summaries cost; missing as above",
+        "the part for the calls that wrote summaries: the sum of `cost_usd` of the compaction"
+        " frame; missing where one has no price or the log cannot tell of compactions",
     ),
     FrameColumn("summaries_source", TEXT, "", "where `summaries_usd` comes from, the weakest"),
+    FrameColumn(
+        "list_price_usd",
+        FLOAT,
+        "US dollars",
+        "`cost_usd` with all calls by the table of prices, beside what the log itself says",
+    ),
     FrameColumn("has_text", BOOL, "", "at least one message carries text"),
     FrameColumn("has_usage", BOOL, "", "at least one call has the provider's prompt size"),
     FrameColumn("has_cache", BOOL, "", "at least one call tells cached from uncached input"),
@@ -189,7 +196,6 @@ def _count_contents(session: Session) -> dict[str, Any]:
         m for m in session.messages if m.kind not in EVENT_KINDS and m.kind != MISSING_START_KIND
     ]
     errors_n = sum(m.is_error and (m.role == "tool" or m.kind == "observation") for m in messages)
-    compactions_n = len(group_edits(session))
     return {
         "messages_n": len(messages),
         "calls_n": len(calls),
@@ -201,75 +207,66 @@ def _count_contents(session: Session) -> dict[str, Any]:
         "images_n": sum(
             isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts
         ),
-        "compactions_n": None
-        if "compactions" in unreported and not compactions_n
-        else compactions_n,
+        "compactions_n": None if hides_compactions(session) else len(group_edits(session)),
         "unmarked_drops_n": len(find_prompt_drops(session)) if session.has_usage else None,
         "children_n": len(session.children),
     }
 
 
 def _sum_usage(session: Session) -> dict[str, Any]:
-    billed = [c.message for c in session.calls if c.message.usage is not None]
+    bill = bill_session(session)
+    costs = {
+        "cost_usd": bill.cost_usd,
+        "cost_source": bill.source,
+        "calls_usd": bill.calls_usd,
+        "summaries_usd": bill.summaries_usd,
+        "summaries_source": bill.summaries_source,
+        "list_price_usd": bill.list_price_usd,
+    }
+    billed = [
+        (c.message, usage)
+        for c, usage in zip(session.calls, get_billed_usages(session), strict=True)
+        if usage is not None
+    ]
     if not billed:
-        return _get_logged_totals(session)
-    usages: list[Usage] = [m.usage for m in billed if m.usage is not None]
-    prompts = [u.prompt_tokens for m, u in zip(billed, usages, strict=True) if m.kind != "turn"]
-    models = [m.model or session.model for m in billed]
-    priced, table = price_calls(billed, models)
-    is_priced = bool(priced) and all(cost is not None for cost, _ in priced)
-    total_prompts = sum_or_none([u.prompt_tokens for u in usages])
+        return _get_logged_totals(session) | costs
+    prompts = [u.prompt_tokens for m, u in billed if m.kind != "turn"]
+    total_prompts = sum_or_none([u.prompt_tokens for _, u in billed])
     return {
         "prompt_tokens": total_prompts,
-        "cache_read_tokens": sum_or_none([u.cache_read_tokens for u in usages]),
-        "output_tokens": sum_or_none([u.output_tokens for u in usages]),
+        "cache_read_tokens": sum_or_none([u.cache_read_tokens for _, u in billed]),
+        "output_tokens": sum_or_none([u.output_tokens for _, u in billed]),
         "output_source": pick_weakest_source(
-            [w for m in billed if (w := get_output_source(m)) is not None]
+            [w for m, _ in billed if (w := get_output_source(m)) is not None]
         ),
         "peak_tokens": max((p for p in prompts if p is not None), default=None),
-        "cost_usd": sum(cost or 0.0 for cost, _ in priced) if is_priced else None,
-        "cost_source": pick_weakest_source([where for _, where in priced]) if is_priced else None,
-        "list_price_usd": sum(t or 0.0 for t in table) if None not in table else None,
-        **_sum_summary_costs(session),
         "source": None if total_prompts is None else "derived",
+        **costs,
     }
 
 
 def _get_logged_totals(session: Session) -> dict[str, Any]:
     """Return the totals that a log states for the whole run, where it has none of single calls."""
-    details = session.details
-    tokens = {
-        "prompt_tokens": details.get("input_tokens"),
-        "output_tokens": details.get("output_tokens"),
+    names = {"prompt_tokens": "input_tokens", "output_tokens": "output_tokens"}
+    totals = {name: session.details.get(key) for name, key in names.items()}
+    logged = {name: n for name, n in totals.items() if isinstance(n, int)}
+    return {
+        **dict.fromkeys((*names, "cache_read_tokens", "peak_tokens")),
+        **logged,
+        "output_source": "recorded" if "output_tokens" in logged else None,
+        "source": "recorded" if logged else None,
     }
-    logged_tokens = {k: v for k, v in tokens.items() if isinstance(v, int)}
-    row: dict[str, Any] = dict.fromkeys(
-        (
-            "cache_read_tokens",
-            "peak_tokens",
-            "output_source",
-            "cost_usd",
-            "cost_source",
-            "list_price_usd",
-        )
-    )
-    row |= {
-        **dict.fromkeys(tokens),
-        **logged_tokens,
-        **_sum_summary_costs(session),
-        "source": "recorded" if logged_tokens else None,
-    }
-    if "output_tokens" in logged_tokens:
-        row["output_source"] = "recorded"
-    if isinstance(details.get("cost_usd"), float) and details["cost_usd"]:
-        row |= {"cost_usd": details["cost_usd"], "cost_source": "recorded"}
-    return row
 
 
-def _sum_summary_costs(session: Session) -> dict[str, Any]:
-    """Return the cost of summaries: 0 without any, None if one has no price or none is logged."""
-    bills = per_compaction.bill_summaries(session)
-    usd, source = per_compaction.sum_summary_bills(bills)
-    if not bills and "compactions" in session.details.get("cannot_tell", ()):
-        usd = None
-    return {"summaries_usd": usd, "summaries_source": source}
+_FIGURES = (
+    *("calls_n", "turns_n", "cache_read_tokens", "compactions_n"),
+    *("cost_usd", "cost_source", "calls_usd", "summaries_usd", "list_price_usd"),
+)
+
+
+@shows_figures('frame(per="session")')
+def _read_figures(session: Session) -> dict[str, Any]:
+    row = {name: values[0] for name, values in rows([session]).items()}
+    # Totals that the log states for the whole run are no sums of its calls.
+    sums = ("prompt_tokens", "output_tokens", "peak_tokens") if row["source"] == "derived" else ()
+    return {name: row[name] for name in (*_FIGURES, *sums)}

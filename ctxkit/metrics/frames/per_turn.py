@@ -5,13 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cost.call_prices import pick_weakest_source, price_call
+from ctxkit.metrics.cost.call_prices import pick_weakest_source
+from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.stats import sum_if_complete
 from ctxkit.session.messages import Edit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ctxkit.metrics.cost.bill import CallCharge
+    from ctxkit.session.messages import Usage
     from ctxkit.session.session import ModelCall, Session
 
 COLUMNS = (
@@ -55,7 +60,7 @@ COLUMNS = (
         "cost_usd",
         FLOAT,
         "US dollars",
-        "what the turn cost; missing where any of its calls has no cost",
+        "of the calls of the turn, without summaries; missing where any of them has no cost",
     ),
     FrameColumn(
         "cost_source",
@@ -84,10 +89,12 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the turn frame as lists."""
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
-        turns = _group_calls_by_turn(session)
-        _append_token_columns(session, turns, data)
+        turns, usages = _group_calls_by_turn(session), get_billed_usages(session)
+        charges = {c.call: c for c in bill_session(session).charges}
+        _append_token_columns(session, turns, usages, data)
         for calls in turns:
-            _append_other_columns(session, calls, data)
+            of_turn = [charges[c.index] for c in calls if c.index in charges]
+            _append_other_columns(session, calls, of_turn, data)
     return data
 
 
@@ -121,14 +128,17 @@ def _find_compacted_rows(
 
 
 def _append_token_columns(
-    session: Session, turns: list[list[ModelCall]], data: dict[str, list[Any]]
+    session: Session,
+    turns: list[list[ModelCall]],
+    usage_of_call: list[Usage | None],
+    data: dict[str, list[Any]],
 ) -> None:
     running_sums: dict[str, int] = {}
     compacted_after, restarts = _find_compacted_rows(session, turns)
     for r, calls in enumerate(turns):
         if r in restarts:
             running_sums.clear()
-        usages = [c.message.usage for c in calls if c.message.usage is not None]
+        usages = [u for c in calls if (u := usage_of_call[c.index]) is not None]
         prompt_sum = sum_or_none([u.prompt_tokens for u in usages])
         details = next((c.message.details for c in reversed(calls) if c.message.error is None), {})
         data["turn_input_tokens"].append(prompt_sum)
@@ -148,7 +158,10 @@ def _append_token_columns(
 
 
 def _append_other_columns(
-    session: Session, calls: list[ModelCall], data: dict[str, list[Any]]
+    session: Session,
+    calls: list[ModelCall],
+    charges: list[CallCharge],
+    data: dict[str, list[Any]],
 ) -> None:
     last = calls[-1].message
     is_whole_turn = last.kind == "turn"  # usage of a whole turn: no size of a prompt
@@ -157,19 +170,14 @@ def _append_other_columns(
         for c in calls
         if c.message.usage is not None and (p := c.message.usage.prompt_tokens) is not None
     ]
-    billed = [c.message for c in calls if c.message.usage is not None]
-    priced = [price_call(m, m.model or session.model) for m in billed]
-    dollars = [usd for usd, _ in priced]
     times = [c.message.time for c in calls if c.message.time is not None]
     data["ts"].append(times[-1] if times else None)
     data["session"].append(session.id)
     data["agent"].append(calls[0].agent)
     data["turn"].append(calls[0].turn)
     data["context_tokens"].append(None if is_whole_turn or not prompts else max(prompts))
-    data["cost_usd"].append(
-        sum(c for c in dollars if c is not None) if dollars and None not in dollars else None
-    )
-    data["cost_source"].append(pick_weakest_source([where for _, where in priced]))
+    data["cost_usd"].append(sum_if_complete(c.usd for c in charges) if charges else None)
+    data["cost_source"].append(pick_weakest_source([c.source for c in charges]))
     data["model"].append(last.model or session.model)
     data["calls_n"].append(None if is_whole_turn else len(calls))
     data["source"].append(None if not prompts else "recorded" if is_whole_turn else "derived")
@@ -189,3 +197,16 @@ def _get_int(details: dict[str, Any], name: str) -> int | None:
 def _get_setting(session: Session, details: dict[str, Any], name: str) -> int | None:
     value = _get_int(details, name)  # 0: the threshold was removed
     return (value if value is not None else _get_int(session.details, name)) or None
+
+
+@shows_figures('frame(per="turn")')
+def _read_figures(session: Session) -> dict[str, Any]:
+    data = rows([session])
+    if not any(n is not None for n in data["turn_input_tokens"]):
+        return {}
+    return {
+        "prompt_tokens": sum_or_none(data["turn_input_tokens"]),
+        "cache_read_tokens": sum_or_none(data["cache_read_tokens"]),
+        "output_tokens": sum_or_none(data["turn_output_tokens"]),
+        "turns_n": len(data["turn"]),
+    }

@@ -92,9 +92,8 @@ class ClaudeSummary(AnchoredSummary):
         summary = as_summary_message(self.written(history, n), self.prefix)
         files_message = self.make_files_message(history)
         inserted = [summary, files_message] if files_message else summary
-        new = history.summarise(
-            n, inserted, "everything is summarised", start=start, method="claude_code"
-        )
+        method = self.name_method("claude_code")
+        new = history.summarise(n, inserted, "everything is summarised", start=start, method=method)
         return take_if_smaller(history, new) if self.must_shrink else new
 
     def cut(self, history: History, _room: ContextBudget) -> int:

@@ -118,7 +118,7 @@ class Leaves(CustomCutSummary):
         """Return the history with a summary in the place of some messages."""
         passage = Passage(history, stop, start, self.limit, self.told())
         summary = self.joined([self.asked(self.maker, passage)], [passage])
-        return history.summarise(stop, summary, why, start=start, method="summary")
+        return history.summarise(stop, summary, why, start=start, method=self.name_method())
 
 
 @typed

@@ -101,7 +101,8 @@ class PulseSummary(Summary):
             if isinstance(summary, str):
                 details = {SENT_ROLE_KEY: "assistant"}
                 summary = Message(role="summary", parts=(Text(summary),), details=details)
-            new = history.summarise(first, summary, "summary", start=start, method="summary")
+            method = self.name_method()
+            new = history.summarise(first, summary, "summary", start=start, method=method)
         except ModelError as error:
             return self.cut_to_last_turns(FALLBACK_PRUNE(history, room), "fallback").instead_of(
                 str(error)

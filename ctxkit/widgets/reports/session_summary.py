@@ -32,7 +32,7 @@ from ctxkit._internal.tables import (
     Table,
     pad_to_width,
 )
-from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames import frame
 from ctxkit.session.messages import ATTEMPT_OUTCOMES, Edit
 from ctxkit.session.titles import (
@@ -104,19 +104,12 @@ class SessionSpend(NamedTuple):
         )
 
 
-def get_session_spend(session: Session, row: Any) -> SessionSpend:
-    """Return what a session cost; of a record by its row of the session frame."""
-    if session.origin is not None:
-        bill = bill_session(session)
-        whole = None if bill.unpriced_n or bill.unpriced_summaries_n else bill.total_usd
-        return SessionSpend(whole, bill.summaries_usd, bill.source)
-    calls, summaries = (
-        float(v) if has_value(v) else None for v in (row.cost_usd, row.summaries_usd)
-    )
-    if calls is None:
-        return SessionSpend(None, summaries, None)
+def get_session_spend(row: Any) -> SessionSpend:
+    """Return what a session cost, from its row of the session frame."""
     return SessionSpend(
-        calls + (summaries or 0.0), summaries, text_or_empty(row.cost_source) or None
+        _float_or_none(row.cost_usd),
+        _float_or_none(row.summaries_usd),
+        text_or_empty(row.cost_source) or None,
     )
 
 
@@ -140,7 +133,7 @@ def get_session_facts(session: Session, row: Any = None) -> list[tuple[str, str]
     """
     if row is None:
         row = frame(session, per="session").iloc[0]
-    bill = get_session_spend(session, row)
+    bill = get_session_spend(row)
     cost = f"cost ({bill.source})" if bill.source else "cost"
     pairs = [
         ("calls", format_count(row.calls_n)),
@@ -154,7 +147,7 @@ def get_session_facts(session: Session, row: Any = None) -> list[tuple[str, str]
         ("failed tools", f"{format_count(row.tool_errors_n)} of {format_count(row.tool_calls_n)}"),
     ]
     if session.origin is not None:
-        was = get_session_spend(session.origin, frame(session.origin, per="session").iloc[0]).total
+        was = get_session_spend(frame(session.origin, per="session").iloc[0]).total
         if was and bill.total is not None:
             pairs.insert(8, ("against the record", format_change(bill.total / was - 1)))
     return pairs
@@ -176,8 +169,6 @@ def _peak_text(session: Session, row: Any) -> str:
 def tabulate_turns(session: Session, rows: int | None = None) -> Table:
     """Return a table of turns; of more than `rows` the dearest, in the order in which they came."""
     table = frame(session, per="turn")
-    if session.origin is not None:  # what it sent is known, its cache follows the record's
-        table["cost_usd"] = _cost_by_turn(session, table)
     whole, caption = len(table), ""
     if rows is not None and whole > rows:
         by = "cost_usd" if table["cost_usd"].notna().any() else "turn_input_tokens"
@@ -199,16 +190,6 @@ def _count_compactions(session: Session) -> Counter[tuple[Any, Any]]:
     # The call before the edit; an edit before all calls counts with the first one.
     before = (calls[max(bisect_left(positions, i) - 1, 0)] for i in at) if calls else ()
     return Counter((call.turn, call.agent) for call in before)
-
-
-def _cost_by_turn(session: Session, table: Any) -> list[float | None]:
-    usd = {c.call: c.usd for c in bill_session(session).charges}
-    sums: dict[tuple[int, str], list[float | None]] = {}
-    for call in session.calls:
-        if call.index in usd:
-            sums.setdefault((call.turn, call.agent), []).append(usd[call.index])
-    each = (sums.get(key, [None]) for key in zip(table["turn"], table["agent"], strict=True))
-    return [None if None in costs else sum(c for c in costs if c is not None) for costs in each]
 
 
 def _turn_cells(r: Any, first_prompts: dict[int, str], cuts: int) -> tuple[Cell, ...]:
@@ -298,7 +279,7 @@ def tabulate_sessions(
 
 
 def _session_cells(name: str, session: Session, r: Any) -> tuple[Cell, ...]:
-    bill, at = get_session_spend(session, r), session.path_ or ""
+    bill, at = get_session_spend(r), session.path_ or ""
     project = f" in {get_project_name(session)}" if session.cwd else ""
     return (
         Cell(
@@ -398,3 +379,15 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
         f'style="{_BOX}">{figures}</div>{render_notes(session.notes)}'
         f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
     )
+
+
+@shows_figures("export and the display of a session")
+def _read_figures(session: Session) -> dict[str, Any]:
+    row = frame(session, per="session").iloc[0]
+    spent = get_session_spend(row)
+    return {
+        "cost_usd": spent.total,
+        "summaries_usd": spent.summaries,
+        "cost_source": spent.source,
+        "peak_tokens": row.peak_tokens,
+    }

@@ -1,4 +1,4 @@
-"""Ledgers of a session by token class, as recorded and as the cache model gives them."""
+"""The cache model of a record: its parameters, the bill that it gives, and its closure error."""
 
 # The cache model of a record, in one sentence: every call reads the prefix that it shares with the
 # call before it, less a constant lag, except where the log shows a miss. Only the lag is fitted (a
@@ -17,8 +17,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
-from ctxkit.metrics.cost.call_prices import pick_weakest_source, price_call
-from ctxkit.metrics.frames import per_compaction
+from ctxkit.metrics.cost.bill import CallCharge, SessionBill, make_charge
 from ctxkit.metrics.stats import sum_if_complete
 from ctxkit.session.messages import Usage
 from ctxkit.tokens.prices import price
@@ -28,91 +27,10 @@ if TYPE_CHECKING:
 
     from ctxkit.session.session import ModelCall, Session
 
-__all__ = [
-    "CallInvoice",
-    "SessionLedger",
-    "build_modelled_ledger",
-    "build_recorded_ledger",
-    "closure_error",
-]
+__all__ = ["bill_modelled_reads", "closure_error"]
 __dir__ = public_dir(__all__)
 
 MIN_CACHEABLE = MIN_CACHEABLE_TOKENS
-
-
-class CallInvoice(msgspec.Struct, frozen=True, gc=False):
-    """One call's tokens by disjoint class, and its dollars (None where no price is known)."""
-
-    call: int
-    fresh: int
-    read: int
-    write: int
-    write_1h: int
-    output: int
-    usd: float | None
-
-    @property
-    def prompt(self) -> int:
-        """Tokens of the whole prompt."""
-        return self.fresh + self.read + self.write + self.write_1h
-
-
-class SessionLedger(msgspec.Struct, frozen=True):
-    """The invoices of all billed calls of a session, and their sums."""
-
-    lines: tuple[CallInvoice, ...]
-    input_usd: float | None
-    """Dollars of the prompts; None where a call has no price."""
-    output_usd: float | None
-    summaries_usd: float | None
-    """Dollars of the calls that wrote summaries: recorded, else estimated as for a replay; 0.0
-    where there were none, None where one has no price.
-    """
-    unpriced: int
-    """Calls whose model has no price."""
-    calls_usd: float | None = None
-    """Dollars of the calls, each as the log prices it, else by the table; None: one has neither."""
-    own_source: str | None = None
-    """Source of `own_usd`, the weakest of its parts: recorded, derived or estimated."""
-
-    @property
-    def total_usd(self) -> float | None:
-        """All dollars by the price table; None where a part is not known."""
-        return sum_if_complete((self.input_usd, self.output_usd, self.summaries_usd))
-
-    @property
-    def own_usd(self) -> float | None:
-        """All dollars, each call as the log prices it; None where a part is not known."""
-        return sum_if_complete((self.calls_usd, self.summaries_usd))
-
-    def sum(self, name: str) -> int:
-        """Return the tokens of a class over all calls.
-
-        Args:
-            name: fresh, read, write, write_1h or output.
-        """
-        return sum(getattr(line, name) for line in self.lines)
-
-
-@accepts_session
-def build_recorded_ledger(session: Session, *, reuse: bool = False) -> SessionLedger:
-    """Return the ledger of a session as the provider counted it.
-
-    Args:
-        session: any session; calls without usage are left out.
-        reuse: bill a summary that the log does not price as if its call had read the cached prompt.
-
-    Example:
-        >>> import ctxkit as ck
-        >>> ledger = build_recorded_ledger(ck.samples.path("billing"))
-        >>> ledger.unpriced, round(ledger.total_usd, 2)
-        (0, 3.29)
-    """
-    lines = [(call.index, usage) for call, usage, _ in _billed_calls(session)]
-    usd, source = per_compaction.sum_summary_bills(
-        per_compaction.bill_summaries(session, reuse=reuse)
-    )
-    return _with_log_prices(session, _make_ledger(session, lines, usd), source)
 
 
 def _billed_calls(session: Session) -> Iterator[tuple[ModelCall, Usage, int]]:
@@ -123,24 +41,11 @@ def _billed_calls(session: Session) -> Iterator[tuple[ModelCall, Usage, int]]:
             yield call, usage, usage.prompt_tokens
 
 
-def _with_log_prices(
-    session: Session, ledger: SessionLedger, summaries: str | None
-) -> SessionLedger:
-    replies = [c.message for c in session.calls if c.message.usage is not None]
-    priced = [price_call(m, m.model or session.model) for m in replies]
-    if not priced and isinstance(total := session.details.get("cost_usd"), float):
-        return msgspec.structs.replace(ledger, calls_usd=total, own_source="recorded")
-    usd = sum_if_complete(usd for usd, _ in priced) if priced else None
-    sources = [*(s for _, s in priced), *([summaries] if summaries else ())]
-    source = None if usd is None else pick_weakest_source(sources)
-    return msgspec.structs.replace(ledger, calls_usd=usd, own_source=source)
-
-
 @accepts_session
-def build_modelled_ledger(
+def bill_modelled_reads(
     session: Session, misses: Sequence[CacheMiss | None] | None = None
-) -> SessionLedger:
-    """Return the ledger that the cache model gives for the recorded prompts.
+) -> SessionBill:
+    """Return the bill that the cache model gives for the recorded prompts, without summaries.
 
     A call reads the prefix that it shares with the call before; the rest is written, or sent fresh
     where the provider bills no writes or the prompt is too short to be cached. A classified miss
@@ -152,7 +57,7 @@ def build_modelled_ledger(
     """
     misses = find_cache_misses(session) if misses is None else misses
     fit = CacheFit.of(session, misses)
-    lines: list[tuple[int, Usage]] = []
+    charges: list[CallCharge] = []
     last: dict[tuple[str, str | None], int] = {}
     for call, u, prompt in _billed_calls(session):
         miss, key = misses[call.index], (call.agent, call.message.model)
@@ -165,9 +70,11 @@ def build_modelled_ledger(
         usage = _split_usage(
             prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest
         )
-        lines.append((call.index, usage))
+        p = p and p.on(call.message.time)
+        usd = None if p is None else p.cost_usd(usage)
+        charges.append(make_charge(call.index, usage, p, usd, None if usd is None else "derived"))
         last[key] = prompt
-    return _make_ledger(session, lines, 0.0)
+    return SessionBill(tuple(charges))
 
 
 @accepts_session
@@ -193,8 +100,11 @@ def closure_error(
     """
     if not session.has_cache:
         return None
-    recorded = build_recorded_ledger(session).input_usd
-    modelled = build_modelled_ledger(session, misses).input_usd
+    recorded = sum_if_complete(
+        None if (p := price(call.message.model or session.model)) is None else p.prompt_usd(usage)
+        for call, usage, _ in _billed_calls(session)
+    )
+    modelled = bill_modelled_reads(session, misses).input_usd
     return None if not recorded or modelled is None else modelled / recorded - 1
 
 
@@ -251,41 +161,4 @@ def _split_usage(
         cache_write_tokens=rest if cacheable and not fit.hour else 0,
         cache_write_1h_tokens=rest if cacheable and fit.hour else 0,
         output_tokens=output,
-    )
-
-
-def _make_ledger(
-    session: Session, usages: list[tuple[int, Usage]], summaries: float | None
-) -> SessionLedger:
-    lines: list[CallInvoice] = []
-    input_usd, output_usd, unpriced = 0.0, 0.0, 0
-    for index, u in usages:
-        message = session.calls[index].message
-        p = price(message.model or session.model)
-        usd: float | None = None
-        if p is None:
-            unpriced += 1
-        else:
-            p = p.on(message.time)
-            prompt_usd, reply_usd = p.prompt_usd(u), p.output_usd(u)
-            input_usd, output_usd = input_usd + prompt_usd, output_usd + reply_usd
-            usd = prompt_usd + reply_usd
-        lines.append(
-            CallInvoice(
-                call=index,
-                fresh=u.input_tokens or 0,
-                read=u.cache_read_tokens or 0,
-                write=u.cache_write_tokens or 0,
-                write_1h=u.cache_write_1h_tokens or 0,
-                output=u.output_tokens or 0,
-                usd=usd,
-            )
-        )
-    is_priced = not unpriced and bool(lines)
-    return SessionLedger(
-        lines=tuple(lines),
-        input_usd=input_usd if is_priced else None,
-        output_usd=output_usd if is_priced else None,
-        summaries_usd=summaries,
-        unpriced=unpriced,
     )

@@ -1,0 +1,201 @@
+"""The compactions of a session one by one, each with the sizes of the prompt around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.metrics.message_counts import count_messages
+from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.session.messages import Message, has_sealed_part
+from ctxkit.session.session import apply_edit
+from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ctxkit.metrics.message_counts import Count
+    from ctxkit.metrics.recorded_compactions import EditGroup
+    from ctxkit.session.session import Session
+
+    SizeOf = Callable[[Message], int]
+
+
+class MeasuredCompaction(NamedTuple):
+    """A compaction, and the sizes around it in tokens; None: unknown."""
+
+    group: EditGroup
+    call: int | None
+    """The first call after it; None where none followed."""
+    model: str | None
+    """The last model that answered before it, else the session's."""
+    before: int | None
+    after: int | None
+    source: str | None
+    """recorded, derived or estimated: the weaker of the two sizes."""
+    messages_before: int
+    messages_after: int
+    inserted: int | None
+    """Tokens that it inserted; None where it inserted nothing, or a sealed part."""
+    summary: int | None
+    """Tokens of the inserted messages that are summaries; None where a part is sealed."""
+
+    @property
+    def savings(self) -> float | None:
+        """Share of the tokens that it saved; negative where the prompt grew."""
+        return 1 - self.after / self.before if self.before and self.after is not None else None
+
+    @property
+    def message_savings(self) -> float | None:
+        """Share of the messages that it removed."""
+        return 1 - self.messages_after / self.messages_before if self.messages_before else None
+
+
+def measure_compactions(session: Session, count: Count = None) -> list[MeasuredCompaction]:
+    """Return the compactions of a session, a live one or a replay, in order.
+
+    Args:
+        session: any session.
+        count: how messages are counted where neither a bill nor the log gives a size, as for
+            `frame`; None: anchored sizes for a log without usage, in which every size is one.
+    """
+    if not session.edits:
+        return []
+    if count is None and not session.has_usage:
+        count = "anchored"
+    sizes, sources, of = count_messages(session, count)
+    counted = "derived" if sources and "estimated" not in sources else "estimated"
+    pairs = zip(session.messages, sizes, strict=True) if session.has_sizes else ()
+    size_by_id = {id(m): n for m, n in pairs}
+
+    def size(message: Message) -> int:
+        n = size_by_id.get(id(message))
+        return of(message) if n is None else n
+
+    out = []
+    for moment in _iter_compaction_moments(session):
+        before, after, source = _sizes_around_compaction(
+            session, moment, size if session.has_sizes else None, counted
+        )
+        visible_ids = {id(m) for m in moment.shown}
+        inserted = [m for m in moment.after if id(m) not in visible_ids]
+        is_sealed = any(map(has_sealed_part, inserted))  # its size is unknown
+        out.append(
+            MeasuredCompaction(
+                group=moment.group,
+                call=moment.calls if moment.calls < len(session.calls) else None,
+                model=moment.model,
+                before=before,
+                after=after,
+                source=source,
+                messages_before=len(moment.shown),
+                messages_after=len(moment.after),
+                inserted=None if is_sealed or not inserted else sum(map(size, inserted)),
+                summary=None
+                if is_sealed
+                else sum(size(m) for m in inserted if m.role == "summary"),
+            )
+        )
+    return out
+
+
+class _CompactionMoment(NamedTuple):
+    """A compaction, and the state of the session around it."""
+
+    group: EditGroup
+    calls: int
+    """Calls made before it."""
+    model: str | None
+    """The last model that answered before it, else the session's."""
+    billed: int | None
+    """Recorded tokens in the window after the last call; None also if another compaction came
+    after that call.
+    """
+    shown: list[Message]
+    after: list[Message]
+    following: tuple[int, list[Message]] | None
+    """The next recorded prompt before another compaction, and the messages that came in between."""
+
+
+def _iter_compaction_moments(session: Session) -> Iterator[_CompactionMoment]:
+    starts = {group.position: group for group in group_edits(session)}
+    visible: list[Message] = []
+    calls, model, billed = 0, session.model, None
+    for position, entry in enumerate(session.path):
+        if isinstance(entry, Message):
+            if entry.visible:
+                visible.append(entry)
+            if entry.role == "assistant":
+                calls += 1
+                model = entry.model or model
+                billed = _window_after_reply(entry) or billed
+        elif position in starts:
+            after = visible
+            for edit in starts[position].edits:
+                after = apply_edit(after, edit)
+            last = position + len(starts[position].edits)
+            next_prompt = _find_next_prompt(session, last)
+            yield _CompactionMoment(
+                starts[position], calls, model, billed, visible, after, next_prompt
+            )
+            visible, billed = after, None
+
+
+def _find_next_prompt(session: Session, position: int) -> tuple[int, list[Message]] | None:
+    messages: list[Message] = []
+    for at in range(position, len(session.path)):
+        entry = session.path[at]
+        if not isinstance(entry, Message):
+            return None
+        if (
+            entry.role == "assistant"
+            and entry.kind != "turn"
+            and entry.usage
+            and entry.usage.prompt_tokens
+        ):
+            return entry.usage.prompt_tokens, messages
+        if entry.visible:
+            messages.append(entry)
+    return None
+
+
+def _window_after_reply(reply: Message) -> int | None:
+    """Return the recorded tokens in the window after a reply."""
+    if reply.usage is None or reply.kind == "turn":
+        return None
+    prompt = reply.usage.prompt_tokens
+    return prompt + (reply.usage.output_tokens or 0) if prompt else None
+
+
+def _sizes_around_compaction(
+    session: Session,
+    moment: _CompactionMoment,
+    size: SizeOf | None,
+    count_source: str,
+) -> tuple[int | None, int | None, str | None]:
+    """Return the sizes before and after a compaction, and their source.
+
+    In order of preference: prompts that were sent, sizes in the log, recorded prompts around it,
+    counts of messages.
+    """
+    live = get_sizes_around_compaction(
+        session, moment.group.position, moment.group.position + len(moment.group.edits) - 1
+    )
+    if live is not None:
+        return live
+    first, last = moment.group.edits[0], moment.group.edits[-1]
+    size_before, size_after = first.tokens_before, last.tokens_after
+    if (size_before is not None and size_after is not None) or size is None:
+        return (
+            size_before,
+            size_after,
+            None if size_before is None and size_after is None else first.source,
+        )
+    tokens_before, tokens_after = sum(map(size, moment.shown)), sum(map(size, moment.after))
+    if size_before is None:
+        size_before = tokens_before if moment.billed is None else max(moment.billed, tokens_before)
+    if size_after is None and moment.following is not None:
+        prompt, since = moment.following
+        return size_before, max(prompt - sum(map(size, since)), 0), "derived"
+    if size_after is None:  # only the difference is counted: what no log shows stays as it was
+        size_after = max(size_before - tokens_before + tokens_after, 0)
+    return size_before, size_after, count_source

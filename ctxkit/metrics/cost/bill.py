@@ -1,0 +1,243 @@
+"""The bill of a session: its calls by token class, its summaries, and the sums of both."""
+
+# Every view that shows dollars or cached tokens of a session, a live one or a replay takes them
+# from one `SessionBill` (`session_bill.bill_session`), or from the sums of the same charges
+# (`replay_bill.bill_replay`), which sweeps use because they need no list of calls.
+#
+# Two prices stand beside each other: `usd` is the log's own figure, else that of the price table;
+# `list_price_usd` is always that of the table, by which replays are billed. The class dollars of a
+# charge add up to `usd`.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit.metrics.cost.call_prices import pick_weakest_source
+from ctxkit.metrics.stats import sum_if_complete
+from ctxkit.tokens.provider_rules import get_value
+
+if TYPE_CHECKING:
+    from ctxkit.session.messages import Usage
+    from ctxkit.tokens.prices import Price
+
+_WEIGHT_MODEL = "claude"
+"""Models whose shares weigh the classes of a log that states dollars of a model without a price."""
+_OUTPUT_WEIGHT = 5.0
+"""Price of an output token over that of fresh input, as for all of them."""
+
+
+class CallCharge(msgspec.Struct, frozen=True, gc=False):
+    """The tokens of one call by disjoint class, and its dollars; None where they have no price."""
+
+    call: int
+    fresh: int
+    read: int
+    write: int
+    """All tokens written to the cache, those for an hour among them."""
+    write_1h: int
+    output: int
+    usd: float | None
+    """As the log states it, else by the price table. The four dollars below add up to it."""
+    fresh_usd: float | None = None
+    read_usd: float | None = None
+    write_usd: float | None = None
+    output_usd: float | None = None
+    source: str | None = None
+    """recorded, derived or estimated."""
+    table_input_usd: float | None = None
+    """Dollars of the prompt by the price table."""
+    table_output_usd: float | None = None
+    """Dollars of the reply by the price table."""
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of the whole prompt."""
+        return self.fresh + self.read + self.write
+
+    @property
+    def list_price_usd(self) -> float | None:
+        """Dollars of the call by the price table."""
+        return sum_if_complete((self.table_input_usd, self.table_output_usd))
+
+
+class SummaryBill(msgspec.Struct, frozen=True, gc=False):
+    """The cost of the model calls that wrote one compaction's summaries."""
+
+    compaction: int
+    """Number of the compaction, as the compaction frame counts."""
+    call: int | None
+    """The first call after the compaction; None where none followed."""
+    usd: float | None
+    source: str | None
+    """recorded, derived or estimated; None, as `usd`, where it has no price."""
+
+
+class SessionBill(msgspec.Struct, frozen=True):
+    """The charges of all calls and summaries of a session, without those of its subagents.
+
+    A sum with a part that has no price is None; `priced_usd` is the sum of what has one.
+    """
+
+    charges: tuple[CallCharge, ...]
+    """One for each call that has usage."""
+    summaries: tuple[SummaryBill, ...] = ()
+    """One for each compaction for which a model was called."""
+    logged_usd: float | None = None
+    """The log's own total, where it states none of single calls."""
+    hides_summaries: bool = False
+    """True where the format cannot tell of compactions, so that their cost is not known."""
+
+    @property
+    def calls_usd(self) -> float | None:
+        """Dollars of the calls, each as the log prices it, else by the price table."""
+        if not self.charges:
+            return self.logged_usd
+        return sum_if_complete(c.usd for c in self.charges)
+
+    @property
+    def summaries_usd(self) -> float | None:
+        """Dollars of the calls that wrote summaries; 0.0 where there were none."""
+        if self.hides_summaries and not self.summaries:
+            return None
+        return sum_if_complete(s.usd for s in self.summaries)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of calls and summaries; of the calls alone where the format tells no summary."""
+        if self.hides_summaries and not self.summaries:
+            return self.calls_usd
+        return sum_if_complete((self.calls_usd, self.summaries_usd))
+
+    @property
+    def input_usd(self) -> float | None:
+        """Dollars of the prompts by the price table."""
+        return sum_if_complete(c.table_input_usd for c in self.charges) if self.charges else None
+
+    @property
+    def output_usd(self) -> float | None:
+        """Dollars of the replies by the price table."""
+        return sum_if_complete(c.table_output_usd for c in self.charges) if self.charges else None
+
+    @property
+    def list_price_usd(self) -> float | None:
+        """`cost_usd` with all calls by the price table."""
+        summaries = 0.0 if self.hides_summaries and not self.summaries else self.summaries_usd
+        return sum_if_complete((self.input_usd, self.output_usd, summaries))
+
+    @property
+    def priced_usd(self) -> float | None:
+        """Dollars of all calls and summaries that have a price; None where nothing has one."""
+        if not self.charges:
+            return self.logged_usd
+        if all(c.usd is None for c in self.charges):
+            return None
+        return self.priced_calls_usd + self.priced_summaries_usd
+
+    @property
+    def priced_calls_usd(self) -> float:
+        """Dollars of the calls that have a price."""
+        return sum(c.usd for c in self.charges if c.usd is not None)
+
+    @property
+    def priced_summaries_usd(self) -> float:
+        """Dollars of the summaries that have a price."""
+        return sum(s.usd for s in self.summaries if s.usd is not None)
+
+    @property
+    def unpriced_n(self) -> int:
+        """Calls with usage and without a price."""
+        return sum(c.usd is None for c in self.charges)
+
+    @property
+    def unpriced_summaries_n(self) -> int:
+        """Compactions whose summaries have no price."""
+        return sum(s.usd is None for s in self.summaries)
+
+    @property
+    def source(self) -> str | None:
+        """Source of `cost_usd`: the weakest of its parts; None where it is not known."""
+        if self.cost_usd is None:
+            return None
+        if not self.charges:
+            return "recorded"
+        return pick_weakest_source([*(c.source for c in self.charges), *self._summary_sources])
+
+    @property
+    def summaries_source(self) -> str | None:
+        """Source of `summaries_usd`: the weakest of its parts."""
+        return None if self.summaries_usd is None else pick_weakest_source(self._summary_sources)
+
+    @property
+    def _summary_sources(self) -> list[str | None]:
+        return [s.source for s in self.summaries]
+
+    def sum(self, name: str) -> int:
+        """Return the tokens of a class over all calls.
+
+        Args:
+            name: prompt, fresh, read, write, write_1h or output.
+        """
+        return sum(getattr(charge, name) for charge in self.charges)
+
+
+def make_charge(
+    call: int, usage: Usage, model_price: Price | None, usd: float | None, source: str | None
+) -> CallCharge:
+    """Return the charge of a call.
+
+    Args:
+        call: its number.
+        usage: its tokens.
+        model_price: prices of its model; None: the table has none.
+        usd: its dollars, as the log states them, else by the table.
+        source: source of these dollars.
+    """
+    counts = (
+        usage.input_tokens or 0,
+        usage.cache_read_tokens or 0,
+        (usage.cache_write_tokens or 0) + (usage.cache_write_1h_tokens or 0),
+        usage.output_tokens or 0,
+    )
+    fresh, read, write, output = counts
+    table: tuple[float | None, float | None] = (None, None)
+    if model_price is not None:
+        table = (
+            None if usage.prompt_tokens is None else model_price.prompt_usd(usage),
+            None if usage.output_tokens is None else model_price.output_usd(usage),
+        )
+    tokens = (call, fresh, read, write, usage.cache_write_1h_tokens or 0, output)
+    if usd is None:
+        return CallCharge(*tokens, None, table_input_usd=table[0], table_output_usd=table[1])
+    parts = _split_by_class(usd, usage, counts, model_price)
+    return CallCharge(
+        *tokens,
+        usd,
+        *parts,
+        source=source,
+        table_input_usd=table[0],
+        table_output_usd=table[1],
+    )
+
+
+def _split_by_class(
+    usd: float, usage: Usage, counts: tuple[int, int, int, int], model_price: Price | None
+) -> tuple[float, float, float, float]:
+    """Split dollars by token class: by the price table, or by weights where it has no price."""
+    if model_price is None:
+        shares = (get_value("read_share", _WEIGHT_MODEL), get_value("write_share", _WEIGHT_MODEL))
+        weights = (1.0, *shares, _OUTPUT_WEIGHT)
+        parts = [n * w for n, w in zip(counts, weights, strict=True)]
+    else:
+        p = model_price.at(usage.prompt_tokens or 0)
+        fresh, read, write, output = counts
+        hour = usage.cache_write_1h_tokens or 0
+        write_usd = (write - hour) * p.write() + hour * p.write(hour=True)
+        fresh_price = p.write() if model_price.has_unlogged_writes(usage) else p.input
+        parts = [fresh * fresh_price, read * p.read, write_usd, output * p.output]
+    total = sum(parts)
+    if not total:  # a price for nothing
+        return (usd, 0.0, 0.0, 0.0)
+    fresh_usd, read_usd, write_usd, output_usd = (usd * part / total for part in parts)
+    return fresh_usd, read_usd, write_usd, output_usd

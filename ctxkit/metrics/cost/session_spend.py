@@ -1,0 +1,459 @@
+"""The bill of one session in sentences, tables and what-ifs."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ctxkit._internal.formatting import (
+    MISSING,
+    NO_MATHJAX,
+    escape_html,
+    format_percent,
+    format_usd,
+    pluralize,
+    sanitize_line,
+)
+from ctxkit._internal.palette import COLOURS
+from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
+from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.metrics.cost import bill_splits
+from ctxkit.metrics.cost.bill_splits import (
+    RepeatedResult,
+    UnusedTool,
+    find_repeated_results,
+    find_unused_tools,
+)
+from ctxkit.metrics.cost.session_bill import (
+    PromptCosts,
+    attribute_prompt_costs,
+    bill_session,
+)
+from ctxkit.metrics.cost.what_ifs import (
+    MIN_USD,
+    WhatIf,
+    estimate_what_ifs,
+    what_if_smaller_window,
+)
+from ctxkit.metrics.figures import shows_figures
+from ctxkit.session.titles import get_first_prompts_by_turn, get_title
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pandas as pd
+
+    from ctxkit.metrics.cost.bill import SessionBill
+    from ctxkit.metrics.cost.bill_splits import BillPart
+    from ctxkit.session.session import Session
+
+
+SPLITS = {
+    "turn": "by what was asked",
+    "tool": "by tool",
+    "file": "by file",
+    "server": "by MCP server",
+    "cache": "by what the cache did",
+    "agent": "by agent",
+    "subagent": "by subagent's session",
+    "model": "by model",
+    "section": "by section of the system message",
+}
+"""The ways to split a bill, with the title of each table."""
+_MAX_HTML_ROWS, _MAX_TEXT_ROWS = 60, 6
+_TEXT_SPLITS = ("cache", "tool", "turn", "file")
+"""Tables of the plain-text display."""
+_CAUSE_NAMES = {
+    PAUSE_CAUSES: ("pause", "pauses"),
+    ("compaction",): ("compaction", "compactions"),
+    ("resumed",): ("break of the session", "breaks of the session"),
+    ("tools_loaded",): ("search for further tools", "searches for further tools"),
+    ("unexplained",): ("miss without a cause", "misses without a cause"),
+}
+_BAR_CSS = "display:inline-block;height:9px;background:#3a93cc"
+
+
+class BillSplits:
+    """A bill that is split in several ways. Every split adds up to `total_usd`."""
+
+    ways: ClassVar[Mapping[str, str]] = SPLITS
+    """The ways to split it, with the title of each table."""
+
+    @property
+    def total_usd(self) -> float | None:
+        """All dollars that have a price, subagents and summaries included; None without any."""
+        raise NotImplementedError
+
+    def by(self, way: str) -> list[BillPart]:
+        """Split the bill one way: the parts, the largest first."""
+        raise NotImplementedError
+
+    def _check_way(self, way: str) -> None:
+        if way not in self.ways:
+            raise BadArguments(
+                f"by() takes one of {', '.join(self.ways)}, not "
+                f"{way!r}.{did_you_mean(str(way), self.ways)}"
+            )
+
+    def frame(self, way: str = "turn") -> pd.DataFrame:
+        """Return a split as a DataFrame.
+
+        Args:
+            way: see `by`.
+
+        Returns:
+            One row per part, the largest first, with the columns name (under the name of the way),
+            `usd`, `share` of the bill and `n`, the number of calls or results.
+
+        Example:
+            >>> import ctxkit as ck
+            >>> list(ck.spend(ck.samples.path("billing")).frame("tool").columns)
+            ['tool', 'usd', 'share', 'n']
+        """
+        import pandas as pd
+
+        rows, total = self.by(way), self.total_usd
+        shares = [r.usd / total if total else None for r in rows]
+        columns = {
+            way: [r.name for r in rows],
+            "usd": [r.usd for r in rows],
+            "share": shares,
+            "n": [r.n for r in rows],
+        }
+        return pd.DataFrame(columns).astype(
+            {way: "string", "usd": "Float64", "share": "Float64", "n": "Int64"}
+        )
+
+    def table(self, way: str, rows: int = _MAX_HTML_ROWS) -> Table:
+        """Return a split as a table.
+
+        Args:
+            way: see `by`.
+            rows: parts with a row of their own; the rest is one row.
+        """
+        parts, total = self.by(way), self.total_usd
+        rest = parts[rows:]
+        if rest:
+            rest_part = bill_splits.BillPart(
+                f"{len(rest):,} more", sum(r.usd for r in rest), sum(r.n for r in rest)
+            )
+            parts = [*parts[:rows], rest_part]
+        columns = (
+            Column(self.ways[way], "what it was paid for", number=False),
+            Column("share", "of the whole bill"),
+            Column("dollars"),
+            Column("", "the share as a bar", number=False, spare=True),
+            Column("times", "calls, or results that were sent", spare=True),
+        )
+        cells = tuple(_split_row(p, total) for p in parts)
+        return Table(columns, cells)
+
+
+class Spend(BillSplits):
+    """The cost of a session and its splits. Every split adds up to `total_usd`."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.accounts: SessionBill = bill_session(session)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of calls and summaries without subagents; None where a part has no price."""
+        return self.accounts.cost_usd
+
+    @cached_property
+    def children(self) -> list[tuple[Session, float]]:
+        """The session of each subagent with its dollars, its own subagents included."""
+        return [(c, Spend(c).total_usd or 0.0) for c in self.session.children]
+
+    @cached_property
+    def total_usd(self) -> float | None:
+        """All dollars that have a price, subagents and summaries included; None without any."""
+        session_usd = self.accounts.priced_usd
+        children_usd = sum(usd for _, usd in self.children)
+        return (
+            None
+            if session_usd is None and not children_usd
+            else (session_usd or 0.0) + children_usd
+        )
+
+    @cached_property
+    def portions(self) -> PromptCosts:
+        """The cost of each message in prompts."""
+        return attribute_prompt_costs(self.session, self.accounts.charges)
+
+    @cached_property
+    def resent(self) -> list[bill_splits.ResentTokens]:
+        """The tokens that were sent again because the cache did not hold them."""
+        return bill_splits.find_resent(self.session, self.accounts)
+
+    @cached_property
+    def fetched(self) -> list[RepeatedResult]:
+        """Results that the same tool call fetched more than once, the most expensive first."""
+        return find_repeated_results(self.session, self.portions)
+
+    @cached_property
+    def unused(self) -> list[UnusedTool]:
+        """Tools that were offered and never called."""
+        return find_unused_tools(self.session, self.portions, self.accounts)
+
+    @cached_property
+    def what_ifs(self) -> list[WhatIf]:
+        """Changes that need no replay, with the bill they would have made, most saved first."""
+        return estimate_what_ifs(self.session, self.accounts, self.portions, self.resent)
+
+    def in_window(self, tokens: int) -> WhatIf:
+        """Return the cost in a window of so many tokens, by a replay."""
+        return what_if_smaller_window(self.session, self.accounts, tokens)
+
+    def by(self, way: str) -> list[BillPart]:
+        """Split the bill one way.
+
+        Args:
+            way: turn, tool, file, server, cache, agent, subagent, model or section.
+
+        Returns:
+            The parts with name, dollars and number of calls or results, the largest first.
+
+        Raises:
+            BadArguments: there is no such way.
+
+        Example:
+            >>> import ctxkit as ck
+            >>> parts = ck.spend(ck.samples.path("billing")).by("cache")
+            >>> [part.name for part in parts[:2]]
+            ['read from the cache', 'sent again after a pause']
+        """
+        self._check_way(way)
+        rows = self._split_session_bill(way)
+        children_usd = sum(usd for _, usd in self.children)
+        if children_usd and way != "subagent":
+            rows = [
+                *rows,
+                bill_splits.BillPart(
+                    "subagents", children_usd, len(self.children), "in sessions of their own"
+                ),
+            ]
+        return sorted(rows, key=lambda r: -r.usd)
+
+    def _split_session_bill(self, way: str) -> list[BillPart]:
+        session, bill = self.session, self.accounts
+        if bill.logged_usd is not None and way != "subagent":
+            return [
+                bill_splits.BillPart(bill_splits.LOG_TOTAL, bill.logged_usd, len(session.calls))
+            ]
+        if way == "turn":
+            return bill_splits.split_by_turn(session, bill, get_first_prompts_by_turn(session))
+        if way in ("tool", "server"):
+            rows = bill_splits.split_by_tool(session, bill, self.portions)
+            return rows if way == "tool" else bill_splits.split_by_server(rows)
+        if way == "file":
+            return bill_splits.split_by_file(session, bill, self.portions)
+        if way == "cache":
+            return bill_splits.split_by_cache(session, bill, self.resent)
+        if way == "section":
+            return bill_splits.split_by_section(bill, self.portions)
+        if way == "subagent":
+            return bill_splits.split_by_subagent(session, bill, self.children)
+        return (
+            bill_splits.split_by_agent(session, bill)
+            if way == "agent"
+            else bill_splits.split_by_model(session, bill)
+        )
+
+    @property
+    def sentences(self) -> list[str]:
+        """The causes of the cost in sentences, the largest first."""
+        total = self.total_usd
+        if total is None:
+            return [f"No dollars are known: {self._explain_missing_cost()}"]
+        out = [self._describe_total(total), *self._describe_resent(total)]
+        repeats_usd = sum(f.usd for f in self.fetched)
+        if repeats_usd >= MIN_USD:
+            top, n = self.fetched[0], len(self.fetched)
+            results_were = pluralize(n, "file or result was", "files and results were")
+            out.append(
+                f"{results_were} fetched more than once: the repeats cost"
+                f" {_share_of_bill(repeats_usd, total)}; "
+                f"most of all {top.name} ({top.times} times, {format_usd(top.usd)})."
+            )
+        if self.unused:
+            names = ", ".join(u.name for u in self.unused[:3])
+            results_were = pluralize(len(self.unused), "tool was", "tools were")
+            out.append(
+                f"{results_were} never called ({names}): about"
+                f" {_share_of_bill(sum(u.usd for u in self.unused), total)}."
+            )
+        for n, *words in (
+            (self.accounts.unpriced_n, "call"),
+            (self.accounts.unpriced_summaries_n, "summary", "summaries"),
+        ):
+            if n:
+                are = "is" if n == 1 else "are"
+                out.append(f"{pluralize(n, *words)} without a price {are} in no sum.")
+        return out
+
+    def _explain_missing_cost(self) -> str:
+        if not self.session.calls:
+            return "the session has no calls."
+        return "the log has no usage." if not self.accounts.charges else "its model has no price."
+
+    def _describe_total(self, total: float) -> str:
+        tools, cache = self.by("tool"), {p.name: p.usd for p in self.by("cache")}
+        top_tools = " and ".join(f"{p.name} ({format_percent(p.usd / total)})" for p in tools[:2])
+        output = cache.get("output", 0.0)
+        calls_n = len(self.accounts.charges) or len(self.session.calls)
+        summary = f"{format_usd(total)} in {pluralize(calls_n, 'call')}"
+        summary += f" and {pluralize(len(self.children), 'subagent')}" if self.children else ""
+        source = f" ({self.accounts.source})" if self.accounts.source else ""
+        return (
+            f"{summary}{source}: {format_percent(output / total)} for output; most for {top_tools}."
+        )
+
+    def _describe_resent(self, total: float) -> list[str]:
+        out = []
+        for kinds, (one, more) in _CAUSE_NAMES.items():
+            resent = [r for r in self.resent if r.miss.kind in kinds]
+            usd, extra_usd = sum(r.sent_usd for r in resent), sum(r.usd for r in resent)
+            if usd >= MIN_USD:
+                pauses = bill_splits.describe_pauses(resent) if kinds is PAUSE_CAUSES else ""
+                sentence = (
+                    f"{_share_of_bill(usd, total)} went to sending again what the cache had "
+                    "held, after "
+                    f"{pluralize(len(resent), one, more)}{pauses}: {format_usd(extra_usd)} above "
+                    "reading it."
+                )
+                out.append((usd, sentence))
+        return [sentence for _, sentence in sorted(out, key=lambda o: -o[0])]
+
+    def to_text(self) -> str:
+        """Return the display as lines of text, 80 columns wide."""
+        lines = [sanitize_line(get_title(self.session), TERMINAL_COLUMNS)]
+        for sentence in self.sentences:
+            lines += wrap(sanitize_line(sentence, 400), TERMINAL_COLUMNS)
+        if self.total_usd is not None:
+            for way in _TEXT_SPLITS:
+                lines += ["", self.table(way, _MAX_TEXT_ROWS).to_text()]
+            lines += ["", "if:"] + [
+                row
+                for w in self.what_ifs[:_MAX_TEXT_ROWS]
+                for row in wrap(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
+            ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{escape_html(s, 600)}</li>" for s in self.sentences)
+        title = escape_html(get_title(self.session, 160))
+        head = f'<strong style="font-size:120%">{title}</strong><ul>{items}</ul>'
+        if self.total_usd is None:
+            return f'<div class="ctxkit-spend {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
+        tables = "".join(
+            f"<details{' open' if way in ('cache', 'tool') else ''}>"
+            f"<summary>{SPLITS[way]}</summary>"
+            f"{self.table(way).to_html(high=340, sorts=False)}</details>"
+            for way in SPLITS
+            if way != "subagent" or self.children
+        )
+        ifs = "".join(f"<li>{escape_html(w.sentence, 600)}</li>" for w in self.what_ifs)
+        ifs = f"<details open><summary>if</summary><ul>{ifs}</ul></details>" if ifs else ""
+        treemap = _treemap_svg(self.by("tool"), self.total_usd)
+        return (
+            f'<div class="ctxkit-spend {NO_MATHJAX}" '
+            f'style="{TEXT_COLOR_CSS}">{head}{treemap}{tables}{ifs}</div>'
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        return {"text/plain": self.to_text(), "text/html": self._repr_html_()}
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+def _split_row(part: BillPart, total: float | None) -> tuple[Cell, ...]:
+    share = part.usd / total if total else 0.0
+    bar = f'<span aria-hidden="true" style="{_BAR_CSS};width:{140 * max(share, 0):.0f}px"></span>'
+    return (
+        Cell(part.name, None, part.hover or part.name),
+        Cell(format_percent(share) if total else MISSING, share),
+        Cell(format_usd(part.usd), part.usd),
+        Cell("", None, "", "", bar),
+        Cell(f"{part.n:,}" if part.n else "", float(part.n)),
+    )
+
+
+def _share_of_bill(usd: float, total: float) -> str:
+    return f"{format_percent(usd / total)} of the money ({format_usd(usd)})"
+
+
+def _treemap_svg(parts: list[BillPart], total: float) -> str:
+    """Return a treemap of the bill as SVG: the area of each part is its share."""
+    cells = [p for p in parts if p.usd > 0.004 * total][:24]
+    boxes = _tile_rectangles([p.usd for p in cells], 0.0, 0.0, 720.0, 150.0)
+    cells_svg = []
+    for i, (p, (x, y, w, h)) in enumerate(zip(cells, boxes, strict=True)):
+        colour = COLOURS[i % len(COLOURS)]
+        tooltip = escape_html(
+            f"{p.name}: {format_usd(p.usd)}, {format_percent(p.usd / total)}", 200
+        )
+        max_chars = int((w - 8) / 7)
+        name = sanitize_line(p.name, max_chars) if max_chars >= 4 and h >= 16 else ""
+        cells_svg.append(
+            f'<g><title>{tooltip}</title><rect x="{x:.1f}" y="{y:.1f}" width="{max(w - 1, 0):.1f}" '
+            f'height="{max(h - 1, 0):.1f}" fill="{colour}"/><text x="{x + 4:.1f}" y="{y + 13:.1f}" '
+            f'style="fill:#ffffff;font:11px system-ui,sans-serif">{escape_html(name)}</text></g>'
+        )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 150" role="img" aria-label="The'
+        f' bill by tool" style="width:100%;max-width:720px;height:auto">{"".join(cells_svg)}</svg>'
+    )
+
+
+def _tile_rectangles(
+    sizes: list[float], x: float, y: float, w: float, h: float
+) -> list[tuple[float, float, float, float]]:
+    """Return a rectangle for each size, largest first, within one at x, y of width w and height h.
+
+    The sizes are halved by sum again and again, each time along the longer side.
+    """
+    if not sizes:
+        return []
+    if len(sizes) == 1:
+        return [(x, y, w, h)]
+    total, first, n = sum(sizes), sizes[0], 1
+    while n < len(sizes) - 1 and first + sizes[n] / 2 < total / 2:
+        first, n = first + sizes[n], n + 1
+    share = first / total if total else 0.5
+    if w >= h:
+        cut = w * share
+        return [
+            *_tile_rectangles(sizes[:n], x, y, cut, h),
+            *_tile_rectangles(sizes[n:], x + cut, y, w - cut, h),
+        ]
+    cut = h * share
+    return [
+        *_tile_rectangles(sizes[:n], x, y, w, cut),
+        *_tile_rectangles(sizes[n:], x, y + cut, w, h - cut),
+    ]
+
+
+@shows_figures("spend")
+def _read_figures(session: Session) -> dict[str, Any]:
+    spent = Spend(session)
+    bill = spent.accounts
+    figures: dict[str, Any] = {
+        "cost_usd": spent.cost_usd,
+        "calls_usd": bill.calls_usd,
+        "summaries_usd": bill.summaries_usd,
+        "cost_source": bill.source,
+    }
+    if all(child.cost_usd is not None for child in _iter_spends(spent)):
+        figures["with_subagents_usd"] = spent.total_usd
+    return figures
+
+
+def _iter_spends(spent: Spend) -> Iterator[Spend]:
+    yield spent
+    for child, _ in spent.children:
+        yield from _iter_spends(Spend(child))

@@ -1,0 +1,47 @@
+"""The size before a compaction is that of the prompt that would have been sent, prunings applied."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import sample
+
+import ctxkit as ck
+from ctxkit.engine.replay import run_replay
+from ctxkit.metrics.compactions import get_replay_compactions, get_run_compactions
+from ctxkit.presets.registry import names, resolve_rules
+from ctxkit.widgets.thrash_widget import MaxCompactions
+
+PRUNING = [name for name in names() if resolve_rules(name).pruning is not None]
+
+
+def without_the_last(session, rules, n: int):
+    """The run of the same rules that stops after `n` compactions."""
+    return run_replay(session, rules.but(guards=(*rules.guards, MaxCompactions(n))))
+
+
+@pytest.mark.parametrize("name", PRUNING)
+def test_the_size_before_is_the_prompt_of_the_same_rules_without_it(name, real):
+    session = ck.read(real / "pi/before-compaction.jsonl")
+    replay = ck.replay(session, name)
+    run, compactions = replay.behind, get_run_compactions(replay.behind)
+    assert get_replay_compactions(replay) == compactions
+    for n in sample([i for i, c in enumerate(compactions) if c.call < run.call], 3):
+        call = compactions[n].call
+        (sent_without,) = without_the_last(session, run.rules, n).sizes(call, call + 1)
+        assert compactions[n].before == sent_without, (n, call)
+        assert compactions[n].after == run.sizes(call, call + 1)[0]
+
+
+def test_what_a_pruning_had_freed_already_is_no_saving(real):
+    """217,353 tokens stand in the history, and 34,293 of them were sent."""
+    session = ck.read(real / "pi/before-compaction.jsonl")
+    replay = ck.replay(session, "tyrum")
+    first = get_run_compactions(replay.behind)[0]
+    cut = replay.behind.cuts[0]
+    assert first.before < cut.was.tokens / 2
+    row = ck.score(replay, loss=False)
+    frame = ck.frame(replay, per="compaction")
+    assert frame["tokens_before"][0] == first.before
+    assert row["token_savings"] == pytest.approx(frame["token_savings"].mean())
+    outcomes = ck.metrics.thrash(replay).cuts
+    assert [o.before for o in outcomes] == frame["tokens_before"].tolist()

@@ -1,0 +1,113 @@
+"""One name, one figure: all views of a session, and of its replays, show one value under a name."""
+
+from __future__ import annotations
+
+import math
+import random
+from importlib import import_module
+from pkgutil import walk_packages
+
+import pandas as pd
+import pytest
+from conftest import SEED, sample
+
+import ctxkit
+import ctxkit as ck
+from ctxkit.metrics.figures import get_figure_sources
+from ctxkit.presets.registry import names
+
+REPLAYS = 8
+
+
+def sources():
+    """All registered views; every module that registers one is imported first."""
+    for module in walk_packages(ctxkit.__path__, "ctxkit."):
+        if module.name.split(".")[1] in ("metrics", "experiments", "widgets", "plots", "cli"):
+            import_module(module.name)
+    return get_figure_sources()
+
+
+def is_missing(value) -> bool:
+    return value is None or (not isinstance(value, str) and bool(pd.isna(value)))
+
+
+def is_same(one, other) -> bool:
+    if is_missing(one) or is_missing(other):
+        return is_missing(one) and is_missing(other)
+    if isinstance(one, (str, bool)):
+        return one == other
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def disagreements(session, label: str) -> tuple[int, list[str]]:
+    """How many pairs of views show a name both, and those that show two values under it."""
+    shown: dict[str, list[tuple[str, object]]] = {}
+    for view, source in sources().items():
+        for name, value in source(session).items():
+            shown.setdefault(name, []).append((view, value))
+    pairs, out = 0, []
+    for name, ((first, value), *others) in shown.items():
+        pairs += len(others)
+        out += [
+            f"{session.format} {session.id[:24]} {label}: {name} is {value} in {first}, {other} in {view}"
+            for view, other in others
+            if not is_same(value, other)
+        ]
+    return pairs, out
+
+
+def all_sessions(real):
+    read = [*ck.read_all(real, progress=False), *ck.read_all(ck.samples.path(), progress=False)]
+    return [s for top in read for s in (top, *top.children)]
+
+
+def check(sessions, replays: int) -> int:
+    pairs, out = 0, []
+    for session in sessions:
+        rules = random.Random(f"{SEED} {session.id}").sample(names(), replays)
+        made = [(name, ck.replay(session, name)) for name in rules if session.calls]
+        for label, one in [("record", session), *made]:
+            n, found = disagreements(one, label)
+            pairs, out = pairs + n, out + found
+    assert out == [], f"{len(out)} of {pairs} pairs differ"
+    return pairs
+
+
+def test_every_name_stands_in_two_views_at_least():
+    shown: dict[str, set[str]] = {}
+    for view, source in sources().items():
+        for name in source(ck.replay(ck.samples.path("billing"), "claude_code")):
+            shown.setdefault(name, set()).add(view)
+    alone = {name for name, views in shown.items() if len(views) < 2}
+    assert alone <= {"input_usd", "output_usd"}
+    assert len(sources()) >= 15
+
+
+def test_views_agree_on_samples_and_some_real_sessions(real):
+    sessions = all_sessions(real)
+    formats = {s.format: s for s in sessions}
+    chosen = {id(s): s for s in [*formats.values(), *sample(sessions, 4)]}
+    assert check(list(chosen.values()), 1) > 500
+
+
+@pytest.mark.long
+def test_views_agree_on_every_session_and_eight_replays_of_each(real):
+    assert check(all_sessions(real), REPLAYS) > 50_000
+
+
+def test_a_view_that_leaves_summaries_out_is_found(monkeypatch):
+    from ctxkit.widgets import folder_board_rows
+
+    real_row = folder_board_rows.make_board_row
+
+    def make_row(session, path=""):
+        import msgspec
+
+        from ctxkit.metrics.cost.session_bill import bill_session
+
+        row = real_row(session, path)
+        return msgspec.structs.replace(row, usd=bill_session(session).calls_usd)
+
+    monkeypatch.setattr(folder_board_rows, "make_board_row", make_row)
+    _, found = disagreements(ck.read(ck.samples.path("billing")), "record")
+    assert any("cost_usd" in line and "board" in line for line in found)
