@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,11 @@ import ipywidgets as w
 
 from ctxkit._internal.formatting import escape_html
 from ctxkit._internal.palette import COLOURS
+from ctxkit.engine.cache_model.call_features import (
+    HOUR,
+    get_cache_lifetime,
+    get_written_cache_lifetime,
+)
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
 from ctxkit.plots.cache_charts import (
@@ -40,8 +45,16 @@ class BlockRemoval:
     strip: PromptStrip
     block: PromptBlock
     price: Price
+    """Prices of a prompt of this size."""
+    hour: bool = False
+    """True where what the call writes lives an hour, not five minutes."""
     cold: bool = False
     """True where the cache had died: all of the prompt is written anyway."""
+
+    @property
+    def write_price(self) -> float:
+        """Dollars of a token written to the cache."""
+        return self.price.write(hour=self.hour)
 
     @property
     def behind(self) -> int:
@@ -53,7 +66,7 @@ class BlockRemoval:
     def shares(self) -> dict[str, float]:
         """Prices of a write and a read, as shares of the input price."""
         p = self.price
-        return {"write_share": p.write() / p.input, "read_share": p.read / p.input}
+        return {"write_share": self.write_price / p.input, "read_share": p.read / p.input}
 
     @property
     def pays_after(self) -> float:
@@ -92,7 +105,7 @@ class BlockRemoval:
     def dollars(self, strip: PromptStrip) -> float:
         """Return what a prompt costs."""
         p = self.price
-        return strip.read * p.read + strip.written * p.write() + strip.fresh * p.input
+        return strip.read * p.read + strip.written * self.write_price + strip.fresh * p.input
 
 
 def _is_in_block(block: PromptBlock, span: BlockSpan) -> bool:
@@ -106,12 +119,15 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
     """
 
     def __init__(self, session: Session, strip: PromptStrip) -> None:
-        model_price = price(session.call(strip.call).message.model or session.model or "")
+        call = session.call(strip.call)
+        model_price = price(call.message.model or session.model or "")
         results = [b for b in strip.blocks if b.result]
         if model_price is None or not results:
             what = "no price is known for its model" if model_price is None else "it has no result"
             raise BadArguments(f"Nothing can be weighed at call {strip.call}: {what}.")
-        self.strip, self.price, self.results = strip, model_price, results
+        self.strip, self.results = strip, results
+        self.price = model_price.at(strip.tokens)
+        self.hour = (get_written_cache_lifetime(call) or get_cache_lifetime(session)) == HOUR
         # Begin with the largest result of the first half, behind which much is cached.
         half = [b for b in results if b.start < strip.tokens / 2] or results
         wide = {"style": {"description_width": "150px"}, "layout": w.Layout(width="auto")}
@@ -133,7 +149,9 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
     @property
     def cut(self) -> BlockRemoval:
         """What is taken out now."""
-        return BlockRemoval(self.strip, self.results[self.taken.value], self.price, self.cold.value)
+        return BlockRemoval(
+            self.strip, self.results[self.taken.value], self.price, self.hour, self.cold.value
+        )
 
     def _draw_widget(self, _: Any = None) -> None:
         self.picture.value = self.to_html()
@@ -194,8 +212,8 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
         traces = tuple(
             Trace(name=name, x=places, y=[one.gain(n) for n in places], look=look, marked=False)
             for name, look, one in (
-                ("warm", 0, BlockRemoval(cut.strip, cut.block, cut.price)),
-                ("after a pause", 1, BlockRemoval(cut.strip, cut.block, cut.price, cold=True)),
+                ("warm", 0, replace(cut, cold=False)),
+                ("after a pause", 1, replace(cut, cold=True)),
             )
         )
         mark = (Mark(x=float(self.calls.value)),)
