@@ -24,7 +24,7 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 ANTHROPIC_SHARES = (1.25, 0.1)
-"""Anthropic's prices of most models as shares of the input price: a write that lives five minutes, a read."""
+"""Anthropic's prices of most models as shares of the input price: a five-minute write, a read."""
 
 
 def requests_until_reset_pays(
