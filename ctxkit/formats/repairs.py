@@ -33,6 +33,8 @@ def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
             unknown, not zero.
     """
     session = _drop_zero_usage(session)
+    if "tool errors" in blind:
+        session = _mark_unknown_outcomes(session)
     if session.format in _STREAMED_FORMATS:
         session = estimate_truncated_outputs(session)
     session = restore_lost_head(session)
@@ -46,6 +48,17 @@ def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
     with_notes = msgspec.structs.replace(session, notes=(*session.notes, *notes))
     with_notes.__dict__.update(session.__dict__)  # same log: cached properties stay valid
     return with_notes
+
+
+def _mark_unknown_outcomes(session: Session) -> Session:
+    """Return a session whose results without a mark of failure may have failed or not."""
+    log = tuple(
+        msgspec.structs.replace(e, is_error=None)
+        if isinstance(e, Message) and e.role == "tool" and e.is_error is False
+        else e
+        for e in session.log
+    )
+    return msgspec.structs.replace(session, log=log)
 
 
 def _drop_zero_usage(session: Session) -> Session:

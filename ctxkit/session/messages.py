@@ -163,8 +163,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     """Name of the tool, for a tool result."""
     call_id: str | None = None
     """Id of the tool call that a tool result answers."""
-    is_error: bool = False
-    """A tool result that reports failure, or a call that failed."""
+    is_error: bool | None = False
+    """A tool result that reports failure, or a call that failed; None: the format cannot say."""
     error: str | None = None
     """The error text of the provider or the tool."""
     visible: bool = True

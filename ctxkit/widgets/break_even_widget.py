@@ -63,22 +63,28 @@ class BlockRemoval:
         return max((self.strip.tokens if self.cold else self.strip.read) - end, 0)
 
     @property
-    def shares(self) -> dict[str, float]:
+    def shares(self) -> tuple[float, float]:
         """Prices of a write and a read, as shares of the input price."""
         p = self.price
-        return {"write_share": self.write_price / p.input, "read_share": p.read / p.input}
+        return self.write_price / p.input, p.read / p.input
 
     @property
     def pays_after(self) -> float:
         """Calls until it has paid for itself: ``N > (w - r) S / (r x)``; after a pause 0."""
         if self.cold:
             return 0.0
-        return reads_until_mutation_pays(self.block.tokens, self.behind, **self.shares)
+        write, read = self.shares
+        return reads_until_mutation_pays(
+            self.block.tokens, self.behind, write_share=write, read_share=read
+        )
 
     def gain(self, calls: int) -> float:
         """Return the dollars gained over so many calls to come; negative where it costs."""
         alive = 0.0 if self.cold else 1.0
-        tokens = mutation_gain(self.block.tokens, self.behind, calls, alive=alive, **self.shares)
+        write, read = self.shares
+        tokens = mutation_gain(
+            self.block.tokens, self.behind, calls, alive=alive, write_share=write, read_share=read
+        )
         return tokens * self.price.input
 
     def without(self) -> PromptStrip:
@@ -163,7 +169,7 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
         end = f"after {n:,} calls ${abs(gained):.3f} {'gained' if gained >= 0 else 'lost'}"
         if cut.cold:
             return f"The cache has died, so all is written anyway: it pays at once; {end}."
-        w_, r = (1e6 * cut.price.input * s for s in cut.shares.values())
+        w_, r = (1e6 * cut.price.input * s for s in cut.shares)
         pays = "never" if cut.pays_after == inf else f"{cut.pays_after:,.0f}"
         return (
             f"N > (w - r) S / (r x) = ({w_:.2f} - {r:.2f}) x {cut.behind:,} / "

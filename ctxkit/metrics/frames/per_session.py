@@ -181,7 +181,7 @@ def _count_contents(session: Session) -> dict[str, Any]:
     messages = [
         m for m in session.messages if m.kind not in EVENT_KINDS and m.kind != MISSING_START_KIND
     ]
-    errors_n = sum(m.is_error and (m.role == "tool" or m.kind == "observation") for m in messages)
+    errors_n = sum(bool(m.is_error) and (m.role == "tool" or m.kind == "observation") for m in messages)
     compactions_n = len(group_edits(session))
     return {
         "messages_n": len(messages),
@@ -189,7 +189,7 @@ def _count_contents(session: Session) -> dict[str, Any]:
         "turns_n": len({(c.turn, c.agent) for c in calls}),
         "tool_calls_n": sum(count_tool_calls(c.message) for c in calls),
         "tool_errors_n": None if "tool errors" in unreported and not errors_n else errors_n,
-        "failed_calls_n": sum(c.message.is_error for c in calls),
+        "failed_calls_n": sum(bool(c.message.is_error) for c in calls),
         "events_n": len(events),
         "images_n": sum(
             isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts
