@@ -53,7 +53,8 @@ def test_a_failed_call_of_a_list_of_messages_is_not_reported_as_done():
 
 
 def test_rules_that_write_intents_say_so_in_a_replay():
-    session = ck.read(CHAT)
+    more = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Done."}]
+    session = ck.read([*CHAT, *(more * 4)])
     rules = ck.presets.fuseraft(mode="intent", trigger_turn_count=2, keep_recent_turns=1)
     texts = [m.text for e in ck.replay(session, rules).edits for m in e.inserted]
     assert texts
