@@ -96,6 +96,9 @@ class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=
 
 Part = Text | Thinking | Image | ToolCall | SizeOnly
 
+SEALED_SUMMARY = "sealed_summary"
+"""Key in the `details` of an edit: a model wrote a summary whose text the log does not hold."""
+
 # Token classes are disjoint, so that sums over them are sums of billed tokens: a token of the
 # prompt is uncached input, a cache read or a cache write, never two of them. Readers convert the
 # formats of providers that count cached tokens as part of the input.

@@ -53,9 +53,9 @@ def test_a_failed_call_of_a_list_of_messages_is_not_reported_as_done():
 
 
 def test_rules_that_write_intents_say_so_in_a_replay():
-    more = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Done."}]
-    session = ck.read([*CHAT, *(more * 4)])
-    rules = ck.presets.fuseraft(mode="intent", trigger_turn_count=2, keep_recent_turns=1)
+    more = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Done. " * 50}]
+    session = ck.read([*CHAT, *(more * 10)])
+    rules = ck.presets.fuseraft(mode="intent", trigger_turn_count=4, keep_recent_turns=2)
     texts = [m.text for e in ck.replay(session, rules).edits for m in e.inserted]
     assert texts
     assert not any("✓ patch_file" in t for t in texts)
