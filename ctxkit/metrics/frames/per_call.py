@@ -46,7 +46,8 @@ COLUMNS = (
         "output_source",
         TEXT,
         "",
-        "recorded; estimated where the log holds the first piece of the stream alone",
+        "recorded; estimated, and so at least, where the log holds the first piece of the stream"
+        " alone",
     ),
     FrameColumn("reasoning_tokens", INT, "tokens", "the part of `output_tokens` that is reasoning"),
     FrameColumn(

@@ -83,7 +83,8 @@ COLUMNS = (
         "output_source",
         TEXT,
         "",
-        "recorded; estimated where the log holds the first pieces of streams alone",
+        "recorded; estimated, and so at least, where the log holds the first pieces of streams"
+        " alone",
     ),
     FrameColumn(
         "peak_tokens",
