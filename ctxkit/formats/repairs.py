@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ctxkit import tokens
-from ctxkit.session.messages import MISSING_START_KIND, Edit, Message, SizeOnly, Usage
+from ctxkit.session.messages import ABANDONED, MISSING_START_KIND, Edit, Message, SizeOnly, Usage
 from ctxkit.tokens.context_windows import context_window_notes
 from ctxkit.tokens.counters import estimate_message_tokens
 from ctxkit.tokens.sizes import find_prompt_drops, measure_sizes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _STREAMED_FORMATS = frozenset({"claude-code", "pi"})
 """Formats that record the usage of a streamed reply before its end, or of one that was cut."""
-_CUT_STOPS = frozenset({"aborted", "error"})
+_CUT_STOPS = frozenset({"aborted", "error", ABANDONED})
 """Stop reasons of replies that were cut: programs leave them out of the next prompt."""
 
 

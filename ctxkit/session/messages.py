@@ -96,6 +96,8 @@ class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=
 
 Part = Text | Thinking | Image | ToolCall | SizeOnly
 
+ABANDONED = "abandoned"
+"""Stop reason of a billed reply that no later prompt holds: the user went on from before it."""
 SEALED_SUMMARY = "sealed_summary"
 """Key in the `details` of an edit: a model wrote a summary whose text the log does not hold."""
 
