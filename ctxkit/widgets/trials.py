@@ -318,7 +318,7 @@ def _figures_table(
 
 
 def _format_cell(column: str, row: Mapping[str, Any]) -> str:
-    value = row.get(column)
+    value: Any = row.get(column)
     if not has_value(value):
         return ""
     if column in _SHARE_COLUMNS:
