@@ -28,6 +28,7 @@ from ctxkit.metrics.compactions import (
     get_run_compactions,
     make_compaction_columns,
 )
+from ctxkit.metrics.cost.call_prices import is_sealed
 from ctxkit.metrics.cost.ledger import build_recorded_ledger
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.elongation import (
@@ -36,13 +37,14 @@ from ctxkit.metrics.elongation import (
     get_model_family,
     judge_cost,
 )
+from ctxkit.metrics.frames.per_compaction import count_compactions
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.recorded_compactions import group_edits as placed
+from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
@@ -265,8 +267,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
         "input_usd": ledger.input_usd,
         "output_usd": ledger.output_usd if cost_model.has_output else None,
         "summaries_usd": ledger.summaries_usd,
-        **make_compaction_columns(compactions, prompts, cost_model, summary_costs),
-        "compactions_n": len(placed(session)),
+        **_compaction_columns_of_record(session, compactions, prompts, cost_model, summary_costs),
     }
     if cost_model.has_usage:
         row["fresh_tokens"] = ledger.sum("fresh")
@@ -276,6 +277,23 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
                 "cache_write_tokens": ledger.sum("write") + ledger.sum("write_1h"),
             }
     return row | _count_hidden_in_record(session)
+
+
+def _compaction_columns_of_record(
+    session: Session,
+    compactions: Sequence[Compaction],
+    prompts: SentPrompts,
+    cost_model: ReplayCostModel,
+    costs: Sequence[float | None],
+) -> dict[str, Any]:
+    """Return the columns of compactions; empty where the format would not tell of one."""
+    columns = make_compaction_columns(compactions, prompts, cost_model, costs)
+    compactions_n = count_compactions(session)
+    if compactions_n is None:
+        return dict.fromkeys((*columns, "summaries_usd"))
+    if any(is_sealed(group) for group in group_edits(session)):
+        columns["summary_tokens"] = None
+    return columns | {"compactions_n": compactions_n}
 
 
 def get_cost_interval(

@@ -9,10 +9,12 @@ from math import inf, sqrt
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
+from ctxkit.tokens.prices import price
 
 __all__ = [
     "best_interval",
     "best_trigger",
+    "get_price_shares",
     "keep_alive_limit",
     "mutation_gain",
     "reads_until_mutation_pays",
@@ -21,8 +23,8 @@ __all__ = [
 ]
 __dir__ = public_dir(__all__)
 
-_WRITE_SHARE, _READ_SHARE = 1.25, 0.1
-"""Anthropic's prices as shares of the input price: a write that lives five minutes, a read."""
+ANTHROPIC_SHARES = (1.25, 0.1)
+"""Anthropic's prices of most models as shares of the input price: a five-minute write, a read."""
 
 
 def requests_until_reset_pays(
@@ -75,8 +77,9 @@ def reads_until_mutation_pays(
     saved: float,
     suffix: float,
     *,
-    write_share: float = _WRITE_SHARE,
-    read_share: float = _READ_SHARE,
+    model: str | None = None,
+    write_share: float | None = None,
+    read_share: float | None = None,
 ) -> float:
     """Return the number of reads after which an edit in the middle of a prompt is paid back.
 
@@ -86,8 +89,10 @@ def reads_until_mutation_pays(
     Args:
         saved: tokens that the edit removes, ``dT``.
         suffix: tokens behind the edit, which are written anew, ``S``.
-        write_share: price of a written token over that of fresh input.
-        read_share: price of a cached token over that of fresh input.
+        model: the model whose shares are taken where they are not given.
+        write_share: price of a written token over that of fresh input; None: the model's, else
+            1.25.
+        read_share: price of a cached token over that of fresh input; None: the model's, else 0.1.
 
     Returns:
         Reads; infinite where nothing is saved.
@@ -98,6 +103,7 @@ def reads_until_mutation_pays(
     """
     if saved <= 0:
         return inf
+    write_share, read_share = get_price_shares(model, write_share, read_share)
     return (write_share - read_share) / read_share * suffix / saved
 
 
@@ -107,8 +113,9 @@ def mutation_gain(
     reads: float,
     *,
     alive: float = 1.0,
-    write_share: float = _WRITE_SHARE,
-    read_share: float = _READ_SHARE,
+    model: str | None = None,
+    write_share: float | None = None,
+    read_share: float | None = None,
 ) -> float:
     """Return the gain of an edit over the reads to come, in fresh input tokens.
 
@@ -119,8 +126,10 @@ def mutation_gain(
         suffix: tokens behind the edit, ``S``.
         reads: reads to come, ``R``.
         alive: probability that the cache has not expired when the edit is made.
-        write_share: price of a written token over that of fresh input.
-        read_share: price of a cached token over that of fresh input.
+        model: the model whose shares are taken where they are not given.
+        write_share: price of a written token over that of fresh input; None: the model's, else
+            1.25.
+        read_share: price of a cached token over that of fresh input; None: the model's, else 0.1.
 
     Returns:
         Tokens; negative where the edit costs more than it saves.
@@ -129,6 +138,7 @@ def mutation_gain(
         >>> mutation_gain(1_000, 1_000, 1) < 0 < mutation_gain(1_000, 1_000, 20)
         True
     """
+    write_share, read_share = get_price_shares(model, write_share, read_share)
     gain = saved * (write_share + read_share * (reads - 1))
     return gain - alive * (write_share - read_share) * (suffix + saved)
 
@@ -185,8 +195,9 @@ def turn_costs(
     summary: float,
     *,
     input_price: float,
-    write_share: float = _WRITE_SHARE,
-    read_share: float = _READ_SHARE,
+    model: str | None = None,
+    write_share: float | None = None,
+    read_share: float | None = None,
 ) -> dict[str, float]:
     """Return the dollars of a turn with a cached prefix, an expired one, and a compaction.
 
@@ -196,8 +207,10 @@ def turn_costs(
         prefix: tokens of the prefix, ``P``.
         summary: tokens that the compaction leaves, written once, ``S``.
         input_price: dollars per token of fresh input.
-        write_share: price of a written token over that of fresh input.
-        read_share: price of a cached token over that of fresh input.
+        model: the model whose shares are taken where they are not given.
+        write_share: price of a written token over that of fresh input; None: the model's, else
+            1.25.
+        read_share: price of a cached token over that of fresh input; None: the model's, else 0.1.
 
     Returns:
         Dollars under `warm`, `bust` and `compaction`.
@@ -207,6 +220,7 @@ def turn_costs(
         >>> round(costs["bust"] / costs["warm"], 1)
         12.5
     """
+    write_share, read_share = get_price_shares(model, write_share, read_share)
     return {
         "warm": read_share * prefix * input_price,
         "bust": write_share * prefix * input_price,
@@ -217,8 +231,9 @@ def turn_costs(
 def keep_alive_limit(
     *,
     life_seconds: float = 300.0,
-    write_share: float = _WRITE_SHARE,
-    read_share: float = _READ_SHARE,
+    model: str | None = None,
+    write_share: float | None = None,
+    read_share: float | None = None,
 ) -> float:
     """Return the seconds for which refreshing a cache by reads is cheaper than writing it again.
 
@@ -226,14 +241,39 @@ def keep_alive_limit(
 
     Args:
         life_seconds: seconds after which the cache expires without a read.
-        write_share: price of a written token over that of fresh input.
-        read_share: price of a cached token over that of fresh input.
+        model: the model whose shares are taken where they are not given.
+        write_share: price of a written token over that of fresh input; None: the model's, else
+            1.25.
+        read_share: price of a cached token over that of fresh input; None: the model's, else 0.1.
 
     Example:
         >>> keep_alive_limit() / 60
         62.5
     """
+    write_share, read_share = get_price_shares(model, write_share, read_share)
     return life_seconds * write_share / read_share
+
+
+def get_price_shares(
+    model: str | None, write_share: float | None = None, read_share: float | None = None
+) -> tuple[float, float]:
+    """Return the prices of a written and of a cached token, as shares of the input price.
+
+    Args:
+        model: the model whose shares are taken; Anthropic's where it has no price.
+        write_share: the share of a write, where it is given.
+        read_share: the share of a read, where it is given.
+
+    Example:
+        >>> get_price_shares(None), get_price_shares(None, write_share=2.0)
+        ((1.25, 0.1), (2.0, 0.1))
+    """
+    p = price(model)
+    known = (p.write() / p.input, p.read / p.input) if p and p.input else ANTHROPIC_SHARES
+    return (
+        known[0] if write_share is None else write_share,
+        known[1] if read_share is None else read_share,
+    )
 
 
 def _check_prices(cost_usd: float, read_price: float, growth: float) -> None:

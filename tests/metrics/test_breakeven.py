@@ -8,6 +8,7 @@ import pytest
 
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import breakeven as b
+from ctxkit.tokens.prices import price
 
 MILLION = 1e-6
 
@@ -66,3 +67,20 @@ def test_nothing_saved_never_pays_and_nonsense_is_refused():
     assert b.reads_until_mutation_pays(0, 10) == inf
     with pytest.raises(BadArguments):
         b.best_interval(cost_usd=1, read_price=0, growth=1)
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "claude-opus-4-5", "gemini-2.5-pro", "deepseek-chat"])
+def test_shares_of_a_model_are_those_of_its_prices(name):
+    p = price(name)
+    write, read = p.write() / p.input, p.read / p.input
+    assert b.get_price_shares(name) == (write, read)
+    assert b.reads_until_mutation_pays(1_000, 1_000, model=name) == (write - read) / read
+    assert b.keep_alive_limit(model=name) == 300 * write / read
+    assert b.mutation_gain(10, 0, 3, alive=0, model=name) == pytest.approx(10 * (write + 2 * read))
+    warm = b.turn_costs(10, 1, input_price=p.input, model=name)["warm"]
+    assert warm == pytest.approx(10 * p.read)
+    assert b.keep_alive_limit(model=name, read_share=write) == 300
+
+
+def test_a_model_without_a_price_has_the_published_shares():
+    assert b.get_price_shares("nobody-knows-it") == b.ANTHROPIC_SHARES

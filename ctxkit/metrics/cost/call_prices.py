@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.session.messages import Message
+from ctxkit.session.messages import SEALED_SUMMARY, Message
 from ctxkit.tokens.prices import cost_usd
 
 if TYPE_CHECKING:
@@ -112,7 +112,12 @@ def price_summary(
 
 def has_summary_calls(cut: EditGroup) -> bool:
     """Return True where a model was called: the log bills the call, or it holds a summary."""
-    return any(e.usage is not None for e in cut.edits) or _has_model_summary(cut)
+    return any(e.usage is not None for e in cut.edits) or _has_model_summary(cut) or is_sealed(cut)
+
+
+def is_sealed(cut: EditGroup) -> bool:
+    """Return True where the log does not hold the text of the summary that a model wrote."""
+    return any(e.details.get(SEALED_SUMMARY) is True for e in cut.edits)
 
 
 def _has_model_summary(cut: EditGroup) -> bool:
@@ -131,6 +136,7 @@ def _estimate_summary_cost(
 
     if (
         not _has_model_summary(cut)
+        or is_sealed(cut)
         or not sizes.summary
         or sizes.before is None
         or sizes.after is None

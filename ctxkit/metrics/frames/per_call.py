@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.call_prices import get_output_source, price_calls
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.session.messages import ToolCall, Usage
@@ -45,7 +46,8 @@ COLUMNS = (
         "output_source",
         TEXT,
         "",
-        "recorded; estimated where the log holds the first piece of the stream alone",
+        "recorded; estimated, and so at least, where the log holds the first piece of the stream"
+        " alone",
     ),
     FrameColumn("reasoning_tokens", INT, "tokens", "the part of `output_tokens` that is reasoning"),
     FrameColumn(
@@ -75,7 +77,8 @@ COLUMNS = (
         "cache_miss",
         TEXT,
         "",
-        "why the cache was missed, once the misses are classified; missing until then",
+        "the cause of a cache miss, as `ctxkit.misses` finds it; missing for a hit, and where the"
+        " log does not tell cached from uncached input",
     ),
     FrameColumn("stop_reason", TEXT, "", "why the reply ended"),
     FrameColumn("is_error", BOOL, "", "True where the call failed"),
@@ -99,7 +102,7 @@ _NO_USAGE = Usage()
 
 def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the call frame as lists."""
-    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS if c.name != "cache_miss"}
+    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
         _append_session(session, data)
     return data
@@ -135,11 +138,19 @@ def _append_session(session: Session, data: dict[str, list[Any]]) -> None:
     data["cost_usd"] += [usd for usd, _ in priced]
     data["cost_source"] += [where for _, where in priced]
     data["list_price_usd"] += table
+    data["cache_miss"] += get_miss_causes(session)
     data["stop_reason"] += [m.stop for m in replies]
     data["is_error"] += [m.is_error for m in replies]
     data["seconds"] += [m.latency for m in replies]
     data["tool_calls_n"] += [count_tool_calls(m) for m in replies]
     data["source"] += [None if m.usage is None else usage_source(m) for m in replies]
+
+
+def get_miss_causes(session: Session) -> list[str | None]:
+    """Return the cause of each call's cache miss; None for a hit, and without a cache split."""
+    if not session.has_cache:
+        return [None] * len(session.calls)
+    return [None if m is None else m.kind for m in find_cache_misses(session)]
 
 
 def count_tool_calls(reply: Message) -> int:

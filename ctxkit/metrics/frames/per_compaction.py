@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.metrics.cost.call_prices import (
     CompactionSizes,
     has_summary_calls,
+    is_sealed,
     pick_weakest_source,
     price_summary,
 )
@@ -68,7 +69,8 @@ COLUMNS = (
         "summary_tokens",
         INT,
         "tokens",
-        "size of what it put in their place; missing where it put nothing",
+        "size of what it put in their place; missing where it put nothing, and where the log does"
+        " not hold the text of its summary",
     ),
     FrameColumn(
         "token_savings",
@@ -161,6 +163,12 @@ def sum_summary_bills(bills: Sequence[SummaryBill]) -> tuple[float | None, str |
     return sum(dollars, 0.0), pick_weakest_source([bill.source for bill in bills])
 
 
+def count_compactions(session: Session) -> int | None:
+    """Return the number of compactions; None where the format would not tell of one."""
+    n = len(group_edits(session))
+    return None if not n and "compactions" in session.details.get("cannot_tell", ()) else n
+
+
 def _append_unmarked_drops(session: Session, data: dict[str, list[Any]]) -> None:
     for fall in find_prompt_drops(session):
         call, before, after = fall
@@ -219,7 +227,9 @@ def _append_compactions(
         data["message_savings"].append(1 - len(after) / len(visible) if visible else None)
         visible_ids = {id(m) for m in visible}
         inserted = [m for m in after if id(m) not in visible_ids]
-        data["summary_tokens"].append(sum(map(size, inserted)) if inserted else None)
+        data["summary_tokens"].append(
+            sum(map(size, inserted)) if inserted and not is_sealed(cut) else None
+        )
         summary_size = sum(size(m) for m in inserted if m.role == "summary")
         compaction_sizes = CompactionSizes(size_before, size_after, summary_size)
         cost = price_summary(session, cut, compaction_sizes, moment.model, reuse=reuse)

@@ -9,7 +9,6 @@ from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_call import count_tool_calls
 from ctxkit.metrics.frames.per_turn import sum_or_none
-from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Image
 from ctxkit.session.titles import get_project_name
 from ctxkit.tokens.sizes import find_prompt_drops
@@ -89,7 +88,8 @@ COLUMNS = (
         "output_source",
         TEXT,
         "",
-        "recorded; estimated where the log holds the first pieces of streams alone",
+        "recorded; estimated, and so at least, where the log holds the first pieces of streams"
+        " alone",
     ),
     FrameColumn(
         "peak_tokens",
@@ -186,22 +186,20 @@ def _count_contents(session: Session) -> dict[str, Any]:
     messages = [
         m for m in session.messages if m.kind not in EVENT_KINDS and m.kind != MISSING_START_KIND
     ]
-    errors_n = sum(m.is_error and (m.role == "tool" or m.kind == "observation") for m in messages)
-    compactions_n = len(group_edits(session))
+    results = [m for m in messages if m.role == "tool" or m.kind == "observation"]
+    errors_n = sum(bool(m.is_error) for m in results)
     return {
         "messages_n": len(messages),
         "calls_n": len(calls),
         "turns_n": len({(c.turn, c.agent) for c in calls}),
         "tool_calls_n": sum(count_tool_calls(c.message) for c in calls),
         "tool_errors_n": None if "tool errors" in unreported and not errors_n else errors_n,
-        "failed_calls_n": sum(c.message.is_error for c in calls),
+        "failed_calls_n": sum(bool(c.message.is_error) for c in calls),
         "events_n": len(events),
         "images_n": sum(
             isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts
         ),
-        "compactions_n": None
-        if "compactions" in unreported and not compactions_n
-        else compactions_n,
+        "compactions_n": per_compaction.count_compactions(session),
         "unmarked_drops_n": len(find_prompt_drops(session)) if session.has_usage else None,
         "children_n": len(session.children),
     }
@@ -268,6 +266,6 @@ def _sum_summary_costs(session: Session) -> dict[str, Any]:
     """Return the cost of summaries: 0 without any, None if one has no price or none is logged."""
     bills = per_compaction.bill_summaries(session)
     usd, source = per_compaction.sum_summary_bills(bills)
-    if not bills and "compactions" in session.details.get("cannot_tell", ()):
+    if not bills and per_compaction.count_compactions(session) is None:
         usd = None
     return {"summaries_usd": usd, "summaries_source": source}
