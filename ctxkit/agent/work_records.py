@@ -74,10 +74,8 @@ class CallRecord(NamedTuple):
 
     @property
     def outcome(self) -> tool_actions.Outcome:
-        """State of the call: `pending`, `failed` or `done`."""
-        if self.result is None:
-            return "pending"
-        return "failed" if tool_actions.is_failed_result(self.result) else "done"
+        """State of the call."""
+        return tool_actions.get_outcome(self.result)
 
     @property
     def output(self) -> str:
@@ -169,7 +167,8 @@ def _change_entry(
     session: Session, turn: int, agent: str, records: Sequence[CallRecord]
 ) -> ChangeEntry:
     file_changes = [a for a in records if a.outcome == "done" and a.path and not a.is_command]
-    commands = [a for a in records if a.is_command]
+    # The file must say whether a command succeeded, so one without a known outcome is left out.
+    commands = [a for a in records if a.is_command and a.outcome != "unknown"]
     runs = (
         CommandRun(command=get_command(a), succeeded=a.outcome == "done",
                    output=redact(a.output)[:MAX_OUTPUT_CHARS] or None)
@@ -195,6 +194,7 @@ _INTENT_STATUS: dict[tool_actions.Outcome, IntentStatus] = {
     "pending": "Pending",
     "done": "Applied",
     "failed": "Failed",
+    "unknown": "Pending",
 }
 
 
@@ -241,7 +241,7 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
     open_files: list[str] = []
     written: dict[str, tuple[EvidenceNode, str]] = {}
     for act in iter_calls(session):
-        if not act.is_tracked or act.outcome == "pending":
+        if not act.is_tracked or act.outcome in ("pending", "unknown"):
             continue
         node = _evidence_node(session, act, len(nodes))
         nodes.append(node)

@@ -30,6 +30,7 @@ from ctxkit.metrics.compactions import (
     get_run_compactions,
     make_compaction_columns,
 )
+from ctxkit.metrics.cost.call_prices import is_sealed
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.elongation import (
@@ -45,7 +46,7 @@ from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.recorded_compactions import hides_compactions
+from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions
 from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
@@ -272,8 +273,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
         "input_usd": bill.input_usd,
         "output_usd": bill.output_usd,
         "summaries_usd": bill.summaries_usd,
-        **make_compaction_columns(compactions, prompts, cost_model, summary_costs),
-        **_average_recorded_savings(session),
+        **_recorded_compaction_columns(session, compactions, prompts, cost_model, summary_costs),
     }
     if cost_model.has_usage:
         row["fresh_tokens"] = bill.sum("fresh")
@@ -282,11 +282,22 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
     return row | _count_hidden_in_record(session)
 
 
-def _average_recorded_savings(session: Session) -> dict[str, Any]:
-    """Return number and savings of a record's compactions, each counted, as its frame has them."""
-    measured = measure_compactions(session)
-    return {
-        "compactions_n": None if hides_compactions(session) else len(measured),
+def _recorded_compaction_columns(
+    session: Session,
+    compactions: Sequence[Compaction],
+    prompts: SentPrompts,
+    cost_model: ReplayCostModel,
+    costs: Sequence[float | None],
+) -> dict[str, Any]:
+    """Return a record's columns of compactions; all None where its format cannot tell of one."""
+    columns = make_compaction_columns(compactions, prompts, cost_model, costs)
+    if hides_compactions(session):
+        return dict.fromkeys(columns)
+    if any(map(is_sealed, group_edits(session))):
+        columns["summary_tokens"] = None
+    measured = measure_compactions(session)  # each counted, as the frame of compactions has them
+    return columns | {
+        "compactions_n": len(measured),
         "token_savings": mean_or_none(one.savings for one in measured),
         "message_savings": mean_or_none(one.message_savings for one in measured),
     }

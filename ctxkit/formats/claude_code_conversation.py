@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # begins a branch, except that tool results and failed calls hang beside each other without being
 # branches; up to _MAX_STEPS_BACK of those are stepped over. A line that is no entry maps to the
 # entry before it, because later lines may name it as their parent.
+# A prompt of the user whose parent lies before the last reply leaves that reply: it stays on the
+# path as a billed call without a place in later prompts (stop reason `abandoned`).
 # Replies: one API call is written as several lines with the same message id and request id. The
 # first line makes the reply; the others, even if results stand between, extend it. Usage is taken
 # from the last line that has one.
@@ -103,9 +105,16 @@ class TranscriptConversation:
             return self.builder.at
         return index
 
-    def _move_to_parent(self, record: dict[str, Any]) -> None:
-        """Move to a line's parent, unless only tool results and failed calls lie between."""
+    def _move_to_parent(self, record: dict[str, Any], *, is_prompt: bool = False) -> None:
+        """Move to a line's parent, unless only tool results and failed calls lie between.
+
+        Before a prompt of the user a reply may lie between, too: it was interrupted and left, and
+        it stays on the path, as it was billed.
+        """
         builder, target = self.builder, self._find_parent_index(record)
+        if is_prompt and target >= 0 and (abandoned := self._find_left_reply(target)):
+            builder.abandon(abandoned)
+            return
         position = builder.at
         for _ in range(_MAX_STEPS_BACK):
             if position == target:
@@ -117,6 +126,20 @@ class TranscriptConversation:
                 break
             position = builder.parents[position]
         builder.stand(target)
+
+    def _find_left_reply(self, target: int) -> list[int]:
+        """Return the entries behind another where they are replies with usage and their results."""
+        builder, position = self.builder, self.builder.at
+        between: list[int] = []
+        while position > target and len(between) < _MAX_STEPS_BACK:
+            between.append(position)
+            position = builder.parents[position]
+        entries = [e for i in between if type(e := builder.entries[i]) is Message]
+        are_replies = len(entries) == len(between) and all(
+            e.role in ("assistant", "tool") or e.kind == "api_error" for e in entries
+        )
+        has_usage = any(e.role == "assistant" and e.usage for e in entries)
+        return between if position == target and are_replies and has_usage else []
 
     def _note_index(self, record: dict[str, Any]) -> None:
         uuid = record.get("uuid")
@@ -191,7 +214,7 @@ class TranscriptConversation:
 
     def _read_input(self, record: dict[str, Any], content: Any) -> None:
         parts, results = self.blocks.parse_content(content)
-        self._move_to_parent(record)
+        self._move_to_parent(record, is_prompt=bool(parts) and not results)
         for block in results:
             self._read_result(record, block, "")
         if parts or not results:

@@ -35,7 +35,16 @@ from ctxkit.formats.fields import (
     to_text,
 )
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS
-from ctxkit.session.messages import Edit, Fault, Image, Message, Part, Text, ToolSchema
+from ctxkit.session.messages import (
+    SEALED_SUMMARY,
+    Edit,
+    Fault,
+    Image,
+    Message,
+    Part,
+    Text,
+    ToolSchema,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -340,6 +349,7 @@ class RolloutReader:
                     method="compacted",
                     time=time,
                     reason=TOO_MANY_COMPACTIONS,
+                    details={SEALED_SUMMARY: True},
                 )
             )
             return
@@ -351,7 +361,15 @@ class RolloutReader:
             new_messages = [Message(role="summary", parts=(Text(summary),))]
             kept_ids |= get_initial_context_ids(visible)
         inserted = self._select_inserted(new_messages, visible, kept_ids, time)
-        edit = Edit(kind="summarised", id=edit_id, inserted=inserted, method="compacted", time=time)
+        is_sealed = not any(m.role == "summary" and m.text for m in new_messages)
+        edit = Edit(
+            kind="summarised",
+            id=edit_id,
+            inserted=inserted,
+            method="compacted",
+            time=time,
+            details={SEALED_SUMMARY: True} if is_sealed else {},
+        )
         self.builder.compact(edit, kept_ids)
 
     def _select_inserted(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ctxkit import tokens
-from ctxkit.session.messages import MISSING_START_KIND, Edit, Message, SizeOnly, Usage
+from ctxkit.session.messages import ABANDONED, MISSING_START_KIND, Edit, Message, SizeOnly, Usage
 from ctxkit.tokens.context_windows import context_window_notes
 from ctxkit.tokens.counters import estimate_message_tokens
 from ctxkit.tokens.sizes import find_prompt_drops, measure_sizes
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from ctxkit.tokens.sizes import MessageSizes
 
 
-_STREAMED_FORMATS = frozenset({"claude-code"})
-"""Formats that record the usage of a streamed reply before its end."""
+_STREAMED_FORMATS = frozenset({"claude-code", "pi"})
+"""Formats that record the usage of a streamed reply before its end, or of one that was cut."""
+_CUT_STOPS = frozenset({"aborted", "error", ABANDONED})
+"""Stop reasons of replies that were cut: programs leave them out of the next prompt."""
 
 
 def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
@@ -33,6 +35,8 @@ def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
             unknown, not zero.
     """
     session = _drop_zero_usage(session)
+    if "tool errors" in blind:
+        session = _mark_unknown_outcomes(session)
     if session.format in _STREAMED_FORMATS:
         session = estimate_truncated_outputs(session)
     session = restore_lost_head(session)
@@ -46,6 +50,17 @@ def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
     with_notes = msgspec.structs.replace(session, notes=(*session.notes, *notes))
     with_notes.__dict__.update(session.__dict__)  # same log: cached properties stay valid
     return with_notes
+
+
+def _mark_unknown_outcomes(session: Session) -> Session:
+    """Return a session whose results without a mark of failure may have failed or not."""
+    log = tuple(
+        msgspec.structs.replace(e, is_error=None)
+        if isinstance(e, Message) and e.role == "tool" and e.is_error is False
+        else e
+        for e in session.log
+    )
+    return msgspec.structs.replace(session, log=log)
 
 
 def _drop_zero_usage(session: Session) -> Session:
@@ -126,8 +141,8 @@ def _list_usage_notes(session: Session) -> Iterator[str]:
         total = sum((m.usage.output_tokens or 0) if m.usage else 0 for m in estimated)
         yield (
             f"Output tokens of {len(estimated)} of {len(replies)} calls are estimated from text "
-            f"and growth ({total:,}): the log holds the first pieces of their streams "
-            f"({recorded:,})."
+            f"and growth (at least {total:,}): the log holds the first pieces of their streams "
+            f"({recorded:,}). {ESTIMATE_ERROR}"
         )
     n_free = session.details.get("free_calls")
     if n_free:
@@ -145,7 +160,16 @@ def _list_usage_notes(session: Session) -> Iterator[str]:
 # same agent and model grew by the reply plus the messages between, and the reply gets its share of
 # that growth in proportion to the counts. Without a next prompt, the reply's own count is scaled
 # by the median ratio of growth to counts over the session (1 to _MAX_SCALE).
-# Invariants: the estimate is never below the plain count; whole outputs are unchanged. O(entries).
+# Invariants: an estimate is never above the growth, as a reply in the next prompt adds at least its
+# own tokens to it; a whole output is unchanged. A stop reason says that the final count was known,
+# so a recorded output with one stands where the growth has no room for the text: the program put
+# text into the reply that the model did not write (such as the plan of Claude Code's ExitPlanMode).
+# Estimates are lower bounds: thinking is in neither text nor growth. O(entries).
+ESTIMATE_ERROR = (
+    "The estimates are too low: in whole logs that were cut alike by 4 to 42 % of the output, as"
+    " thinking is in neither."
+)
+"""The direction and the size of the error of estimated outputs, for a person to read."""
 _MIN_REPLY_TOKENS = 16
 """Replies with a smaller count are too short to be judged."""
 _MAX_FRAGMENT_RATIO, _MAX_ENDED_FRAGMENT_RATIO = 0.75, 0.4
@@ -153,6 +177,8 @@ _MAX_FRAGMENT_RATIO, _MAX_ENDED_FRAGMENT_RATIO = 0.75, 0.4
 fragment: whole outputs have shares of 0.95 to 3.3 in real logs (median 1.2), fragments nearly all
 below 0.4. The smaller share applies if the log has a stop reason, as the final count was then
 available."""
+_MIN_ROOM = 0.5
+"""Share of the reply's count that the growth, less what else it holds, must have room for."""
 _MAX_SCALE = 2.0
 """Upper bound of an estimate in scaled counts, since a prompt may also grow by content that is not
 in the log (reminders, for one)."""
@@ -194,10 +220,14 @@ def estimate_truncated_outputs(session: Session) -> Session:
     ratios = [g.tokens / (g.reply + g.rest) for g in growths.values() if g.reply + g.rest]
     scale = min(max(median(ratios), 1.0), _MAX_SCALE) if ratios else 1.0
     estimated_by_id = {
-        id(message): _with_estimated_output(
-            message, counts[id(message)], growths.get(id(message)), scale
-        )
+        id(message): reply
         for message in fragments
+        if (
+            reply := _with_estimated_output(
+                message, counts[id(message)], growths.get(id(message)), scale
+            )
+        )
+        is not None
     }
     log = tuple(estimated_by_id.get(id(e), e) for e in session.log)
     return msgspec.structs.replace(session, log=log)
@@ -206,8 +236,12 @@ def estimate_truncated_outputs(session: Session) -> Session:
 def _is_fragment(reply: Message, count: int) -> bool:
     output = None if reply.usage is None else reply.usage.output_tokens
     return output is not None and output < count * (
-        _MAX_ENDED_FRAGMENT_RATIO if reply.stop else _MAX_FRAGMENT_RATIO
+        _MAX_ENDED_FRAGMENT_RATIO if _has_ended(reply) else _MAX_FRAGMENT_RATIO
     )
+
+
+def _has_ended(reply: Message) -> bool:
+    return bool(reply.stop) and reply.stop not in _CUT_STOPS
 
 
 def _measure_growths(session: Session, counts: dict[int, int]) -> Iterator[tuple[int, _Growth]]:
@@ -230,6 +264,7 @@ def _measure_growths(session: Session, counts: dict[int, int]) -> Iterator[tuple
             if (
                 previous is not None
                 and prompt > previous[1]
+                and previous[0].stop not in _CUT_STOPS
                 and (previous[0].agent, previous[0].model) == (entry.agent, entry.model)
             ):
                 yield (
@@ -243,13 +278,21 @@ def _measure_growths(session: Session, counts: dict[int, int]) -> Iterator[tuple
 
 def _with_estimated_output(
     reply: Message, count: int, growth: _Growth | None, scale: float
-) -> Message:
-    """Return a reply with an estimated output, and the recorded one in its details."""
+) -> Message | None:
+    """Return a reply with an estimated output, and the recorded one in its details.
+
+    None where the recorded output stands: the growth allows no more, or refutes the text.
+    """
     assert reply.usage is not None  # noqa: S101  for the type checker
-    estimate = round(scale * count)
-    if growth is not None and growth.reply:
-        estimate = round(growth.tokens * growth.reply / (growth.reply + growth.rest))
-    output = min(max(estimate, count), max(round(_MAX_SCALE * scale * count), count))
+    output = round(scale * count)
+    if growth is not None:
+        if _has_ended(reply) and growth.tokens - growth.rest < _MIN_ROOM * count:
+            return None
+        share = round(growth.tokens * growth.reply / (growth.reply + growth.rest))
+        most = max(round(_MAX_SCALE * scale * count), count)
+        output = min(max(share, count), most, growth.tokens)
+    if output <= (reply.usage.output_tokens or 0):
+        return None
     details = {"output_source": "estimated", "recorded_output_tokens": reply.usage.output_tokens}
     usage = msgspec.structs.replace(reply.usage, output_tokens=output)
     return msgspec.structs.replace(reply, usage=usage, details={**reply.details, **details})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.session.messages import Edit, Message
+from ctxkit.session.messages import ABANDONED, Edit, Message
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
@@ -111,6 +111,17 @@ class SessionBuilder:
     def replace(self, index: int, entry: Message) -> None:
         """Replace a message by a fuller version with the same id, for formats that write pieces."""
         self.entries[index] = entry
+
+    def abandon(self, indices: Iterable[int]) -> None:
+        """Take messages of the path out of the prompts to come; a reply among them stays billed."""
+        gone: set[str] = set()
+        for index in indices:
+            entry = self.entries[index]
+            if type(entry) is Message:
+                stop = ABANDONED if entry.role == "assistant" else entry.stop
+                self.entries[index] = replace(entry, visible=False, stop=stop)
+                gone.add(entry.id)
+        self.shown = [id_ for id_ in self.shown if id_ not in gone]
 
     def stand(self, index: int) -> bool:
         """Move the position to an entry (-1: before the first); False if the budget is spent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.metrics.cost.call_prices import is_sealed
 from ctxkit.metrics.message_counts import count_messages
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.session.messages import Message, has_sealed_part
@@ -78,7 +79,7 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
         )
         visible_ids = {id(m) for m in moment.shown}
         inserted = [m for m in moment.after if id(m) not in visible_ids]
-        is_sealed = any(map(has_sealed_part, inserted))  # its size is unknown
+        is_unknown = is_sealed(moment.group) or any(map(has_sealed_part, inserted))
         out.append(
             MeasuredCompaction(
                 group=moment.group,
@@ -89,9 +90,9 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
                 source=source,
                 messages_before=len(moment.shown),
                 messages_after=len(moment.after),
-                inserted=None if is_sealed or not inserted else sum(map(size, inserted)),
+                inserted=None if is_unknown or not inserted else sum(map(size, inserted)),
                 summary=None
-                if is_sealed
+                if is_unknown
                 else sum(size(m) for m in inserted if m.role == "summary"),
             )
         )

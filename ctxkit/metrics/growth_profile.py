@@ -186,7 +186,7 @@ def _pair_consecutive_calls(billed: list[ModelCall]) -> list[tuple[ModelCall, Mo
 
 
 def _main_model_price(session: Session, billed: list[ModelCall]) -> tuple[str, Price]:
-    """Return the model with the most prompt tokens, and its price at the median prompt."""
+    """Return the model with the most prompt tokens, and its price."""
     tokens_by_model: dict[str | None, int] = {}
     for call in billed:
         name = call.message.model or session.model
@@ -198,7 +198,7 @@ def _main_model_price(session: Session, billed: list[ModelCall]) -> tuple[str, P
             f"Model {model or 'without a name'!r} has no price, so nothing can be weighed in"
             " dollars."
         )
-    return model or "", model_price.at(round(median(map(_prompt_tokens, billed))))
+    return model or "", model_price
 
 
 MAX_TURN_TOKENS = 20_000

@@ -45,7 +45,7 @@ from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.metrics.stats import mean_or_none, median_or_none
 from ctxkit.metrics.visibility import get_session_visibility
-from ctxkit.session.messages import Message
+from ctxkit.session.messages import SEALED_SUMMARY, Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import get_call_path, is_read_only_tool, is_read_tool, is_write_tool
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
@@ -336,13 +336,15 @@ def _written_summary_of_edit(  # noqa: PLR0917  the fields of `WrittenSummary`
     session: Session, edit: Edit, call: int, source: int, prompt: int, size: int
 ) -> WrittenSummary | None:
     """Return the summary of an edit as if a call of its own had made it from what it replaced."""
-    if edit.kind != "summarised" or not edit.inserted or edit.method in MODEL_FREE_METHODS:
+    is_sealed = edit.details.get(SEALED_SUMMARY) is True
+    has_text = bool(edit.inserted) and edit.method not in MODEL_FREE_METHODS
+    if edit.kind != "summarised" or not (has_text or is_sealed):
         return None
     usd = None
     if edit.usage is not None:
         model = edit.model or session.model
         usd, _ = price_call(Message(role="assistant", usage=edit.usage), model)
-    return WrittenSummary(call, source, prompt, size, usd)
+    return WrittenSummary(call, source, prompt, None if is_sealed else size, usd)
 
 
 def _minutes_between(session: Session, call: int, later_call: int | None) -> float | None:

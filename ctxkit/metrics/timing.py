@@ -10,8 +10,9 @@
 # with c the price of a carried token (mostly read, written again after a miss), p_r, p_w and p_in
 # the prices of a read, a write and fresh input, and A the part of a compaction's cost that does not
 # depend on h: the summary and writing the floor behind its unchanged front anew. The minimum over h
-# has a closed form (`breakeven.best_trigger`); the range of near-optimal triggers is found by
-# evaluating 200 sizes on either side.
+# has a closed form (`breakeven.best_trigger`) within one price tier; across tiers, and for the
+# range of near-optimal triggers, 200 sizes are evaluated. A recorded session has an end, so the
+# range is narrowed to triggers whose replays cost about the same (`trigger_replays`).
 #
 # Dollars alone would compact far too early, as each carried token costs. So two bounds apply: what
 # must stay bounds the floor from below (`growth_profile.estimate_floor`), and what replays of the
@@ -33,6 +34,7 @@ from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
 from ctxkit.metrics.growth_profile import ContextFloor, GrowthProfile, LossRisk, estimate_floor
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
+from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL, TriggerReplays
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -82,11 +84,17 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     the window.
     """
     low: int
-    """The smallest such trigger whose calls cost at most `NEAR_OPTIMAL` times those of the best."""
+    """The smallest such trigger around the best whose calls cost about the same, in a session that
+    goes on and in replays of this one (see `trigger_replays`).
+    """
     high: int
     """The largest such trigger."""
     cheapest: int
     """The trigger that is cheapest in dollars alone, whatever it loses."""
+    session_usd: float | None
+    """Dollars of this session, replayed with compactions at the best trigger."""
+    uncompacted_usd: float | None
+    """Dollars of this session, replayed without a compaction, whatever the window."""
     stays: ContextFloor
     """The tokens that no compaction can remove."""
     max_loss: float | None
@@ -113,6 +121,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
                 f" ({self.floor_source})."
             ),
             self._describe_trigger(),
+            *self._describe_short_session(),
             (
                 f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after"
                 f" {_calls(self.pays_after)}."
@@ -127,7 +136,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         window = " (the window)" if self.best == self.window else ""
         sentence = f"Ceiling: compact at {self.best:,} tokens{window}"
         if self.low < self.high:
-            sentence += f"; {self.low:,} to {self.high:,} cost about the same"
+            sentence += f"; {self.low:,} to {self.high:,} cost about the same, also in replays"
         loss_by_name = {c.name: c.loss for c in self.ceilings}
         loss, max_loss = loss_by_name.get("dollars alone"), self.max_loss
         if loss is not None and max_loss is not None:
@@ -136,6 +145,17 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
                 f" would be taken before its use (at most {max_loss:.0%} may be)"
             )
         return sentence + "."
+
+    def _describe_short_session(self) -> tuple[str, ...]:
+        """Return the sentence on a session that is cheaper without a compaction; else nothing."""
+        best, uncompacted = self.session_usd, self.uncompacted_usd
+        if best is None or uncompacted is None or best <= uncompacted:
+            return ()
+        sentence = (
+            "The rates are those of a session that goes on: this one, replayed with compactions at"
+            f" the ceiling, costs {_usd(best)}, and {_usd(uncompacted)} without any."
+        )
+        return (sentence,)
 
     def _describe_wait(self) -> str:
         if self.cold_every is None:
@@ -256,6 +276,9 @@ def when_to_compact(
     low, high = costs.find_near_optimal(
         best, window, smallest=best if best > cheapest else floor + 1
     )
+    replays = TriggerReplays(session, profile.anchored, floor - front - summary, summary)
+    low, high = replays.find_alike(best, low, high, profile.growth / 2)
+    rates = costs.rates(best)
     triggers = {"best": best, "half": (best + floor) // 2, "double": 2 * best - floor}
     triggers |= {"window": window, **profile.recorded_trigger}
     triggers |= {"dollars alone": cheapest} if cheapest < best else {}
@@ -275,9 +298,9 @@ def when_to_compact(
         floor_source=floor_source,
         stays=context_floor,
         reset_usd=costs.cost_compaction(best),
-        read_price=costs.read,
-        write_price=costs.write,
-        carry_price=costs.carry,
+        read_price=rates.read,
+        write_price=rates.write,
+        carry_price=rates.carry,
         missed=profile.miss_share,
         cold_every=None if _clock_runs_backwards(session) else profile.calls_to_cold,
         wait_at_most=costs.count_wait_calls(best, window),
@@ -285,6 +308,8 @@ def when_to_compact(
         low=low,
         high=high,
         cheapest=cheapest,
+        session_usd=replays.bill(best),
+        uncompacted_usd=replays.bill(None),
         max_loss=max_loss,
         pays_after=costs.count_calls_to_break_even(best),
         kept_usd=costs.cost_floor(best),
@@ -335,8 +360,6 @@ def _calls(value: float) -> str:
     return f"{value:,.0f} calls" if value >= 10 else f"{value:,.1f} calls"
 
 
-NEAR_OPTIMAL = 1.05
-"""Triggers whose calls cost at most so many times those of the best are about as good."""
 SEARCH_STEPS = 200
 """Sizes evaluated on either side of the best trigger."""
 
@@ -356,8 +379,20 @@ class TriggerCost(NamedTuple):
     """
 
 
+class TokenRates(NamedTuple):
+    """Dollars per token of a prompt of some size."""
+
+    read: float
+    write: float
+    carry: float
+    """A token that one more call carries: mostly read, but written again after a miss."""
+
+
 class TriggerCostModel:
-    """The costs of compactions of one session as a function of the trigger.
+    """The costs of compactions of a session that goes on for ever, as a function of the trigger.
+
+    Prices are those of the session's model, for prompts of each size and writes of the lifetime
+    that its log has.
 
     Args:
         profile: growth and prices of the session.
@@ -367,37 +402,53 @@ class TriggerCostModel:
     """
 
     def __init__(self, profile: GrowthProfile, floor: int, front: int, summary: int) -> None:
-        p = profile.price
-        self.growth, self.floor, self.front, self.input = profile.growth, floor, front, p.input
-        self.read, self.write = p.read, p.write(hour=profile.hour)
-        self.carry = self.read + (profile.miss_share or 0.0) * max(self.write - self.read, 0.0)
-        self.rewrite = (self.write - self.read) * (floor - front)
-        self.fixed_usd = summary * (p.input + p.output) + self.rewrite
-        """The part of a compaction's cost that does not depend on the trigger."""
+        self.price, self.hour, self.growth = profile.price, profile.hour, profile.growth
+        self.miss_share = profile.miss_share or 0.0
+        self.floor, self.front, self.summary = floor, front, summary
+        self._edges = [t.above for t in self.price.tiers if t.above > floor]
+        at_floor = self.rates(floor)
+        self.rewrite = (at_floor.write - at_floor.read) * (floor - front)
+        """Dollars of writing the floor anew behind its front."""
+
+    def rates(self, size: int) -> TokenRates:
+        """Return the prices of a prompt of a size."""
+        p = self.price.at(size)
+        read, write = p.read, p.write(hour=self.hour)
+        return TokenRates(read, write, read + self.miss_share * max(write - read, 0.0))
 
     def cost_compaction(self, size: int) -> float:
         """Return the dollars of a compaction, its summary made from all that it replaces."""
-        return self.fixed_usd + self.input * (size - self.floor)
+        source = size - self.floor + self.summary
+        return self.price.asked_usd(source, self.summary) + self.rewrite
 
     def find_cheapest(self, window: int) -> int:
         """Return the trigger that is cheapest in dollars alone, at most the window."""
+        p = self.price.at(self.floor)
         size = best_trigger(
             floor=self.floor,
             start=self.floor,
             growth=self.growth,
-            cost_usd=self.fixed_usd,
-            read_price=self.carry,
+            cost_usd=self.summary * (p.input + p.output) + self.rewrite,
+            read_price=self.rates(self.floor).carry,
         )
-        return min(max(round(size), self.floor + 1), window)
+        size = min(max(round(size), self.floor + 1), window)
+        edges = [e for e in self._edges if e < window]
+        if size <= min(edges, default=size):
+            return size
+        # the closed form holds within the first tier
+        step = (window - self.floor) / SEARCH_STEPS
+        others = (self.floor + round(step * k) for k in range(1, SEARCH_STEPS + 1))
+        return min((*edges, *others), key=lambda n: (self.cost_trigger("", n).usd, n))
 
     def count_calls_to_break_even(self, size: int) -> float:
         """Return the calls after which a compaction at a size is paid back."""
+        rates = self.rates(size)
         return requests_until_reset_pays(
             size,
             self.floor,
             cost_usd=self.cost_compaction(size) - self.rewrite,
-            read_price=self.carry,
-            write_price=self.write,
+            read_price=rates.carry,
+            write_price=rates.write,
             front=self.front,
         )
 
@@ -408,7 +459,8 @@ class TriggerCostModel:
         the compaction saves writing twice what it leaves behind the front. Waiting ends at the next
         compaction and at the window.
         """
-        extra_usd = self.read * (size - self.floor) - self.write * self.growth
+        rates = self.rates(size)
+        extra_usd = rates.read * (size - self.floor) - rates.write * self.growth
         break_even_calls = self.rewrite / extra_usd if extra_usd > 0 else inf
         return min(
             break_even_calls, (size - self.floor) / self.growth, (window - size) / self.growth
@@ -416,8 +468,9 @@ class TriggerCostModel:
 
     def cost_floor(self, size: int) -> float:
         """Return the dollars per call of 1,000 more tokens in the floor."""
+        rates = self.rates(self.floor)
         compactions_per_call = self.growth / max(size - self.floor, 1)
-        return 1_000 * (self.carry + (self.write - self.read) * compactions_per_call)
+        return 1_000 * (rates.carry + (rates.write - rates.read) * compactions_per_call)
 
     def find_near_optimal(self, best: int, window: int, *, smallest: int) -> tuple[int, int]:
         """Return the smallest and the largest trigger in ``smallest..window`` of about the best
@@ -432,7 +485,12 @@ class TriggerCostModel:
     def cost_trigger(self, name: str, size: int) -> TriggerCost:
         """Return the average cost of a call with compactions at a size."""
         calls = max((size - self.floor) / self.growth, 1.0)
-        growth_usd = (self.write - self.read) * self.growth
-        carried_usd = self.carry * (self.floor + size) / 2
+        carried_usd = growth_usd = 0.0
+        bounds = [self.floor, *(e for e in self._edges if e < size), size]
+        for low, high in pairwise(bounds):
+            rates = self.rates(high)
+            share = (high - low) / (size - self.floor)
+            carried_usd += rates.carry * (low + high) / 2 * share
+            growth_usd += (rates.write - rates.read) * self.growth * share
         usd = carried_usd + growth_usd + self.cost_compaction(size) / calls
         return TriggerCost(name, size, calls, usd)

@@ -298,12 +298,13 @@ def change_log(passage: Passage) -> str:
     """Return the files and commands in the record, as ground truth for a summariser."""
     acts = tool_actions.collect_actions(passage.messages)
     files = [f"  {p}" for p in tool_actions.written_files(acts)]
+    perhaps = [f"  {p} [outcome unknown]" for p in tool_actions.written_files(acts, "unknown")]
     runs = [
-        f"  {content.one_line(a.target, 120)} [{'OK' if a.outcome == 'done' else 'FAILED'}]"
+        f"  {content.one_line(a.target, 120)} [{_COMMAND_OUTCOMES.get(a.outcome, 'FAILED')}]"
         for a in tool_actions.shell_commands(acts)
     ]
     rows = ["AUTHORITATIVE CHANGE LOG — ground truth, it goes before what agents say of themselves"]
-    rows += ["Files written:", *files] if files else []
+    rows += ["Files written:", *files, *perhaps] if files or perhaps else []
     return "\n".join(rows + (["Commands run:", *runs] if runs else []))
 
 
@@ -328,6 +329,14 @@ RESUMPTION_NOTE = (
     "Do not run operations marked ✓ again.\n"
     "Operations marked ✗ failed: try them again where the task needs them."
 )
+UNKNOWN_NOTE = (
+    "Of operations marked ? the log does not say whether they failed: look before you repeat them."
+)
+_COMMAND_OUTCOMES = {"done": "OK", "unknown": "outcome unknown"}
+_WRITE_HEADINGS: dict[str, tool_actions.Outcome] = {
+    "FILES WRITTEN": "done",
+    "FILES PERHAPS WRITTEN": "unknown",
+}
 EVIDENCE_LIMIT = 20
 """Most items of evidence in a list, newest first."""
 SNIPPET_CHARS = 400
@@ -358,7 +367,7 @@ def write_intents(
         for a in acts
         if a.outcome == "pending"
     ]
-    return "\n".join([*rows, "", RESUMPTION_NOTE])
+    return "\n".join([*rows, "", _resumption_note(acts)])
 
 
 def write_evidence_before(history: History, before: int) -> str:
@@ -377,9 +386,10 @@ def write_evidence(acts: Sequence[ToolAction], standing: Mapping[str, Any] | Non
     """
     blocks = ["[CONTEXT RECONSTRUCTION — derived from durable evidence, not summarised by LLM]"]
     blocks += team_state_sections(standing or {})
-    written = tool_actions.written_files(acts)
-    if written:
-        blocks.append("\n".join(["FILES WRITTEN", *(f"  {p}" for p in written)]))
+    for heading, outcome in _WRITE_HEADINGS.items():
+        written = tool_actions.written_files(acts, outcome)
+        if written:
+            blocks.append("\n".join([heading, *(f"  {p}" for p in written)]))
     recent = [a for a in reversed(acts) if a.outcome != "pending"]
     if recent:
         lines = [row for a in recent[:EVIDENCE_LIMIT] for row in _evidence_lines(a)]
@@ -394,7 +404,13 @@ def write_evidence(acts: Sequence[ToolAction], standing: Mapping[str, Any] | Non
         blocks.append(
             "\n".join(["OPEN FAILURES", *(tool_actions.intent_line(a) for a in failures)])
         )
-    return "\n\n".join([*blocks, RESUMPTION_NOTE])
+    return "\n\n".join([*blocks, _resumption_note(acts)])
+
+
+def _resumption_note(acts: Sequence[ToolAction]) -> str:
+    """Return how to read the marks of outcomes, with the one for unknown ones where it is used."""
+    has_unknown = any(a.outcome == "unknown" for a in acts)
+    return f"{RESUMPTION_NOTE}\n{UNKNOWN_NOTE}" if has_unknown else RESUMPTION_NOTE
 
 
 def _evidence_lines(action: ToolAction) -> list[str]:

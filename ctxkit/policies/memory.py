@@ -307,7 +307,7 @@ class LessonIndex:
         elif message.role == "tool" and message.call_id:
             answered = self._runs_by_call.get(message.call_id)
             if answered is not None and answered.command:
-                answered.results.append((row, not tool_actions.is_failed_result(message)))
+                answered.results.append((row, tool_actions.get_outcome(message) == "done"))
 
 
 class _CommandRun(NamedTuple):

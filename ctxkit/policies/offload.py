@@ -161,7 +161,11 @@ class Excerpts(ScheduledPruning):
 def format_excerpt(result: Message, excerpt: str) -> str:
     """Return an excerpt under a heading with tool, call id and status."""
     head = f"{EXCERPT_HEADING}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}"
-    return f"{head}\nStatus: {'error' if result.is_error else 'ok'}\n{excerpt}"
+    return f"{head}\nStatus: {_status(result)}\n{excerpt}"
+
+
+def _status(result: Message) -> str:
+    return {True: "error", False: "ok", None: "unknown"}[result.is_error]
 
 
 def agent_only_message(text: str) -> Message:
@@ -171,9 +175,9 @@ def agent_only_message(text: str) -> Message:
 
 
 def digest_line(result: Message, limit: int = 200) -> str:
-    """Return one line on a tool result: `- name (ok|error): text`."""
+    """Return one line on a tool result: `- name (ok|error|unknown): text`."""
     text = " ".join(get_plain_text(result).split("\n"))[:limit].strip() or "(empty output)"
-    return f"- {result.tool or 'unknown'} ({'error' if result.is_error else 'ok'}): {text}"
+    return f"- {result.tool or 'unknown'} ({_status(result)}): {text}"
 
 
 def _with_stub(result: Message) -> Message:

@@ -221,6 +221,8 @@ def _outcome_only(result: Message) -> Message:
         return result
     status = tool_actions.EXIT_STATUS_PATTERN.search(text[-200:])
     is_failure = result.is_error or (status is not None and status[1] != "0")
+    if status is None and result.is_error is None:
+        return content.replace_text(result, "done, outcome unknown")
     failed = f"failed [EXIT {status[1]}]" if status else "failed"
     return content.replace_text(result, failed if is_failure else "succeeded")
 

@@ -105,6 +105,11 @@ class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=
 
 Part = Text | Thinking | Image | ToolCall | SizeOnly
 
+ABANDONED = "abandoned"
+"""Stop reason of a billed reply that no later prompt holds: the user went on from before it."""
+SEALED_SUMMARY = "sealed_summary"
+"""Key in the `details` of an edit: a model wrote a summary whose text the log does not hold."""
+
 # Token classes are disjoint, so that sums over them are sums of billed tokens: a token of the
 # prompt is uncached input, a cache read or a cache write, never two of them. Readers convert the
 # formats of providers that count cached tokens as part of the input.
@@ -172,8 +177,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     """Name of the tool, for a tool result."""
     call_id: str | None = None
     """Id of the tool call that a tool result answers."""
-    is_error: bool = False
-    """A tool result that reports failure, or a call that failed."""
+    is_error: bool | None = False
+    """A tool result that reports failure, or a call that failed; None: the format cannot say."""
     error: str | None = None
     """The error text of the provider or the tool."""
     visible: bool = True

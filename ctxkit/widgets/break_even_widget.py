@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,11 @@ import ipywidgets as w
 
 from ctxkit._internal.formatting import escape_html
 from ctxkit._internal.palette import COLOURS
+from ctxkit.engine.cache_model.call_features import (
+    HOUR,
+    get_cache_lifetime,
+    get_written_cache_lifetime,
+)
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
 from ctxkit.plots.cache_charts import (
@@ -40,8 +45,16 @@ class BlockRemoval:
     strip: PromptStrip
     block: PromptBlock
     price: Price
+    """Prices of a prompt of this size."""
+    hour: bool = False
+    """True where what the call writes lives an hour, not five minutes."""
     cold: bool = False
     """True where the cache had died: all of the prompt is written anyway."""
+
+    @property
+    def write_price(self) -> float:
+        """Dollars of a token written to the cache."""
+        return self.price.write(hour=self.hour)
 
     @property
     def behind(self) -> int:
@@ -50,17 +63,17 @@ class BlockRemoval:
         return max((self.strip.tokens if self.cold else self.strip.read) - end, 0)
 
     @property
-    def shares(self) -> dict[str, float]:
+    def shares(self) -> tuple[float, float]:
         """Prices of a write and a read, as shares of the input price."""
         p = self.price
-        return {"write_share": p.write() / p.input, "read_share": p.read / p.input}
+        return self.write_price / p.input, p.read / p.input
 
     @property
     def pays_after(self) -> float:
         """Calls until it has paid for itself: ``N > (w - r) S / (r x)``; after a pause 0."""
         if self.cold:
             return 0.0
-        write, read = self.shares.values()
+        write, read = self.shares
         return reads_until_mutation_pays(
             self.block.tokens, self.behind, write_share=write, read_share=read
         )
@@ -68,14 +81,9 @@ class BlockRemoval:
     def gain(self, calls: int) -> float:
         """Return the dollars gained over so many calls to come; negative where it costs."""
         alive = 0.0 if self.cold else 1.0
-        write, read = self.shares.values()
+        write, read = self.shares
         tokens = mutation_gain(
-            self.block.tokens,
-            self.behind,
-            calls,
-            alive=alive,
-            write_share=write,
-            read_share=read,
+            self.block.tokens, self.behind, calls, alive=alive, write_share=write, read_share=read
         )
         return tokens * self.price.input
 
@@ -103,7 +111,7 @@ class BlockRemoval:
     def dollars(self, strip: PromptStrip) -> float:
         """Return what a prompt costs."""
         p = self.price
-        return strip.read * p.read + strip.written * p.write() + strip.fresh * p.input
+        return strip.read * p.read + strip.written * self.write_price + strip.fresh * p.input
 
 
 def _is_in_block(block: PromptBlock, span: BlockSpan) -> bool:
@@ -117,12 +125,15 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
     """
 
     def __init__(self, session: Session, strip: PromptStrip) -> None:
-        model_price = price(session.call(strip.call).message.model or session.model or "")
+        call = session.call(strip.call)
+        model_price = price(call.message.model or session.model or "")
         results = [b for b in strip.blocks if b.result]
         if model_price is None or not results:
             what = "no price is known for its model" if model_price is None else "it has no result"
             raise BadArguments(f"Nothing can be weighed at call {strip.call}: {what}.")
-        self.strip, self.price, self.results = strip, model_price, results
+        self.strip, self.results = strip, results
+        self.price = model_price.at(strip.tokens)
+        self.hour = (get_written_cache_lifetime(call) or get_cache_lifetime(session)) == HOUR
         # Begin with the largest result of the first half, behind which much is cached.
         half = [b for b in results if b.start < strip.tokens / 2] or results
         wide = {"style": {"description_width": "150px"}, "layout": w.Layout(width="auto")}
@@ -144,7 +155,9 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
     @property
     def cut(self) -> BlockRemoval:
         """What is taken out now."""
-        return BlockRemoval(self.strip, self.results[self.taken.value], self.price, self.cold.value)
+        return BlockRemoval(
+            self.strip, self.results[self.taken.value], self.price, self.hour, self.cold.value
+        )
 
     def _draw_widget(self, _: Any = None) -> None:
         self.picture.value = self.to_html()
@@ -156,7 +169,7 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
         end = f"after {n:,} calls ${abs(gained):.3f} {'gained' if gained >= 0 else 'lost'}"
         if cut.cold:
             return f"The cache has died, so all is written anyway: it pays at once; {end}."
-        w_, r = (1e6 * cut.price.input * s for s in cut.shares.values())
+        w_, r = (1e6 * cut.price.input * s for s in cut.shares)
         pays = "never" if cut.pays_after == inf else f"{cut.pays_after:,.0f}"
         return (
             f"N > (w - r) S / (r x) = ({w_:.2f} - {r:.2f}) x {cut.behind:,} / "
@@ -205,8 +218,8 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
         traces = tuple(
             Trace(name=name, x=places, y=[one.gain(n) for n in places], look=look, marked=False)
             for name, look, one in (
-                ("warm", 0, BlockRemoval(cut.strip, cut.block, cut.price)),
-                ("after a pause", 1, BlockRemoval(cut.strip, cut.block, cut.price, cold=True)),
+                ("warm", 0, replace(cut, cold=False)),
+                ("after a pause", 1, replace(cut, cold=True)),
             )
         )
         mark = (Mark(x=float(self.calls.value)),)

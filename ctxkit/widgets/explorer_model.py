@@ -226,7 +226,7 @@ class SessionView:
 
 def is_failed(message: Message) -> bool:
     """True for a call or a tool that failed."""
-    return message.is_error or message.error is not None
+    return bool(message.is_error) or message.error is not None
 
 
 def get_preview(message: Message) -> str:

@@ -205,6 +205,9 @@ _FIGURE_NAMES = {
     "hidden_messages_n": "hidden messages",
     "lost": "items lost",
 }
+LOSS_IS_BOUND = "loss_is_bound"
+"""Key of a row whose loss is the most that it can be, as its summaries are taken to say nothing."""
+_LOSS_COLUMNS = ("lost", "needed_later_loss")
 _SHARE_COLUMNS = ("token_savings", "paid_back_share", "refilled_share", "lost", "needed_later_loss")
 
 
@@ -319,14 +322,14 @@ def _figures_table(
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     columns = [c for c in _FIGURE_NAMES if any(has_value(row.get(c)) for row in rows.values())]
     head = ("", *(_FIGURE_NAMES[c] for c in columns))
-    return head, [
-        (name, *(_format_cell(c, row.get(c)) for c in columns)) for name, row in rows.items()
-    ]
+    return head, [(name, *(_format_cell(c, row) for c in columns)) for name, row in rows.items()]
 
 
-def _format_cell(column: str, value: Any) -> str:
+def _format_cell(column: str, row: Mapping[str, Any]) -> str:
+    value: Any = row.get(column)
     if not has_value(value):
         return ""
     if column in _SHARE_COLUMNS:
-        return f"{value:.0%}"
+        is_bound = row.get(LOSS_IS_BOUND) and column in _LOSS_COLUMNS and value
+        return f"{'at most ' if is_bound else ''}{value:.0%}"
     return f"${value:,.2f}" if column == "cost_usd" else f"{int(value):,}"

@@ -223,9 +223,9 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         try:
             if turned or exact:
                 trial = self.trials.at(self.rules, None if exact else self._summary)
-                trial = trial.with_loss(
-                    self.trials.loss(trial) if exact else self.trials.quick_loss(trial)
-                )
+                loss = self.trials.loss(trial) if exact else self.trials.quick_loss(trial)
+                is_bound = bool(loss) and not exact and trial.wrote
+                trial = trial.with_loss({**loss, dials.LOSS_IS_BOUND: is_bound})
             else:
                 trial = self.begun
             self._trial, self._error = trial, ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from written import source, texts
 
 import ctxkit as ck
@@ -283,3 +284,40 @@ def test_the_first_reply_after_a_restart_says_so() -> None:
     other = hook | {"data": {"type": "hook_progress", "hookName": "Stop"}}
     s = read(ask("a", None), piece("b", "a", text("one"), id="1"), other, *after)
     assert not any("resumed" in c.message.details for c in s.calls)
+
+
+@pytest.mark.parametrize(
+    "blocks", [[], [text("half an ans")], [use("t")]], ids=["none", "text", "tool"]
+)
+def test_a_reply_that_was_left_beside_the_path_is_billed_and_marked(tmp_path, blocks):
+    """An interrupted reply, whose next prompt names the line before it as parent, is a call all the same."""
+    lines = [
+        ask("u1", None),
+        piece("a1", "u1", text("one"), "m1"),
+        ask("u2", "a1", "go on"),
+        line("a2", "u2", "assistant", blocks, message={"id": "m2", "model": "claude-opus-4-5", "usage": USAGE}),
+        *([result("r2", "a2", "t")] if blocks == [use("t")] else []),
+        ask("u3", "u2", "no, this"),
+        piece("a3", "u3", text("three"), "m3"),
+    ]  # fmt: skip
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    s = ck.read(path)
+    assert [c.message.stop for c in s.calls] == [None, "abandoned", None]
+    frame, score = ck.frame(s, per="call"), ck.score(s, loss=False)
+    assert frame["prompt_tokens"].tolist() == [153] * 3
+    assert frame["stop"].astype(object).tolist()[1] == "abandoned"
+    assert ck.frame(s, per="session")["prompt_tokens"].iloc[0] == score["prompt_tokens"] == 459
+    assert score["calls_n"] == 3
+    assert [c.call for c in ck.spend(s).accounts.charges] == [0, 1, 2]
+    sent = [view for _, view in s.views()]
+    assert [m.text for m in sent[2]] == ["do", "one", "go on", "no, this"]
+
+
+def test_a_prompt_that_was_written_again_is_a_branch():
+    """Where the user's own message is left too, the reply belongs to another branch."""
+    s = read(
+        ask("u1", None), piece("a1", "u1", text("one"), "m1"), ask("u2", "a1"),
+        piece("a2", "u2", text("two"), "m2"), ask("u3", "a1"), piece("a3", "u3", text("three"), "m3"),
+    )  # fmt: skip
+    assert [c.message.text for c in s.calls] == ["one", "three"]

@@ -77,7 +77,7 @@ def counts(sessions: list[Session]) -> Counter[str]:
             if isinstance(e, Edit):
                 n["compactions"] += 1
                 continue
-            n["errors"] += e.is_error and e.role in ("tool", "assistant")
+            n["errors"] += bool(e.is_error) and e.role in ("tool", "assistant")
             n["tool_calls"] += len(e.tool_calls)
             n["images"] += sum(isinstance(p, Image) and p.kind == "image" for p in e.parts)
             if e.usage is not None and e.kind != "turn":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from builders import assistant, session, user
+from builders import assistant, result, session, tool_call, usage, user
+from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
+from ctxkit.tokens.prices import price
 
 BILLING = ck.read(ck.samples.path())
 
@@ -24,6 +26,22 @@ def test_the_formula_is_the_difference_of_the_bills(widget):
     assert once / later + 1 == pytest.approx(cut.pays_after, abs=1)
     assert cut.gain(int(cut.pays_after) - 1) < 0 < cut.gain(int(cut.pays_after) + 2)
     assert cut.gain(1) == pytest.approx(-once, rel=0.01)
+
+
+@pytest.mark.parametrize("tokens", [40_000, 240_000])
+def test_the_next_call_costs_what_the_log_pays(tokens):
+    """Writes that live an hour, and the tier of a long prompt, have the prices of the record's own bill."""
+    log = [user("q")]
+    for n in range(4):
+        read = tokens + 900 * (n - 1) if n else 0
+        spent = replace(usage(10, read=read), cache_write_1h_tokens=tokens + 900 * n - read)
+        asked = assistant("", tool_call(), usage=spent, model="claude-sonnet-4-5")
+        log += [asked, result("word " * 700, asked)]
+    recorded = session(*log)
+    cut, spent = ck.break_even(recorded, 3).cut, recorded.call(3).message.usage
+    assert spent.cache_write_1h_tokens == cut.before().written
+    assert cut.dollars(cut.before()) == pytest.approx(price("claude-sonnet-4-5").prompt_usd(spent))
+    assert cut.write_price == 2 * cut.price.input
 
 
 def test_it_is_turned_by_hand(widget):

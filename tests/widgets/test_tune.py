@@ -352,3 +352,20 @@ def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
         shown.stop()
     with pytest.raises(ck.BadArguments, match="takes the rules"):
         ck.tune(ck.samples.path("billing"))
+
+
+def test_a_bound_of_the_loss_is_never_shown_as_a_value(sample):
+    """While summaries are taken to say nothing, `now` has the most that can be lost, and reads so."""
+
+    def row(tuner, name):
+        return next(line for line in tuner.to_text().splitlines() if line.lstrip().startswith(name))
+
+    tuner = ck.tune(sample, ck.presets.pi(context_window=48_000, reserve_tokens=8_000,
+                                          keep_recent_tokens=9_000))  # fmt: skip
+    tuner.sliders["context_window"].value += 2_000
+    assert "at most" in row(tuner, "now")
+    assert "at most" in tuner.to_html()
+    assert "at most" not in row(tuner, "as begun")
+    tuner.exact.value = True
+    assert "at most" not in tuner.to_text()
+    assert tuner.trial.row["needed_later_loss"] < 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import FUNCTION_METHOD
 from ctxkit.policies.evidence import EvidenceSummariser, IntentSummariser
-from ctxkit.session.messages import Message
+from ctxkit.session.messages import SEALED_SUMMARY, Message
 from ctxkit.tokens.prices import cost_usd, price
 
 if TYPE_CHECKING:
@@ -102,7 +102,12 @@ def price_summary(
 
 def has_summary_calls(cut: EditGroup) -> bool:
     """Return True where a model was called: the log bills the call, or it holds a summary."""
-    return any(e.usage is not None for e in cut.edits) or _has_model_summary(cut)
+    return any(e.usage is not None for e in cut.edits) or _has_model_summary(cut) or is_sealed(cut)
+
+
+def is_sealed(cut: EditGroup) -> bool:
+    """Return True where the log does not hold the text of the summary that a model wrote."""
+    return any(e.details.get(SEALED_SUMMARY) is True for e in cut.edits)
 
 
 def _has_model_summary(cut: EditGroup) -> bool:
@@ -116,7 +121,9 @@ def _has_model_summary(cut: EditGroup) -> bool:
 
 def _estimate_summary_cost(measured: MeasuredCompaction, *, reuse: bool) -> float | None:
     before, after, summary = measured.before, measured.after, measured.summary
-    if not _has_model_summary(measured.group) or not summary or before is None or after is None:
+    if not _has_model_summary(measured.group) or is_sealed(measured.group):
+        return None
+    if not summary or before is None or after is None:
         return None
     p = price(measured.model)
     if p is None:

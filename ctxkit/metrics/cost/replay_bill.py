@@ -270,8 +270,8 @@ class WrittenSummary(msgspec.Struct, frozen=True, gc=False):
     """Tokens of the text that it summarises."""
     prompt: int
     """Tokens of the prompt that was compacted."""
-    summary: int
-    """Tokens of the summary."""
+    summary: int | None
+    """Tokens of the summary; None: the log does not hold its text."""
     usd: float | None = None
     """Dollars of the call, where they are known."""
 
@@ -421,7 +421,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
         """Return the dollars of a summary: as recorded, else by the price of the call after it."""
         call_price = self.at(s.call)
-        if call_price is None or s.usd is not None:
+        if call_price is None or s.summary is None or s.usd is not None:
             return s.usd
         return call_price.asked_usd(s.prompt if reuse else s.source, s.summary, cached=reuse)
 

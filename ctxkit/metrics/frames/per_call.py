@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.call_prices import get_output_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.figures import shows_figures
@@ -49,7 +50,8 @@ COLUMNS = (
         "output_source",
         TEXT,
         "",
-        "recorded; estimated where the log holds the first piece of the stream alone",
+        "recorded; estimated, and so at least, where the log holds the first piece of the stream"
+        " alone",
     ),
     FrameColumn("reasoning_tokens", INT, "tokens", "the part of `output_tokens` that is reasoning"),
     FrameColumn(
@@ -83,7 +85,8 @@ COLUMNS = (
         "cache_miss",
         TEXT,
         "",
-        "why the cache was missed, once the misses are classified; missing until then",
+        "the cause of a cache miss, as `ctxkit.misses` finds it; missing for a hit, and where the"
+        " log does not tell cached from uncached input",
     ),
     FrameColumn("stop_reason", TEXT, "", "why the reply ended"),
     FrameColumn("is_error", BOOL, "", "True where the call failed"),
@@ -107,7 +110,7 @@ _NO_USAGE = Usage()
 
 def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the call frame as lists."""
-    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS if c.name != "cache_miss"}
+    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
         _append_session(session, data)
     return data
@@ -144,6 +147,7 @@ def _append_session(session: Session, data: dict[str, list[Any]]) -> None:
     data["cost_usd"] += [None if c is None else c.usd for c in of_calls]
     data["cost_source"] += [None if c is None else c.source for c in of_calls]
     data["list_price_usd"] += [None if c is None else c.list_price_usd for c in of_calls]
+    data["cache_miss"] += get_miss_causes(session)
     data["stop_reason"] += [m.stop for m in replies]
     data["is_error"] += [m.is_error for m in replies]
     data["seconds"] += [m.latency for m in replies]
@@ -151,6 +155,13 @@ def _append_session(session: Session, data: dict[str, list[Any]]) -> None:
     data["source"] += [
         None if u is _NO_USAGE else usage_source(m) for u, m in zip(usages, replies, strict=True)
     ]
+
+
+def get_miss_causes(session: Session) -> list[str | None]:
+    """Return the cause of each call's cache miss; None for a hit, and without a cache split."""
+    if not session.has_cache:
+        return [None] * len(session.calls)
+    return [None if m is None else m.kind for m in find_cache_misses(session)]
 
 
 def count_tool_calls(reply: Message) -> int:

@@ -91,7 +91,8 @@ COLUMNS = (
         "output_source",
         TEXT,
         "",
-        "recorded; estimated where the log holds the first pieces of streams alone",
+        "recorded; estimated, and so at least, where the log holds the first pieces of streams"
+        " alone",
     ),
     FrameColumn(
         "peak_tokens",
@@ -195,14 +196,15 @@ def _count_contents(session: Session) -> dict[str, Any]:
     messages = [
         m for m in session.messages if m.kind not in EVENT_KINDS and m.kind != MISSING_START_KIND
     ]
-    errors_n = sum(m.is_error and (m.role == "tool" or m.kind == "observation") for m in messages)
+    results = [m for m in messages if m.role == "tool" or m.kind == "observation"]
+    errors_n = sum(bool(m.is_error) for m in results)
     return {
         "messages_n": len(messages),
         "calls_n": len(calls),
         "turns_n": len({(c.turn, c.agent) for c in calls}),
         "tool_calls_n": sum(count_tool_calls(c.message) for c in calls),
         "tool_errors_n": None if "tool errors" in unreported and not errors_n else errors_n,
-        "failed_calls_n": sum(c.message.is_error for c in calls),
+        "failed_calls_n": sum(bool(c.message.is_error) for c in calls),
         "events_n": len(events),
         "images_n": sum(
             isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts

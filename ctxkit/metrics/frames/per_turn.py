@@ -184,9 +184,9 @@ def _append_other_columns(
 
 
 def sum_or_none(values: list[int | None]) -> int | None:
-    """Return the sum of the values that are not None; None where there are none."""
+    """Return the sum of some values; None where one is None, or there are none."""
     numbers = [v for v in values if v is not None]
-    return sum(numbers) if numbers else None
+    return sum(numbers) if numbers and len(numbers) == len(values) else None
 
 
 def _get_int(details: dict[str, Any], name: str) -> int | None:

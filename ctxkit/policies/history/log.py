@@ -441,7 +441,7 @@ def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:
     columns["times"] = column_of(
         lambda r: nan if messages[r].time is None else messages[r].time, np.float64
     )
-    columns["errors"] = column_of(lambda r: messages[r].is_error, np.bool_)
+    columns["errors"] = column_of(lambda r: bool(messages[r].is_error), np.bool_)
     columns["asks"] = column_of(lambda r: bool(messages[r].tool_calls), np.bool_)
     columns["thinks"] = column_of(lambda r: messages[r].thinks, np.bool_)
     columns["agents"] = column_of(

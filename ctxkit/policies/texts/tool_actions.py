@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Outcome = Literal["done", "failed", "pending"]
-OUTCOME_MARKS: dict[Outcome, str] = {"done": "✓", "failed": "✗", "pending": "⧖"}
+Outcome = Literal["done", "failed", "pending", "unknown"]
+OUTCOME_MARKS: dict[Outcome, str] = {"done": "✓", "failed": "✗", "pending": "⧖", "unknown": "?"}
 
 SHELL_TOOL_PATTERN = re.compile(
     r"bash|shell|terminal|exec|run_command|local_shell|^run$|^python$", re.IGNORECASE
@@ -62,9 +62,6 @@ def collect_actions(
     for row, m in enumerate(messages):
         for call in m.tool_calls:
             result = results.get(id(call))
-            outcome: Outcome = (
-                "pending" if result is None else "failed" if is_failed_result(result) else "done"
-            )
             turn = turns[row] if turns is not None else m.turn or 0
             output = "" if result is None else get_plain_text(result)
             actions.append(
@@ -72,7 +69,7 @@ def collect_actions(
                     call.name,
                     content.call_target(call),
                     content.call_path(call),
-                    outcome,
+                    get_outcome(result),
                     output,
                     turn,
                     m.agent or agent,
@@ -110,14 +107,27 @@ def actions_before(history: History, before: int) -> list[ToolAction]:
 
 def is_failed_result(result: Message) -> bool:
     """Return True where a result reports a failure: by its flag, or a non-zero exit status."""
+    return get_outcome(result) == "failed"
+
+
+def get_outcome(result: Message | None) -> Outcome:
+    """Return the outcome of a tool call by its result's flag and exit status.
+
+    It is `pending` without a result, and `unknown` where the format has no flag of failure and the
+    result no exit status.
+    """
+    if result is None:
+        return "pending"
     if result.is_error:
-        return True
+        return "failed"
     hit = (
         EXIT_STATUS_PATTERN.search(get_plain_text(result)[-200:])
         if SHELL_TOOL_PATTERN.search(result.tool or "")
         else None
     )
-    return hit is not None and hit.group(1) != "0"
+    if hit is not None:
+        return "done" if hit.group(1) == "0" else "failed"
+    return "unknown" if result.is_error is None else "done"
 
 
 def intent_line(action: ToolAction, *, quirks: bool = False) -> str:
@@ -138,11 +148,11 @@ def intent_line(action: ToolAction, *, quirks: bool = False) -> str:
     return f"  {OUTCOME_MARKS[action.outcome]} {action.tool}{what}{tail}"
 
 
-def written_files(acts: Iterable[ToolAction]) -> tuple[str, ...]:
-    """Return the paths that were written or patched successfully, each once."""
+def written_files(acts: Iterable[ToolAction], outcome: Outcome = "done") -> tuple[str, ...]:
+    """Return the paths of the writes and patches with an outcome, each once."""
     return tuple(
         dict.fromkeys(
-            a.path for a in acts if a.path and is_write_tool(a.tool) and a.outcome == "done"
+            a.path for a in acts if a.path and is_write_tool(a.tool) and a.outcome == outcome
         )
     )
 
@@ -156,7 +166,7 @@ def unresolved_failures(acts: Sequence[ToolAction]) -> list[ToolAction]:
     """Return the failures without a later success of the same tool on the same target."""
     last: dict[tuple[str, str], ToolAction] = {}
     for a in acts:
-        if a.outcome != "pending":
+        if a.outcome not in ("pending", "unknown"):
             last[a.tool, a.target] = a
     return [a for a in last.values() if a.outcome == "failed"]
 

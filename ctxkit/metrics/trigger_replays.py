@@ -1,0 +1,106 @@
+"""Bills of one session replayed under triggers of other sizes, and the sizes that cost alike."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ctxkit.engine import log_from_session, run_rules
+from ctxkit.metrics.compactions import get_run_compactions
+from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
+from ctxkit.metrics.prompt_sizes import RunPrompts
+from ctxkit.policies import triggers
+from ctxkit.policies.offline_summarisers import Fixed
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.session.session import Session
+    from ctxkit.tokens.sizes import MessageSizes
+
+
+NEAR_OPTIMAL = 1.05
+"""Triggers of which the dearest costs at most so many times the cheapest are about as good."""
+MAX_REPLAYS = 100
+"""Triggers that are replayed on either side of the best, at most."""
+
+
+class TriggerReplays:
+    """Replays of a record that compact to one floor, at a trigger of any size.
+
+    Args:
+        session: a recorded session with usage and prices.
+        anchored: the sizes of its messages.
+        keep_tokens: tokens of the newest messages that a compaction leaves.
+        summary: tokens of the summary that it writes.
+    """
+
+    def __init__(
+        self, session: Session, anchored: MessageSizes, keep_tokens: int, summary: int
+    ) -> None:
+        self._session, self._anchored = session, anchored
+        self._policy = Summary(keep_tokens=max(keep_tokens, 1), summariser=Fixed(max(summary, 1)))
+        self._usd_by_size: dict[int | None, float | None] = {}
+
+    @cached_property
+    def _cost_model(self) -> ReplayCostModel:
+        return ReplayCostModel.of(self._session, self._anchored)
+
+    @cached_property
+    def _log(self) -> MessageLog:
+        return log_from_session(self._session, self.make_rules(None), anchored=self._anchored)
+
+    def make_rules(self, size: int | None) -> Rules:
+        """Return the rules that compact at a size; None: never."""
+        trigger = triggers.Never() if size is None else triggers.Above(size)
+        return Rules(policy=self._policy, trigger=trigger)
+
+    def bill(self, size: int | None) -> float | None:
+        """Return the dollars of the session with compactions at a size; None where it has no price.
+
+        Args:
+            size: the trigger, in tokens; None: the session is never compacted.
+        """
+        if size not in self._usd_by_size:
+            run = run_rules(self._log, self.make_rules(size))
+            prompts = RunPrompts(run)
+            written = [s for c in get_run_compactions(run, prompts) for s in c.written]
+            bill = bill_replay(self._cost_model, prompts, self._cost_model.summaries_usd(written))
+            self._usd_by_size[size] = bill.cost_usd
+        return self._usd_by_size[size]
+
+    def find_alike(self, best: int, low: int, high: int, step: float) -> tuple[int, int]:
+        """Return the range around a trigger within which replays cost about the same.
+
+        Its dearest trigger costs at most `NEAR_OPTIMAL` times its cheapest.
+
+        Args:
+            best: the trigger.
+            low: the smallest trigger that may be in the range.
+            high: the largest.
+            step: tokens from one replayed trigger to the next; wider where more than `MAX_REPLAYS`
+                would be needed.
+        """
+        usd = self.bill(best)
+        if usd is None:
+            return best, best
+        least = most = usd
+        ends = []
+        for end in (low, high):
+            reached = best
+            for size in _sizes_towards(best, end, step):
+                usd = self.bill(size) or 0.0
+                if max(most, usd) > NEAR_OPTIMAL * min(least, usd):
+                    break
+                least, most, reached = min(least, usd), max(most, usd), size
+            ends.append(reached)
+        return ends[0], ends[1]
+
+
+def _sizes_towards(start: int, end: int, step: float) -> Iterable[int]:
+    """Yield sizes from a start, exclusive, to an end, inclusive."""
+    n = min(max(round(abs(end - start) / step), 1), MAX_REPLAYS) if end != start else 0
+    return (start + round((end - start) * k / n) for k in range(1, n + 1))

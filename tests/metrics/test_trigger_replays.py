@@ -1,0 +1,113 @@
+"""When to compact, against brute force: ceilings said to cost about the same do so when they are replayed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from builders import assistant, result, session, tool_call, usage, user
+from conftest import sample, sessions_folder
+from msgspec.structs import replace
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.timing import when_to_compact
+from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL
+from ctxkit.policies import triggers
+from ctxkit.policies.offline_summarisers import Fixed
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.tokens.prices import Price, Tier, price
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = sessions_folder()
+FILES = sorted(p for p in FOLDER.rglob("*.jsonl") if p.parent != FOLDER) if FOLDER else []
+SUMMARY = 1_000
+
+
+def working(n, *, first=20_000, by=1_000, hour=False, model="claude-sonnet-4-5"):
+    """A session that grows by `by` tokens a call, all of its prompts found in the cache."""
+    log = [user("Mend it.")]
+    for i in range(n):
+        read = first + by * (i - 1) if i else 0
+        spent = usage(0, read=read, write=first + by * i - read)
+        if hour:
+            spent = replace(
+                spent, cache_write_tokens=0, cache_write_1h_tokens=spent.cache_write_tokens
+            )
+        asked = assistant("", tool_call(path=f"f{i}"), usage=spent, model=model, time=10.0 * i)
+        log += [asked, result("word " * (by - 50), asked)]
+    return session(*log)
+
+
+def replayed(s, told, sizes):
+    """Dollars of `compare` for compactions at some sizes down to what `when` calls the floor."""
+    kept = told.floor - min(told.stays.fixed, told.floor) - SUMMARY
+    policy = Summary(keep_tokens=max(kept, 1), summariser=Fixed(SUMMARY))
+    rules = [
+        Rules(name=str(n), policy=policy, trigger=triggers.Above(n)) for n in dict.fromkeys(sizes)
+    ]
+    return ck.compare(s, ["none", *rules], loss=False)["cost_usd"].astype(float)
+
+
+@pytest.mark.parametrize("n", [150, 260, 700])
+def test_ceilings_said_to_cost_about_the_same_do_so_in_replays(n):
+    s = working(n)
+    told = when_to_compact(s, floor=30_000, summary_tokens=SUMMARY)
+    sizes = [told.low + (told.high - told.low) * k // 37 for k in range(38)]
+    usd = replayed(s, told, [told.best, *sizes])
+    assert told.session_usd == pytest.approx(usd[str(told.best)])
+    assert told.uncompacted_usd == pytest.approx(usd["none"])
+    near = usd[[str(n) for n in sizes]]
+    assert near.max() <= NEAR_OPTIMAL * near.min() * 1.001
+    assert ("about the same" in repr(told)) == (told.low < told.high)
+
+
+@pytest.mark.parametrize("file", sample(FILES, 5) or [None], ids=lambda p: p and p.name)
+def test_so_it_is_for_real_sessions(file: Path, real: Path):
+    s = next(iter(ck.read_all(file, progress=False)))
+    try:
+        told = when_to_compact(s, summary_tokens=SUMMARY)
+    except BadArguments:
+        pytest.skip("no usage, no price or no growth")
+    usd = replayed(s, told, [told.low, told.best, told.high])
+    near = usd[[str(n) for n in (told.low, told.best, told.high)]]
+    assert near.max() <= NEAR_OPTIMAL * near.min() * 1.001
+    assert ("goes on" in repr(told)) == (usd[str(told.best)] > usd["none"] * (1 + 1e-9))
+
+
+def test_a_session_that_is_cheaper_without_a_compaction_is_told_so():
+    """The rates are of an endless session: just past the ceiling a real one ends, and has not paid."""
+    told = when_to_compact(working(60), floor=30_000)
+    short = when_to_compact(working((told.best - 20_000) // 1_000 + 3), floor=30_000)
+    assert short.session_usd > short.uncompacted_usd
+    assert f"${short.uncompacted_usd:.4f} without any" in repr(short)
+    endless = when_to_compact(working(900), floor=30_000)
+    assert endless.session_usd < endless.uncompacted_usd
+    assert "without any" not in repr(endless)
+
+
+def test_writes_that_live_an_hour_have_their_own_price():
+    brief, hour = (when_to_compact(working(60, hour=h), floor=30_000) for h in (False, True))
+    p = price("claude-sonnet-4-5")
+    assert (brief.write_price, hour.write_price) == (p.cache_write, p.cache_write_1h)
+    assert brief.best < hour.best
+
+
+def test_prompts_of_another_tier_have_its_prices(monkeypatch):
+    """Where carried tokens cost ten times as much above a size, the cheapest ceiling is that size."""
+    tiers = (Tier(50_000, input=3e-5, cache_read=3e-6, cache_write=3.75e-5),)
+    plain = Price(input=3e-6, output=1.5e-5, cache_read=3e-7, cache_write=3.75e-6)
+    own = {"plain-model": plain, "tiered-model": replace(plain, tiers=tiers)}
+    monkeypatch.setattr("ctxkit.tokens.prices._registered", own)
+    common = {"floor": 30_000, "context_window": 200_000, "summary_tokens": 5_000}
+    one, tiered = (
+        when_to_compact(working(60, model=m), **common) for m in ("plain-model", "tiered-model")
+    )
+    assert tiered.cheapest == 50_000 < one.cheapest
+    assert tiered.read_price == 3e-7
+    high = {c.tokens: c.usd for c in tiered.ceilings}
+    assert all(a < b for a, b in pairwise(v for n, v in sorted(high.items()) if n >= 50_000))
