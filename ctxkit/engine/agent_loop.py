@@ -11,7 +11,10 @@ from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from ctxkit.engine import Run, advance, weave_edits
+from ctxkit.engine.live_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments
 from ctxkit.formats.chat_requests import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
@@ -20,6 +23,8 @@ from ctxkit.policies.forecast import UnprunedForecast
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.log import MessageLog
 from ctxkit.presets.registry import resolve_rules
+from ctxkit.session.messages import Edit
+from ctxkit.session.prunings import PrunedPrompt
 from ctxkit.session.session import Session
 from ctxkit.tokens.registry import default_counter
 
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.head import HeadItem
     from ctxkit.policies.rules import Rules
     from ctxkit.presets.registry import RulesLike
-    from ctxkit.session.messages import Edit, Message
+    from ctxkit.session.messages import Message
 
 
 ChatMessage = dict[str, Any]
@@ -146,6 +151,11 @@ class Context:
         self.name = name
         self._conversation = _Conversation(self.rules)
         self.run = Run(self._conversation.log, self.rules, limit)
+        self._prompts = SentPrompts()
+        self._prompts.begin(self.run)
+        self._pruning_recorder = PruningRecorder(PrunedPrompt())
+        self._pruning_of_call: dict[int, dict[str, Any]] = {}
+        """What prunings changed of each prompt, as details of its reply."""
         self._added: list[ChatMessage] = []
         self._last_prompt: list[ChatMessage] = []
         self._is_open = self._has_warned = False
@@ -174,9 +184,13 @@ class Context:
         if messages is not None:
             self.add(*self._new_messages(messages))
         if not self._is_open:
-            self._conversation.log.open()
+            log = self._conversation.log
+            if log.replies and log.replies[-1] is None:
+                self._pruning_recorder.forget_last()  # no reply came that could record it
+            log.open()
             self._is_open = True
-            advance(self.run, self.rules, self._conversation.log.calls)
+            advance(self.run, self.rules, log.calls)
+            self._pruning_of_call[log.calls - 1] = self._pruning_recorder.record(self._prompts)
             self._warn()
         self._last_prompt = self._conversation.to_dicts(self.run.shown())
         return list(self._last_prompt)
@@ -223,15 +237,24 @@ class Context:
 
     @property
     def session(self) -> Session:
-        """A session of all messages and compactions so far, for frames and plots."""
-        log = tuple(weave_edits(self._conversation.messages, self.run))
-        return Session(
+        """A session of all messages, compactions and prompts so far, for frames and plots."""
+        log = tuple(map(self._with_pruning, weave_edits(self._conversation.messages, self.run)))
+        session = Session(
             id=self.name,
             format="live",
             log=log,
             context_window=self.limit,
             tools=self._conversation.chat.tools,
         )
+        return session.backed(self._prompts.of(session))
+
+    def _with_pruning(self, entry: Message | Edit) -> Message | Edit:
+        """Return an entry of the session; a reply with what prunings changed of its prompt."""
+        if isinstance(entry, Edit) or entry.role != "assistant":
+            return entry
+        made = self._prompts.find(entry)
+        details = self._pruning_of_call.get(made[1], {}) if made else {}
+        return msgspec.structs.replace(entry, details={**entry.details, **details})
 
     def __repr__(self) -> str:
         n_cuts = len(self.run.cuts)
