@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit._internal.redaction import failure_text, redact
-from ctxkit.agent.live_context import LiveContext, SentPrompts
+from ctxkit.agent.live_context import LiveContext
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
     ArchivedResults,
@@ -21,6 +21,7 @@ from ctxkit.agent.model_summaries import (
     summarise_result,
 )
 from ctxkit.agent.tools.runner import run_in_thread
+from ctxkit.engine.live_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.evidence import failure_marker
