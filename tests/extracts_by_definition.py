@@ -75,7 +75,10 @@ def units_of(messages: list[Message]) -> list[Unit]:
         for text in texts:
             for sentence in re.split(r"(?<=[.!?])\s+|\n+", text):
                 if message.role != "summary" or not sentence.startswith(FOCUS_MARK):
-                    add(TAGS[message.role], sentence)
+                    tag, said = TAGS[message.role], sentence
+                    while tag == "Earlier" and (nested := re.match("(User|Earlier): ", said)):
+                        tag, said = nested[1], said[nested.end() :]  # a line keeps its first tag
+                    add(tag, said)
         for call in message.tool_calls:
             found = (v for v in call.arguments.values() if isinstance(v, str) and v)
             add("Call", f"{call.name} {next(found, call.raw or '')[:120]}")

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.compaction import Compactor
-from ctxkit.agent.live_context import SentPrompts
 from ctxkit.agent.memory.flush import MemoryFlusher
 from ctxkit.agent.model_calls import ModelCaller
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
@@ -30,6 +29,7 @@ from ctxkit.agent.turn import (
     TurnEnd,
     ignore_event,
 )
+from ctxkit.engine.live_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.offload import is_offloaded
 from ctxkit.policies.triggers import CutShort, has_trigger

@@ -16,7 +16,7 @@ from ctxkit.agent.compaction_attempts import (
     summary_bill,
 )
 from ctxkit.agent.live_budget import LiveBudget
-from ctxkit.agent.live_context import LiveContext, SentPrompts
+from ctxkit.agent.live_context import LiveContext
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
     ArchivedResults,
@@ -28,6 +28,7 @@ from ctxkit.agent.model_summaries import (
 )
 from ctxkit.agent.store.artifacts import reading_advice
 from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
+from ctxkit.engine.live_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.evidence import failure_marker

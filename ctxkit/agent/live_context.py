@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from ctxkit.engine import Compaction, Run, advance, billing_offset, log_from_session
-from ctxkit.engine.sent import FIXED_KIND, SentItem, build_full_prompt_change
+from ctxkit.engine.live_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
 from ctxkit.policies.offload import Offload, artifact_in_stub
@@ -28,10 +27,7 @@ from ctxkit.tokens.live_prompt_sizes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from ctxkit.engine import BlockedCompaction
-    from ctxkit.engine.sent import PromptChange
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Policy
@@ -109,6 +105,7 @@ class LiveContext:
         self._prepared_view = self._sent_view = self.run.shown()
         self.prompts = prompts or SentPrompts()
         self.prompts.begin(self.run, schema_tokens)
+        self._pruning_recorder = PruningRecorder(session.prunings.at(None))
         self._next_compaction = len(session.edits)
         self._label = rules.label
 
@@ -171,6 +168,10 @@ class LiveContext:
             tuple(name for _, name in run.warned[warnings:]),
             tuple(run.held[blocked_so_far:]),
         )
+
+    def record_pruning(self) -> dict[str, Any]:
+        """Return what prunings changed of the last prompt, as details of its reply."""
+        return self._pruning_recorder.record(self.prompts)
 
     @property
     def stages(self) -> tuple[Any, ...]:
@@ -352,163 +353,3 @@ def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
     if run.rules.pruning is not None:
         apply_part(run.rules.pruning, run.history.at(max(run.call - 1, 0)))
     return results
-
-
-class _PromptRun(NamedTuple):
-    """A run, and the prompts changed after it made them: call -> (messages, changed by)."""
-
-    run: Run
-    changed: dict[int, tuple[tuple[Message, ...], str]]
-    schemas: int
-    """Tokens of the tools' schemas, as counted."""
-
-
-class SentPrompts:
-    """The prompts that an agent's calls were sent.
-
-    A call is identified by its number and the id of its reply, so branches and resumed sessions
-    do not mix.
-    """
-
-    def __init__(self) -> None:
-        self._runs: list[_PromptRun] = []
-
-    def begin(self, run: Run, schemas: int = 0) -> None:
-        """Add the run that prepares the calls from now on.
-
-        Args:
-            run: the run.
-            schemas: tokens of the tool schemas in each of its prompts, as counted.
-        """
-        self._runs = [m for m in self._runs if m.run.call > m.run.begin]  # drop runs without a call
-        self._runs.append(_PromptRun(run, {}, schemas))
-
-    def changed(self, messages: tuple[Message, ...], by: str) -> None:
-        """Note that the last call is sent these messages, and what changed them."""
-        run, changed, _ = self._runs[-1]
-        changed[run.call - 1] = messages, by
-
-    def of(self, session: Session) -> SessionPrompts:
-        """Return the prompts of a session's calls."""
-        return SessionPrompts(self, session)
-
-    def made(self, call: int, reply: Message | None) -> _PromptRun:
-        """Return the run that made a call; the latest run for a call made elsewhere."""
-        for prompt_run in reversed(self._runs):
-            replies = prompt_run.run.log.replies
-            if reply is not None and prompt_run.run.begin <= call < len(replies):
-                then = replies[call]
-                if then is not None and then.id == reply.id:
-                    return prompt_run
-        return self._runs[-1]
-
-
-class SessionPrompts:
-    """The prompts of one session's calls, with the interface of `Run` that a session reads."""
-
-    def __init__(self, prompts: SentPrompts, session: Session) -> None:
-        self._prompts, self._session = prompts, session
-
-    @property
-    def _latest_run(self) -> Run:
-        return self._prompts.made(-1, None).run
-
-    @property
-    def prunes(self) -> bool:
-        """True if prompts may leave out or shorten messages of the context."""
-        return self._latest_run.prunes
-
-    @property
-    def counter(self) -> str:
-        """Name of the token counter."""
-        return self._latest_run.counter
-
-    @property
-    def schemas(self) -> int:
-        """Tokens of the tool schemas in each prompt, as counted."""
-        return self._prompts.made(-1, None).schemas
-
-    @property
-    def counted_next(self) -> int:
-        """Tokens of the next prompt if not compacted, as counted, schemas included."""
-        view = self._latest_run.coming()
-        return self.schemas + view.tokens - view.fixed
-
-    @property
-    def row_sizes(self) -> list[int]:
-        """Tokens of each message in full, in the order of the log."""
-        return self._latest_run.row_sizes
-
-    def prompt_sizes(self, calls: int) -> list[int | None]:
-        """Return the prompt tokens of the first `calls` calls."""
-        return [self.prompt_size(call) for call in range(calls)]
-
-    def prompt_size(self, call: int) -> int:
-        """Return the prompt tokens of a call, as the triggers saw it."""
-        run, *_ = self._find_run(call)
-        if run.begin <= call < run.call:
-            return run.sizes(call, call + 1)[0]
-        return sum(item.tokens for item in self.sent(call))
-
-    def sent(self, call: int | None) -> tuple[SentItem, ...]:
-        """Return the prompt of a call; None: of the next one."""
-        if call is None:
-            return self._latest_run.sent(None)
-        run, changed, _ = self._find_run(call)
-        items = run.sent(call)
-        return tuple(_changed_items(items, *changed[call], run)) if call in changed else items
-
-    def left_out(self, call: int | None) -> dict[int, str]:
-        """Return the rows of the context that a call's prompt left out, with what left them out."""
-        if call is None:
-            return self._latest_run.left_out(None)
-        run, changed, _ = self._find_run(call)
-        out = dict(run.left_out(call))
-        if call in changed:
-            there = {item.row for item in self.sent(call)}
-            out.update({i.row: changed[call][1] for i in run.sent(call) if i.row not in there})
-        return out
-
-    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
-        """Yield the messages that entered and left the prompt at each call."""
-        stop = len(self._session.calls) if stop is None else stop
-        for _, calls in groupby(range(start, stop), key=self._group_key):
-            span = list(calls)
-            run, changed, _ = self._find_run(span[0])
-            if any(call in changed for call in span):
-                for call in span:
-                    yield build_full_prompt_change(call, self.sent(call))
-            else:
-                yield from run.turnovers(span[0], span[-1] + 1)
-
-    def _find_run(self, call: int) -> _PromptRun:
-        return self._prompts.made(call, self._session.calls[call].message)
-
-    def _group_key(self, call: int) -> tuple[int, bool]:
-        prompt_run = self._find_run(call)
-        return id(prompt_run.run), call in prompt_run.changed
-
-
-def _changed_items(
-    items: Sequence[SentItem], messages: tuple[Message, ...], by: str, run: Run
-) -> Iterator[SentItem]:
-    """Yield the items of a prompt as sent, after it was changed."""
-    sent_messages = {_origin_id(m): m for m in messages}
-    for item in items:
-        message, row = sent_messages.get(_origin_id(item.message)), item.row
-        if item.message.kind == FIXED_KIND:
-            yield item
-        elif message is None:
-            continue
-        elif message.parts == item.message.parts:
-            yield item
-        elif row >= 0 and run.log.messages[row].parts == message.parts:
-            yield SentItem(message, item.raw_tokens, item.raw_tokens, None, row)
-        else:
-            tokens = run.log.measure(message, row)
-            yield SentItem(message, tokens, item.raw_tokens, by, row, pruned=True)
-
-
-def _origin_id(message: Message) -> str:
-    """Return the id of the message that one was made from."""
-    return message.id.split("~")[0]

@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.agent.live_context import SentPrompts
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.span_export import SpanAddress
     from ctxkit.agent.tools.runner import Approve, OutputLimits
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn import LiveEvent, Outcome
+    from ctxkit.engine.live_prompts import SentPrompts
     from ctxkit.engine.sent import SentItem
     from ctxkit.policies.memory_entries import MemoryEntry
     from ctxkit.policies.protocols import Policy

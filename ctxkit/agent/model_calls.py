@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import redact
+from ctxkit._internal.redaction import environment_secrets, redact, redact_json
 from ctxkit.agent.models.model import Model, Request
 from ctxkit.engine.provider_guard import PromptGuard, find_stale_thinking, writes_by_api
 from ctxkit.errors import ModelError
@@ -168,8 +168,9 @@ class ModelCaller:
             reply = await self._model(request, stream)
         except asyncio.CancelledError:
             why = turn.over if turn.late else "interrupted by the user"
+            pruning = self._record_pruning()
             failed_reply = self._transcript.failed(
-                name, why, "aborted", stream.words, self._changed_window
+                name, why, "aborted", stream.words, self._changed_window, pruning
             )
             self._compactor.context.add(failed_reply)
             self._emit("cancelled", {"chars": len(stream.words), "why": why})
@@ -193,6 +194,7 @@ class ModelCaller:
             {} if reply.usage is None else {COUNTED_TOKENS_KEY: self._compactor.context.counted}
         )
         details = {**reply.details, **tools_digest, **counted, **self._changed_thresholds}
+        details |= self._record_pruning()
         reply, self._tools_logged = (
             replace(reply, context_window=self._changed_window, details=details),
             True,
@@ -211,6 +213,11 @@ class ModelCaller:
         self._emit("model_response", {**ended, **counts})
         return stored
 
+    def _record_pruning(self) -> dict[str, Any]:
+        """Return what prunings changed of the last prompt, redacted as the log is."""
+        details: dict[str, Any] = self._compactor.context.record_pruning()
+        return dict(redact_json(details, environment_secrets()))
+
     @property
     def _changed_thresholds(self) -> dict[str, int]:
         """Budget thresholds that differ from those that the session began with."""
@@ -227,8 +234,9 @@ class ModelCaller:
     def _store_failure(self, error: ModelError, turn: Turn) -> None:
         turn.spent.add(None, self._model.name)
         partial_text = error.words if isinstance(error, PartialReplyError) else ""
+        pruning = self._record_pruning()
         failed_reply = self._transcript.failed(
-            self._name, str(error), text=partial_text, window=self._changed_window
+            self._name, str(error), "error", partial_text, self._changed_window, pruning
         )
         self._compactor.context.add(failed_reply)
         payload = {"error": str(error), "overflow": error.overflow}

@@ -14,6 +14,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Edit, Message, Part, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ctxkit.session.session import Session
 
 AppendEntries = Callable[..., "Session"]
@@ -121,14 +123,20 @@ class Transcript:
             " reset`."
         )
 
-    def failed(
-        self, model: str, why: str, stop: str = "error", text: str = "", window: int | None = None
+    def failed(  # noqa: PLR0917  the fields of one reply
+        self,
+        model: str,
+        why: str,
+        stop: str = "error",
+        text: str = "",
+        window: int | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> Message:
         """Store a reply that failed or was interrupted; it stays in the log and is never sent."""
         parts: tuple[Part, ...] = (Text(text),) if text else ()
         reply = Message(role="assistant", parts=parts, is_error=True, visible=False)
         fields = {"model": model, "stop": stop, "error": why, "context_window": window}
-        return self.add(replace(reply, **fields), "a")
+        return self.add(replace(reply, **fields, details=dict(details or {})), "a")
 
     def unrun(self, call: ToolCall, why: str = INTERRUPTED_RESULT) -> Message:
         """Store a result for a tool call that did not end, so that no call is without one."""

@@ -11,16 +11,24 @@ from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from ctxkit.engine import Run, advance, weave_edits
+from ctxkit.engine.live_prompts import PruningRecorder, SentPrompts
 from ctxkit.engine.provider_guard import ChatGuard, writes_by_api
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, short_repr
+from ctxkit.formats.chat_messages import parse_usage
 from ctxkit.formats.chat_requests import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.policies.base import apply_policy
 from ctxkit.policies.forecast import UnprunedForecast
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.log import MessageLog
+from ctxkit.policies.offline_summarisers import may_ask
+from ctxkit.policies.summary import writers_of
 from ctxkit.presets.registry import resolve_rules
+from ctxkit.session.messages import Edit, Usage
+from ctxkit.session.prunings import PrunedPrompt
 from ctxkit.session.session import Session
 from ctxkit.tokens.registry import default_counter
 
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.head import HeadItem
     from ctxkit.policies.rules import Rules
     from ctxkit.presets.registry import RulesLike
-    from ctxkit.session.messages import Edit, Message
+    from ctxkit.session.messages import Message
 
 
 ChatMessage = dict[str, Any]
@@ -138,7 +146,11 @@ class Context:
             messages.append(reply)  # your own list, which only grows
 
     or ``context.add(message)`` for each message and ``context.fit()`` before each call. `tokens`,
-    `limit` and `edits` are its state; `session` is an ordinary session for frames and plots.
+    `limit` and `edits` are its state; `session` is an ordinary session for frames and plots, with
+    the prompts that `fit` returned.
+
+    It warns once of a prompt over the limit, of a summary that no model wrote, and of rules that
+    compact at each call.
 
     Args:
         rules: rules, a preset or its name, a policy (always run) or its text form.
@@ -167,10 +179,17 @@ class Context:
         self.name = name
         self._conversation = _Conversation(self.rules)
         self.run = Run(self._conversation.log, self.rules, limit)
+        self._prompts = SentPrompts()
+        self._prompts.begin(self.run)
+        self._pruning_recorder = PruningRecorder(PrunedPrompt())
+        self._pruning_of_call: dict[int, dict[str, Any]] = {}
+        """What prunings changed of each prompt, as details of its reply."""
         self._added: list[ChatMessage] = []
         self._last_prompt: list[ChatMessage] = []
-        self._is_open = self._has_warned = False
-        """Whether the next call is opened, and whether the user was warned."""
+        self._is_open = False
+        """Whether the next call is opened."""
+        self._usage_of_call: dict[int, Usage] = {}
+        self._given_warnings: set[str] = set()
 
     def add(self, *messages: ChatMessage) -> Context:
         """Add messages in order; return the context."""
@@ -180,7 +199,9 @@ class Context:
         self._is_open = self._is_open and not messages
         return self
 
-    def fit(self, messages: Sequence[ChatMessage] | None = None) -> list[ChatMessage]:
+    def fit(
+        self, messages: Sequence[ChatMessage] | None = None, *, usage: Any = None
+    ) -> list[ChatMessage]:
         """Return the messages to send at the next call, compacted if the rules say so.
 
         Messages that are unchanged come back as the same dict objects.
@@ -188,17 +209,30 @@ class Context:
         Args:
             messages: your list with all messages so far, or the list that the last `fit` returned
                 plus the messages since; None: what was added by `add`.
+            usage: what the provider billed for the prompt that the last `fit` returned: its prompt
+                tokens, a `Usage`, or the usage of the reply as a dict or an object of the
+                provider's client. Sizes of later prompts go by it; None: they are counts.
 
         Raises:
-            BadArguments: the list is neither; begin a new context for another conversation.
+            BadArguments: the list is neither; begin a new context for another conversation. Or the
+                usage holds no prompt tokens, or `fit` was not called before.
         """
         if messages is not None:
             self.add(*self._new_messages(messages))
+        if usage is not None:
+            self._anchor_sizes(usage)
         if not self._is_open:
-            self._conversation.log.open()
+            log = self._conversation.log
+            if log.replies and log.replies[-1] is None:
+                self._pruning_recorder.forget_last()  # no reply came that could record it
+            n_cuts = len(self.run.cuts)
+            log.open()
             self._is_open = True
-            advance(self.run, self.rules, self._conversation.log.calls)
-            self._warn()
+            advance(self.run, self.rules, log.calls)
+            if len(self.run.cuts) > n_cuts:
+                log.fixed = 0  # the last usage was measured on another prompt
+            self._pruning_of_call[log.calls - 1] = self._pruning_recorder.record(self._prompts)
+            self._warn(n_cuts)
             if self._guard.is_new:  # what was said before stood behind its own prompts
                 self._guard.apply(list(self._added))
             self._last_prompt = self._guard.apply(self._conversation.to_dicts(self.run.shown()))
@@ -209,18 +243,57 @@ class Context:
         """What the provider's rules took out of the last prompt, in sentences; empty: nothing."""
         return self._guard.notes
 
-    def _warn(self) -> None:
-        """Warn once where the rules compact at each call, so that no cache can serve a prompt."""
-        if not self._has_warned and [c.call for c in self.run.cuts[-_WARN_AFTER:]] == [
-            *range(self.run.call - _WARN_AFTER, self.run.call)
-        ]:
-            self._has_warned = True
-            warnings.warn(
+    def _anchor_sizes(self, usage: Any) -> None:
+        """Correct the sizes of later prompts by what the last prompt was billed."""
+        call, log = self.run.call - 1, self._conversation.log
+        billed = _parse_usage(usage)
+        if call < 0 or billed is None or not billed.prompt_tokens:
+            raise BadArguments(
+                "Pass `usage` with the prompt tokens that the provider reported for the prompt of"
+                f" the last `fit`, not {short_repr(usage)}."
+            )
+        if call in self._usage_of_call:
+            return
+        self._usage_of_call[call] = billed
+        size = self.run.sizes(call, call + 1)[0]
+        log.owe(billed.prompt_tokens - size)
+        log.fixed = billed.prompt_tokens - (size - log.fixed_at[call])
+
+    def _warn(self, n_cuts_before: int) -> None:
+        """Warn of a prompt over the limit, of an extract as summary, and of rules that compact at
+        each call; of each once.
+        """
+        last_calls = [cut.call for cut in self.run.cuts[-_WARN_AFTER:]]
+        size = self.run.sizes(self.run.call - 1, self.run.call)[0]
+        if size > self.limit:
+            self._warn_once(
+                f"This prompt has {size:,} tokens, and the limit is {self.limit:,}: a provider"
+                " refuses or cuts a prompt over its window. Give the rules"
+                f" ({self.rules.label}) a lower trigger or a pruning of tool results, or pass"
+                " `usage=` to `fit` so that sizes go by the provider's own counts."
+            )
+        written = [e for cut in self.run.cuts[n_cuts_before:] for e in cut.edits]
+        writers = [] if self.rules.policy is None else list(writers_of(self.rules.policy))
+        has_summary = any(m.role == "summary" for e in written for m in e.inserted)
+        if has_summary and writers and not any(map(may_ask, writers)):
+            self._warn_once(
+                "No model wrote this summary: it is an extract of the messages that it replaces."
+                " Pass a function (passage) -> text that asks a model:"
+                " `ck.Context(ck.presets.pi(summariser=write_summary))`, or the same with another"
+                " preset or `ck.policies.Rules`."
+            )
+        if last_calls == [*range(self.run.call - _WARN_AFTER, self.run.call)]:
+            self._warn_once(
                 f"The rules {self.rules.label} compact at each call, so no cache can serve a"
                 " prompt: give them a trigger, such as `Rules(policy=...,"
-                " trigger=triggers.Share(share=0.75))` of `ctxkit.policies`.",
-                stacklevel=3,
+                " trigger=triggers.Share(share=0.75))` of `ctxkit.policies`."
             )
+
+    def _warn_once(self, text: str) -> None:
+        kind = text.split(maxsplit=2)[0]
+        if kind not in self._given_warnings:
+            self._given_warnings.add(kind)
+            warnings.warn(text, stacklevel=4)
 
     def _new_messages(self, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
         for before in (self._added, self._last_prompt):
@@ -251,15 +324,27 @@ class Context:
 
     @property
     def session(self) -> Session:
-        """A session of all messages and compactions so far, for frames and plots."""
-        log = tuple(weave_edits(self._conversation.messages, self.run))
-        return Session(
+        """A session of all messages, compactions and prompts so far, for frames and plots."""
+        log = tuple(map(self._with_pruning, weave_edits(self._conversation.messages, self.run)))
+        session = Session(
             id=self.name,
             format="live",
             log=log,
             context_window=self.limit,
             tools=self._conversation.chat.tools,
         )
+        return session.backed(self._prompts.of(session))
+
+    def _with_pruning(self, entry: Message | Edit) -> Message | Edit:
+        """Return an entry of the session; a reply with the pruning and the usage of its prompt."""
+        if isinstance(entry, Edit) or entry.role != "assistant":
+            return entry
+        made = self._prompts.find(entry)
+        if made is None:
+            return entry
+        details = {**entry.details, **self._pruning_of_call.get(made[1], {})}
+        usage = self._usage_of_call.get(made[1], entry.usage)
+        return msgspec.structs.replace(entry, details=details, usage=usage)
 
     def __repr__(self) -> str:
         n_cuts = len(self.run.cuts)
@@ -268,6 +353,16 @@ class Context:
             f" {self.limit:,} tokens, {self.run.call} calls, {n_cuts}"
             f" compaction{'' if n_cuts == 1 else 's'}>"
         )
+
+
+def _parse_usage(usage: Any) -> Usage | None:
+    """Return a provider's usage in disjoint classes; None where it holds none."""
+    if isinstance(usage, Usage):
+        return usage
+    if isinstance(usage, int) and not isinstance(usage, bool):
+        return Usage(input_tokens=usage) if usage > 0 else None
+    as_plain = getattr(usage, "model_dump", None) or getattr(usage, "dict", None)
+    return parse_usage(as_plain() if callable(as_plain) else usage)
 
 
 class _Conversation:

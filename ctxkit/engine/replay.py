@@ -5,14 +5,17 @@ The trajectory (messages, tool calls, replies) stays as it was recorded.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from ctxkit.engine import Run, log_from_session, run_rules, weave_edits, with_message_ids
+from ctxkit.engine.live_prompts import SentPrompts
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.runs import find_first_due
+from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.protocols import name_of
@@ -25,7 +28,9 @@ from ctxkit.policies.rules import (
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.presets.systems.swe_agent_mask import swe_agent_mask
 from ctxkit.session.messages import Edit, Message, Usage
-from ctxkit.tokens.live_prompt_sizes import get_billed_prompt
+from ctxkit.session.prunings import PRUNED_KEY
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens, get_billed_prompt
+from ctxkit.tokens.registry import default_counter, get_counter
 from ctxkit.tokens.sizes import masks_results, measure_sizes
 
 if TYPE_CHECKING:
@@ -33,15 +38,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ctxkit.engine.live_prompts import SessionPrompts
     from ctxkit.engine.sent import SentItem
     from ctxkit.policies.history.log import MessageLog
     from ctxkit.policies.rules import Rules
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
+    from ctxkit.tokens.counters import TokenCounter
     from ctxkit.tokens.sizes import MessageSizes
 
 _replace = msgspec.structs.replace
-_THRESHOLD_KEYS = frozenset(THRESHOLD_NAMES)
+_DETAILS_OF_RECORD = frozenset({*THRESHOLD_NAMES, PRUNED_KEY})
+"""Keys of the details of a reply that hold for the recorded rules alone."""
 
 
 @accepts_session
@@ -229,6 +237,27 @@ def run_record(session: Session) -> Run:
     return done
 
 
+def find_recorded_prompts(session: Session) -> SessionPrompts:
+    """Return the prompts that a session's calls were sent, from the prunings that its log records.
+
+    Sizes are counts, as in the session while it ran, by the counter that it used.
+    """
+    rules = recorded_rules().but(counter=_find_recorded_counter(session))
+    log = log_from_session(session, rules, recorded_calls=len(session.calls), last_usage=True)
+    run = run_rules(log, rules, find_context_window(session))
+    run.begin = run.call  # its calls were made by another process
+    prompts = SentPrompts()
+    prompts.begin(run, estimate_schema_tokens(session.tools))
+    return prompts.of(session)
+
+
+def _find_recorded_counter(session: Session) -> TokenCounter:
+    """Return the counter of a session's pruned prompts; the default one where it is unknown."""
+    with suppress(BadArguments):
+        return get_counter(session.prunings.at(None).counter)
+    return default_counter()
+
+
 def summarize_run(done: Run) -> dict[str, Any]:
     """Return the outcome of a run apart from its edits, as plain values for `details`."""
     rules: Rules = done.rules
@@ -295,7 +324,7 @@ def _modelled_reply(
     Where the record bills its calls but not this one (it failed), the reply stays without usage,
     and the modelled prompt stands in its details.
     """
-    details = {k: v for k, v in message.details.items() if k not in _THRESHOLD_KEYS}
+    details = {k: v for k, v in message.details.items() if k not in _DETAILS_OF_RECORD}
     details |= {"usage_source": "derived", "shared_tokens": shared}
     if billed and message.usage is None:
         return _replace(message, details=details | {"prompt_tokens": prompt})

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from ctxkit.tokens.sizes import MessageSizes
 
 _replace = msgspec.structs.replace
-_BETWEEN_CALLS = ("manual", "agent_requested", "overflow", "length")
-"""Triggers of compactions that happen between two calls, not because of one."""
+_BETWEEN_CALLS = ("manual", "agent_requested", "length", "tool_summary")
+"""Triggers of compactions that happen between two calls, not because of the coming one; so does
+one for an overflow that a call reported, but not one for an overflow that the rules expect.
+"""
 
 
 def log_from_session(
@@ -129,14 +131,16 @@ def count_sizes_by_last_usage(
     # count, `bill_offset` the same since the last compaction only
     visible: list[Message] = []
     tool_tokens = estimate_schema_tokens(session.tools)
-    total, offset, bill_offset, parts = 0, 0, 0, list[FixedPart]()
+    total, offset, bill_offset, parts, has_failed = 0, 0, 0, list[FixedPart](), False
     for entry in session.path:
         if isinstance(entry, Edit):
             visible, bill_offset = apply_edit(visible, entry), 0
+            is_after_failure = entry.trigger == "overflow" and has_failed
             # a compaction for a call still was decided by the offset of the last bill
-            offset = 0 if entry.trigger in _BETWEEN_CALLS else offset
+            offset = 0 if is_after_failure or entry.trigger in _BETWEEN_CALLS else offset
             total = sum(sizes[id(m)] for m in visible)
             continue
+        has_failed = entry.role == "assistant" and entry.error is not None
         if entry.role == "assistant":
             recorded_count = entry.details.get(COUNTED_TOKENS_KEY)
             count = recorded_count if isinstance(recorded_count, int) else total

@@ -38,6 +38,7 @@ from ctxkit.session.messages import (
     ToolCall,
     ToolSchema,
 )
+from ctxkit.session.prunings import PRUNED_KEY, PromptPruning
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ _DETAIL_TYPES: dict[str, Any] = {
     "cannot_tell": tuple[str, ...],
     "history_processor": _Processor,
     "output_source": Provenance,
+    PRUNED_KEY: PromptPruning,
     "replay": dict[str, Any],
     "source_tokens": _Count,
     "tools_digest": str,

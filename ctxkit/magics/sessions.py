@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.agent.event_loops import BackgroundTask
-    from ctxkit.agent.live_context import SentPrompts
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.span_export import SpanAddress
     from ctxkit.agent.turn import Listener
+    from ctxkit.engine.live_prompts import SentPrompts
     from ctxkit.magics.programs import ServerCommand
     from ctxkit.magics.settings import KitSettings
 

@@ -18,6 +18,7 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.hooks import call_hook
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Edit, Fault, Message, SizeOnly, Text, ToolSchema
+from ctxkit.session.prunings import RecordedPrunings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -187,19 +188,21 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     # -- prompts ----------------------------------------------------------------------------------
 
     def view(self, call: int | None = None) -> tuple[Message, ...]:
-        """Return the messages of a call's prompt.
+        """Return the messages of a call's prompt, pruned as the log records it.
 
         Args:
-            call: number of the call, negatives from the end; None: the next call.
+            call: number of the call, negatives from the end; None: the next call, as if nothing
+                were compacted and nothing more were pruned before it.
 
         Raises:
             BadArguments: the session has no such call.
         """
-        stop = len(self.path) if call is None else self.call(call).position
+        index = None if call is None else self.call(call).index
+        stop = len(self.path) if index is None else self.calls[index].position
         view: tuple[Message, ...] = ()
         for visible, _ in _iter_views(self.path[:stop]):
             view = tuple(visible)
-        return view
+        return tuple(self.prunings.at(index).apply(view)) if self.prunings else view
 
     def views(self) -> Iterator[tuple[ModelCall, ListPrefix[Message]]]:
         """Yield every call with the messages of its prompt, in one pass.
@@ -207,21 +210,31 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         Prompts that extend each other share one list (`ListPrefix.added_since` gives the new
         messages); each compares, slices and hashes like the tuple that `view` returns.
         """
-        calls = iter(self.calls)
+        calls, prunings = iter(self.calls), self.prunings
         following = next(calls, None)
         for visible, position in _iter_views(self.path, each=True):
             # a call is given its prompt before its own reply is added
             while following is not None and following.position == position:
-                yield following, ListPrefix(visible)
+                pruned = prunings.at(following.index)
+                is_pruned = bool(pruned.changes or pruned.added)
+                yield following, ListPrefix(pruned.apply(visible) if is_pruned else visible)
                 following = next(calls, None)
+
+    @cached_property
+    def prunings(self) -> RecordedPrunings:
+        """What the log records of prunings: changes of single prompts; none of a replay."""
+        is_replay = self.format == "replay" or self.origin is not None
+        return RecordedPrunings(() if is_replay else (c.message for c in self.calls))
 
     @property
     def behind(self) -> Any:
-        """The run that has the sent prompts (`engine.Run`, `agent.live_context.SessionPrompts`);
-        None for a recorded session.
+        """The run that has the sent prompts (`engine.Run`, `engine.live_prompts.SessionPrompts`);
+        None for a recorded session whose log has no prunings.
 
-        It is no field: it is neither compared nor written, and a changed copy has none.
+        It is no field: it is neither compared nor written. A changed copy has that of its log.
         """
+        if "behind" not in self.__dict__ and self.prunings:
+            self.__dict__["behind"] = call_hook("session.behind", self)
         return self.__dict__.get("behind")
 
     def backed(self, by: Any) -> Session:

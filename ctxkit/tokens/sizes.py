@@ -10,6 +10,7 @@ import msgspec
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.session.messages import Edit, Message, Provenance, SizeOnly
+from ctxkit.session.prunings import has_new_pruning
 from ctxkit.session.session import Session, apply_edit
 from ctxkit.tokens.counters import count_json_chars
 from ctxkit.tokens.registry import default_counter
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.session.messages import ToolSchema
-    from ctxkit.session.session import ModelCall
+    from ctxkit.session.session import LogEntry, ModelCall
     from ctxkit.tokens.counters import TokenCounter
 
 
@@ -613,7 +614,9 @@ class PromptDrop(NamedTuple):
 
 
 def find_prompt_drops(session: Session) -> tuple[PromptDrop, ...]:
-    """Find the drops of recorded prompts that no edit explains, in order; a replay has none.
+    """Find the drops of recorded prompts that no edit or recorded pruning explains, in order.
+
+    A replay has none.
 
     A prompt is compared with the one before it of the same agent and model. A smaller prompt after
     which the next one is as large as before is no drop: it was another kind of request.
@@ -621,8 +624,8 @@ def find_prompt_drops(session: Session) -> tuple[PromptDrop, ...]:
     if session.format == "replay" or session.origin is not None:
         return ()
     agents = group_prompts_by_agent(session)
-    edits = [i for i, e in enumerate(session.path) if isinstance(e, Edit)] if agents else []
-    drops = [drop for calls in agents.values() for drop in _find_agent_drops(calls, edits)]
+    marks = [i for i, e in enumerate(session.path) if _explains_drop(e)] if agents else []
+    drops = [drop for calls in agents.values() for drop in _find_agent_drops(calls, marks)]
     return tuple(sorted(drops, key=lambda drop: drop.call.index))
 
 
@@ -637,15 +640,22 @@ def group_prompts_by_agent(session: Session) -> dict[str, list[tuple[ModelCall, 
     return out
 
 
+def _explains_drop(entry: LogEntry) -> bool:
+    """Return whether an entry shows why a prompt fell: a compaction, or a reply's own pruning."""
+    return isinstance(entry, Edit) or has_new_pruning(entry)
+
+
 def _find_agent_drops(
-    calls: Sequence[tuple[ModelCall, int]], edits: Sequence[int]
+    calls: Sequence[tuple[ModelCall, int]], marks: Sequence[int]
 ) -> Iterator[PromptDrop]:
     last: tuple[ModelCall, int] | None = None
     for i, (call, prompt) in enumerate(calls):
         if last is not None and last[0].message.model == call.message.model:
             before, following = last[1], calls[i + 1][1] if i + 1 < len(calls) else 0
-            edited = bisect_left(edits, last[0].position) < bisect_left(edits, call.position)
-            if not edited and before - prompt > max(DROP_MIN_SHARE * before, DROP_MIN_TOKENS):
+            # the reply of the last prompt is no mark of this one, that of this prompt is
+            first, stop = last[0].position + 1, call.position + 1
+            is_explained = bisect_left(marks, first) < bisect_left(marks, stop)
+            if not is_explained and before - prompt > max(DROP_MIN_SHARE * before, DROP_MIN_TOKENS):
                 if following >= before:
                     continue  # the next prompt is compared with the one before this
                 yield PromptDrop(call, before, prompt)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from models.wires import FORMATS, Play, wire
+from msgspec.structs import replace
 from talkers import ECHO, Says, agent, run, said
 from talks_by_chance import small
 
@@ -72,12 +73,13 @@ def shown(items):
     return results, texts, calls
 
 
-def held(kind, one, heard, bodies):
+def held(kind, session, heard, bodies):
     told = [e.payload for e in heard if e.kind == "inner_call_context"]
-    stacked = count_groups_by_call(one.session).groups
-    assert len(told) == len(bodies) == len(one.session.calls) >= 4 * TURNS
+    stacked = count_groups_by_call(session).groups
+    assert len(told) == len(bodies) == len(session.calls) >= 4 * TURNS
+    prompts = ck.frame(session, per="call")["prompt_tokens"]
     for call, (body, event) in enumerate(zip(bodies, told, strict=True)):
-        items = one.session.sent(call)
+        items = session.sent(call)
         messages = [i for i in items if i.message.kind != "fixed"]
         results, texts, calls = received(kind, body)
         said = shown(messages)
@@ -93,24 +95,29 @@ def held(kind, one, heard, bodies):
         assert sum(event["msg_counts"].values()) + 1 == len(messages)  # it counts no instructions
         assert event["est_tokens"] == sum(i.tokens for i in items)
         assert all(i.tokens == i.raw_tokens for i in messages if i.changed_by is None)
-        made, usage = report(one.session, call), one.session.calls[call].message.usage
+        made, usage = report(session, call), session.calls[call].message.usage
         billed = event["est_tokens"] if usage is None else usage.prompt_tokens  # it overflowed
         assert made.prompt_tokens == billed == sum(p.tokens for p in made.parts)
+        assert usage is None or prompts[call] == billed
+        assert [m.parts for m in session.view(call)] == [i.message.parts for i in messages]
         assert sum(p.chars or 0 for p in made.parts if p.group == "tool results") == sum(
             map(len, results)
         )
         assert sum(tokens[call] for tokens in stacked.values()) == made.prompt_tokens
-    frame = ck.frame(one.session, per="message")
-    asked = {m.message.id for m in one.session.sent(-1)}
+    frame = ck.frame(session, per="message")
+    asked = {m.message.id for m in session.sent(-1)}
     assert set(frame["id"][frame["sent_tokens"] > 0]) <= {i.split("~")[0] for i in asked}
-    return {i.changed_by for call in range(len(bodies)) for i in one.session.sent(call)} - {None}
+    score = ck.score(session, loss=False)
+    assert score["prompt_tokens"] == prompts.sum()
+    assert not ck.frame(session, per="compaction")["kind"].eq("unmarked").any()
+    return {i.changed_by for call in range(len(bodies)) for i in session.sent(call) if i.pruned}
 
 
 @pytest.mark.parametrize("kind", ["chat", "anthropic"])
 @pytest.mark.parametrize(
     "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.long) for n in names()]
 )
-def test_a_server_received_what_is_shown(name, kind):
+def test_a_server_received_what_is_shown(name, kind, tmp_path):
     heard = []
     with wire(kind, *talk()) as up:
         options = {"api_base": up.url, "api_key": "none"}
@@ -122,7 +129,10 @@ def test_a_server_received_what_is_shown(name, kind):
         one.instruct("Be brief.")
         for turn in range(TURNS):
             run(one.turn(f"go on {turn}"))
-    changed = held(kind, one, heard, up.asked)
+    changed = held(kind, one.session, heard, up.asked)
+    tools = tuple(t.schema for t in one.tools.values())  # a session in a workspace holds them
+    ck.write(replace(one.session, tools=tools), tmp_path / "session.jsonl")
+    assert held(kind, ck.read(tmp_path / "session.jsonl"), heard, up.asked) == changed
     trimmed = {by for by in changed if by.startswith("trimmed to fit")}
     assert None not in changed
     assert name == "none" or changed - trimmed or one.session.edits

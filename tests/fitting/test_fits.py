@@ -197,7 +197,9 @@ def test_rules_that_cut_at_each_call_are_told_once():
             messages += asked(n)
             context.fit(messages)
     assert len(context.run.cuts) > 3
-    assert [("compact at each call" in str(w.message)) for w in told] == [True]
+    said = [str(w.message) for w in told]
+    assert sum("compact at each call" in words for words in said) == 1
+    assert len(set(said)) == len(said)
 
 
 def test_a_result_of_the_responses_api_is_emptied_where_its_output_stands():
@@ -212,6 +214,7 @@ def test_a_result_of_the_responses_api_is_emptied_where_its_output_stands():
     assert "long" not in shown[2]["output"]
 
 
+@pytest.mark.filterwarnings("ignore:No model wrote")
 @pytest.mark.parametrize("dropped", [True, False])
 def test_a_late_result_is_sent_behind_its_call_or_not_at_all(dropped):
     """The call was summarised while its result was out; a provider would refuse it alone."""

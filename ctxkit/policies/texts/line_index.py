@@ -29,6 +29,8 @@ MAX_HELD_CHARS = 16_000_000
 MAX_KEPT_LINES = 100_000
 """Most lines of an index of messages without a log that stays cached."""
 USER_LINE, SUMMARY_LINE, OTHER_LINE = range(3)
+_NESTED_TAGS = ("User: ", "Earlier: ")
+"""Tags of lines of an extract that stay their tags in the next extract."""
 _LINE_CODES = {"User": USER_LINE, "Earlier": SUMMARY_LINE}
 
 
@@ -153,7 +155,7 @@ class LineIndex:
         ids: list[int] = []
         ends, costs, cues, kinds = [], [], [], []
         at = len(self.ids.all)
-        for tag, text in message_lines(message):
+        for tag, text in map(_unnest_line, message_lines(message)):
             words, has_cue = (
                 self._read_line(text) if tag != "Earlier" else self._read_summary_line(text)
             )
@@ -185,6 +187,17 @@ class LineIndex:
         if cached is None:
             cached = self._summary_lines[text] = self._read_line(text)
         return cached
+
+
+def _unnest_line(line: tuple[str, str]) -> tuple[str, str]:
+    """Return a line of an earlier extract under the tag that it has there.
+
+    So the user's words stay the user's through all summaries, and no tag is repeated.
+    """
+    tag, text = line
+    while tag == "Earlier" and text.startswith(_NESTED_TAGS):
+        tag, _, text = text.partition(": ")
+    return tag, text
 
 
 _live_indexes: WeakValueDictionary[int, LineIndex] = WeakValueDictionary()
