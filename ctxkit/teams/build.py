@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from ctxkit.presets.config_keys import ConfigSection
 from ctxkit.presets.fuseraft_config import check_counts, orchestration_section
 from ctxkit.teams.demo import SCRIPTED_CONFIG, make_scripted_team
 from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams.permissions import seed_envelope
 from ctxkit.teams.runner import Team
 from ctxkit.teams.sessions import SessionFactory, describe_missing_grants
 
@@ -124,6 +126,8 @@ def team(
     body = localise_paths(_to_plain_config(config))
     plan = parse_plan(body)
     where = Root(root, allow) if root else _make_scratch_root(workspace, name, allow)
+    envelope = seed_envelope(plan.envelope, orchestration_section(body), where)
+    plan = replace(plan, envelope=envelope)
     crew = SessionFactory(
         plan, models=models_by_name, model=model, tools=tools, root=where, allow=allow, clock=clock,
         limits=limits or Limits(), approve=approve, hear=hear, seed=seed, sections=sections,

@@ -32,7 +32,7 @@ class ToolAlias:
 
 
 def _end_line(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Replace a number of lines by the last line; what is no number is left to the tool to refuse."""
+    """Replace a number of lines by the last line; the tool itself refuses what is no number."""
     lines, others = (
         arguments.get("maxLines"),
         {k: v for k, v in arguments.items() if k != "maxLines"},
