@@ -127,9 +127,13 @@ class TeamLine:
     config: str | None = option(
         "path of a config; without one, scripted", completes="path", setting="scripted"
     )
-    model: str | None = option("model of all agents", setting="")
+    model: str | None = option(
+        "model of all agents: scripted[:FILE] for any config without a key, or a provider's",
+        setting="",
+    )
     tools: str | None = option(
-        "what agents may have at most, separated by commas; else files", setting="files"
+        "what agents may have at most, of files, document, shell, python; else files",
+        setting="files",
     )
     root: str | None = option(
         "folder in which all work; without it a scratch folder", completes="path", setting=""

@@ -163,6 +163,13 @@ def _has_compaction(config: Mapping[str, Any]) -> bool:
 
 SUB_AGENT_SUFFIX = "sub"
 """Behind the name of the agent that it works for."""
+
+
+def sub_agent_name(agent: str) -> str:
+    """Return the name of the agent that works for another as its tool."""
+    return f"{agent}.{SUB_AGENT_SUFFIX}"
+
+
 SUB_AGENT_INSTRUCTIONS = (
     "You are asked by another agent. Look for what it asks, change nothing, and answer in a few "
     "lines with paths and facts: it reads your answer, and nothing else that you do."

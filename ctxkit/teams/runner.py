@@ -382,7 +382,8 @@ class TurnRunner:
         # a scripted model goes on behind the turns that the agent has had
         begin_script = getattr(live.agent.model, "begin", None)
         if callable(begin_script):
-            begin_script(sum(m["agent"] == member.name for m in self._ledger.moves()))
+            over = sum(m["agent"] == member.name for m in self._ledger.moves())
+            begin_script(over, standing)
         self._files.tell("agent_start", standing.turns, {"state": standing.state}, member.name)
         if not standing.helper:
             words += quote_previous_reply(

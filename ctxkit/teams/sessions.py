@@ -29,10 +29,11 @@ from ctxkit.teams.members import (
     PLUGIN_TOOLS,
     SUB_AGENT_INSTRUCTIONS,
     SUB_AGENT_RULES,
-    SUB_AGENT_SUFFIX,
     SubAgent,
+    sub_agent_name,
 )
 from ctxkit.teams.permissions import Capabilities, limit_tools
+from ctxkit.teams.scripts import is_scripted
 from ctxkit.tokens import default_counter
 from ctxkit.tokens.prices import price
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan
 
 
+_SUMMARY_MODEL = "Compaction.Model"
 USER_MEMORY, WEBHOOK_MEMORY = MEMORY_ACCESS = ("user", "webhook")
 """What the memory of a team can reach beyond its own: what the user keeps of agents of these names
 (fuseraft's folders, too), and an address that the config names.
@@ -130,9 +132,10 @@ class SessionFactory:
             m.name: self._resolve_model((m.name, m.model), model or m.model) for m in plan.members
         }
         self._subs = {
-            m.name: self._resolve_model((f"{m.name}.{SUB_AGENT_SUFFIX}", m.sub.model), m.sub.model)
+            m.name: self._resolve_model((sub_agent_name(m.name), m.sub.model), m.sub.model)
             for m in plan.members
-            if m.sub is not None and m.sub.model
+            if m.sub is not None
+            and (m.sub.model or sub_agent_name(m.name).casefold() in self._given)
         }
         self._named: dict[str, dict[str, str]] = {}
         self._writer = self._summary_model(plan.summary_model, model)
@@ -185,8 +188,8 @@ class SessionFactory:
         granted = [t for t in plan.tools if t in self._tools]
         tools = self._permitted_tools(granted, member.capabilities, workspace)
         spec = _SessionSpec(
-            name=f"{parent.name}.{SUB_AGENT_SUFFIX}",
-            agent=f"{member.name}.{SUB_AGENT_SUFFIX}",
+            name=sub_agent_name(parent.name),
+            agent=sub_agent_name(member.name),
             parent=parent.id,
             rules=SUB_AGENT_RULES,
             tools=tools,
@@ -294,7 +297,10 @@ class SessionFactory:
 
     def _summary_model(self, name: str, model: Model | str) -> Model | None:
         """Return who writes the summaries of all agents; None: each agent's own model."""
-        return self._resolve_model(("Compaction.Model", name), model or name) if name else None
+        named_models = {name.casefold(), _SUMMARY_MODEL.casefold()}
+        if is_scripted(model) and not named_models & set(self._given):
+            return None  # a script of turns is none of summaries
+        return self._resolve_model((_SUMMARY_MODEL, name), model or name) if name else None
 
     def _resolve_model(self, names: tuple[str, str], default_model: Model | str) -> Model:
         """Return a model by an agent's name, the config's name for it, or as it is named."""
