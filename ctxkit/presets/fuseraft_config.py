@@ -166,10 +166,13 @@ TEAM_SECTION_KEYS: dict[str, tuple[str, ...]] = {
 UNREAD_SECTION_KEYS = {
     "MaxConcurrency": "agents take turns",
     "SubGraphs": "each node is one agent",
-    "ChangeLogPath": "the changes lie in .ctxkit/state",
+    "ChangeLogPath": _OWN_FOLDER,
     "FindRelatedCommand": "a config runs no command; a run of FullSuiteCommand counts",
     "ShellFallbackPattern": "only files that were written count",
     "Merge": "all that the branches said is heard, in the order of Targets",
+    **dict.fromkeys(
+        ("RetryCount", "OnAgentFailure"), "a turn that failed is taken again by the next run()"
+    ),
     "RequireHumanApproval": "approve= is asked before tool calls, and nobody before a hand-off",
     "EnablePlanReview": "interrupt the team, and let it go on",
 }

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import sanitize_text
-from ctxkit.presets.config_keys import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +53,7 @@ def format_ignored_keys(rows: Iterable[tuple[str, Sequence[str], str]]) -> str:
         more = f" and {len(agents) - 3} more" if len(agents) > 3 else ""
         of = f" of {', '.join(sanitize_text(a, 40) for a in agents[:3])}{more}" if agents else ""
         by_reason.setdefault(reason, []).append(f"{sanitize_text(key, 80)}{of}")
-    parts = [join_names(keys) + (f" ({why})" if why else "") for why, keys in by_reason.items()]
+    parts = [", ".join(keys) + (f" ({why})" if why else "") for why, keys in by_reason.items()]
     shown, hidden = parts[:MAX_REASONS], parts[MAX_REASONS:]
     rest = f"; and {len(hidden)} more" if hidden else ""
     return f"Not obeyed here, the weightiest first: {'; '.join(shown)}{rest}." if shown else ""

@@ -387,7 +387,7 @@ def _iter_ignored_agent_keys(body: ConfigSection) -> Iterator[_IgnoredKey]:
             agents_by_row.setdefault(row, []).append(name)
         plugins |= dict.fromkeys(p for p in agent.texts("Plugins") if not has_plugin_tool(p))
     for (key, reason), names in agents_by_row.items():
-        yield key, names, reason
+        yield key, () if reason == _MODEL_REASON else names, reason
     if plugins:
         yield f"{PLUGINS_KEY} {join_names(plugins)}", (), "there is no tool for them"
 

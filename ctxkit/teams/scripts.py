@@ -232,8 +232,9 @@ class ScriptWork:
             yield from [] if r.this_turn else self._brief(brief)
             yield from (_write(path, self._content(path)) for path in self._files())
         elif r.kind == "CommandSucceeded":
-            if r.field:
-                yield from self._brief(brief)
+            if r.field or not r.pattern:  # it runs what tests that the files are there
+                yield from self._brief(brief) if r.field else ()
+                yield from (_write(path, self._content(path)) for path in self._files())
             yield "shell", {"command": self._command(r)}
         elif r.kind == "RelatedTestsPass":
             yield "shell", {"command": self.plan.suite[0]}

@@ -299,7 +299,7 @@ def test_paths_of_a_session_in_the_home_lie_in_the_teams_folder(tmp_path):
             "Not obeyed here, the weightiest first: Plugins Git (there is no tool"
         )
         assert "; FunctionChoice required of Planner (a model is free to call a tool); " in said
-        assert "; Model.Temperature of Planner (model= and models= name models" in said
+        assert "; Model.Temperature (model= and models= name models" in said
         assert "allow=" not in said
     parts = {"Planner": [["PLANNED"]] * 3}
     with opened(tmp_path, HOMES, parts, name="barred") as team:
