@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 SOURCE_KINDS = ("session_context", "changes_recent", "brief_field", "file", "own_history")
-DEFAULT_RECENT_CHANGES = 3
-"""Changes that `changes_recent` gives where it says no number (fuseraft's program)."""
 SUMMARY_FILE = "context_summary.md"
 """What `session_context` reads, and the tool `session_context_write` writes."""
 _TRUNCATED_SOURCE = "\n[...{n} chars truncated — use file tool to read in full]"
@@ -124,9 +122,8 @@ def _source_label(source: ContextSource) -> str:
 def _read_source(files: SourceFiles, source: ContextSource) -> str:
     """Return what a source holds now, without keys; empty where it is not there."""
     if source.kind == "changes_recent":
-        return "\n".join(
-            c.text for c in list(files.changes)[-int(source.argument or DEFAULT_RECENT_CHANGES) :]
-        )
+        # without a number all of them, as in fuseraft's document (its program takes three)
+        return "\n".join(c.text for c in list(files.changes)[-int(source.argument or 0) :])
     if source.kind == "brief_field":
         return _brief_field(read_brief(files.root, files.brief), source.argument)
     path = SUMMARY_FILE if source.kind == "session_context" else source.argument
