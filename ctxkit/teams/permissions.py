@@ -1,4 +1,4 @@
-"""What the agents of a team may write: fuseraft's `Capabilities` and `Security.ChangeEnvelope`."""
+"""Limits on what the agents of a team write: `Capabilities` and `Security.ChangeEnvelope`."""
 
 from __future__ import annotations
 
