@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxkit.magics.arguments import get_options, get_settings, get_words
-from ctxkit.magics.commands import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
+from ctxkit.magics.commands import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC, Subcommand
 from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
 from ctxkit.magics.settings import KitSettings
@@ -35,20 +35,27 @@ def page() -> str:
     out = [HEAD]
     for magic in (AGENT_MAGIC, TEAM_MAGIC, COMPACT_MAGIC):
         settings = get_settings(magic.shape)
-        out += [
-            f"\n## `{magic.magic}`\n\n{magic.note}\n\n",
-            "| option | what it is | without it |\n| --- | --- | --- |\n",
-        ]
-        for name, what, f in _rows(magic.shape):
-            default = f"`{settings[f.name][0]}`" if settings.get(f.name, ("",))[0] else ""
-            out.append(f"| `{name}` | {what} | {default} |\n")
+        out.append(f"\n## `{magic.magic}`\n\n{magic.note}\n")
+        rows = _rows(magic.shape)
+        for task in sorted(dict.fromkeys(f.metadata.get("task", "") for *_, f in rows), key=bool):
+            out += [
+                f"\n{task}:\n" if task else "",
+                "\n| option | what it is | without it |\n| --- | --- | --- |\n",
+            ]
+            for name, what, f in (r for r in rows if r[2].metadata.get("task", "") == task):
+                default = f"`{settings[f.name][0]}`" if settings.get(f.name, ("",))[0] else ""
+                out.append(f"| `{name}` | {what} | {default} |\n")
     for name, known in (("%context", CONTEXT_SUBCOMMANDS), ("%memory", MEMORY_SUBCOMMANDS)):
-        out.append(
-            f"\n## `{name}`\n\n| subcommand | what it does | its words and options |\n| --- | --- | --- |\n"
-        )
-        for each in known.values():
-            rows = [f"`{row[0]}`" for row in _rows(each.shape)]
-            out.append(f"| `{name} {each.name}` | {each.help} | {', '.join(rows)} |\n")
+        out.append(f"\n## `{name}`\n")
+        shown = [s for s in known.values() if not s.hidden]
+        for task in dict.fromkeys(s.task for s in shown):
+            out += [
+                f"\n{task}:\n" if task else "",
+                *_table(name, [s for s in shown if s.task == task]),
+            ]
+        hidden = [s for s in known.values() if s.hidden]
+        if hidden:
+            out += [f"\nFurther names, which `{name} -h --all` has:\n", *_table(name, hidden)]
     out.append(SETTINGS_HEAD)
     for name, trait in KitSettings.class_own_traits(config=True).items():
         what = (
@@ -56,6 +63,16 @@ def page() -> str:
         )
         out.append(f"| `{name}` | `{trait.default_value!r}` | {what.rstrip('.')} |\n")
     return "".join(out)
+
+
+def _table(magic: str, subcommands: list[Subcommand]) -> list[str]:
+    """Return the table of some subcommands."""
+    head = "\n| subcommand | what it does | its words and options |\n| --- | --- | --- |\n"
+    rows = [
+        f"| `{magic} {s.name}` | {s.help} | {', '.join(f'`{row[0]}`' for row in _rows(s.shape))} |\n"
+        for s in subcommands
+    ]
+    return [head, *rows]
 
 
 def _rows(shape: type) -> list[tuple[str, str, Any]]:

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import ast
 import csv
+import importlib.util
 import re
+import tempfile
 from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.presets.loading import parse_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "mission.md"
 SAID = ROOT / "docs" / "statements.csv"
+FILES = ROOT / "docs" / "fuseraft_files.csv"
+SNIPPETS = ROOT / "tests" / "presets" / "fuseraft_snippets.py"
 SYSTEMS = {"F": "fuseraft", "T": "Tyrum", "A": "ai", "P": "pulse-coder", "D": "Fased"}
 STATES = ("built", "built in a team", "partly", "missing", "not meaningful")
 _TAG = re.compile(rf"((?:[{''.join(SYSTEMS)}]\d+)(?:, [{''.join(SYSTEMS)}]\d+)*): (.+)")
@@ -150,7 +156,58 @@ def page(said: Path = SAID, folder: Path = ROOT / "tests") -> str:
         table = [r.row for r in rows if r.name.startswith(letter)]
         head = "| | statement | state | what is not held; tests |\n| --- | --- | --- | --- |"
         out.append("\n".join([f"\n## {system}\n", head, *table, ""]))
-    return "".join(out)
+    return "".join([*out, format_files(), format_snippets()])
+
+
+_FILES_HEAD = """
+## fuseraft's public files
+
+The {n} orchestrations of github.com/fuseraft/fuseraft-cli, run by `ck.team(file,
+model="scripted")` (`python benchmarks/fuseraft_files.py FOLDER`; [the table as data, with what is not
+obeyed](fuseraft_files.csv)). The files were rebuilt key by key from the public text; instructions,
+which a script does not read, are shortened. Agents do what the contracts ask with real tools. One
+with a cap and without a word that ends it runs to its cap; one whose tests need Go stops where Go is
+not installed.
+
+| file | selection | agents | turns | end | why |
+| --- | --- | --- | --- | --- | --- |
+"""
+_SNIPPETS_HEAD = """
+## The snippets of fuseraft's document
+
+Each of its {n} configuration snippets, built anew with other names and values, is a file that
+`ck.load_rules` takes without being told whose it is.
+
+| snippet | settings of the rules | obeyed by a team |
+| --- | --- | --- |
+"""
+
+
+def format_files(path: Path = FILES) -> str:
+    """Return the table of fuseraft's files."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    keys = ("file", "selection", "agents", "turns", "ended", "why")
+    lines = ["| " + " | ".join(row[k].replace("|", "\\|") for k in keys) + " |\n" for row in rows]
+    return _FILES_HEAD.format(n=len(rows)) + "".join(lines)
+
+
+def format_snippets() -> str:
+    """Return the table of the snippets, each loaded as a file."""
+    spec = importlib.util.spec_from_file_location("snippets", SNIPPETS)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{SNIPPETS} cannot be read")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, snippet in module.SNIPPETS.items():
+            path = Path(folder) / "snippet.yaml"
+            path.write_text(snippet.text, encoding="utf-8")
+            rules, parsed, _ = parse_rules(path, None)
+            taken = [f"`{k}={rules.parameters[k]!r}`" for k in parsed.settings]
+            lines.append(f"| {name} | {', '.join(taken)} | {', '.join(parsed.of_team)} |\n")
+    return _SNIPPETS_HEAD.format(n=len(lines)) + "".join(lines)
 
 
 def _counts(rows: Sequence[Statement]) -> str:

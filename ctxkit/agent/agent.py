@@ -262,7 +262,8 @@ class Agent:
     # -- the turn ---------------------------------------------------------------------------------
 
     def _begin_turn(self, prompt: Message, preceding: Sequence[Message]) -> Turn:
-        turn = Turn(self.limits, self._new_spending(), began=self._clock())
+        limits = self.limits.within(self.rules)
+        turn = Turn(limits, self._new_spending(), began=self._clock())
         # Raises for a limit that cannot be kept, before anything is written.
         turn.spent.exceeded_limit(self.limits, self.model.name, 0)
         self.compactor.made, self._compaction_requested = 0, False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ctxkit.agent.models.model import Model
+    from ctxkit.policies.rules import Rules
     from ctxkit.session.messages import Usage
 
 
@@ -56,6 +57,12 @@ class Limits:
                 raise BadArguments(f"The limit {name} is above 0, or None for none; not {value}.")
         if self.attempts < 0:
             raise BadArguments(f"The limit attempts is 0 or more, not {self.attempts}.")
+
+    def within(self, rules: Rules) -> Limits:
+        """Return these limits, with the payload of the rules where that is smaller."""
+        own, of_rules = self.payload_bytes, rules.parameters.get("max_payload_bytes") or None
+        least = min((n for n in (own, of_rules) if n is not None), default=None)
+        return self if least == own else replace(self, payload_bytes=least)
 
     def __str__(self) -> str:
         limits = {"calls": self.calls, "tokens": self.tokens, "$": self.cost_usd, "s": self.seconds}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,13 @@ from ctxkit.errors import CtxkitError
 from ctxkit.metrics.frames.columns import TEXT, FrameColumn, build_frame
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_keys import get_section
-from ctxkit.presets.loading import config_format, detect_config_format, load_rules
+from ctxkit.presets.fuseraft_config import find_budget_faults
+from ctxkit.presets.loading import (
+    config_format,
+    describe_keys,
+    detect_config_format,
+    parse_rules,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,15 +60,15 @@ def validate(path: str | Path | Mapping[str, str], *, system: str | None = None)
 
 
 def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _Faults:
-    # Loading the rules checks each key; its warnings and its error become rows.
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            load_rules(path, system=system)
-        except CtxkitError as error:
-            yield LEVEL_ERROR, sanitize_text(str(error), 600)
-    for warning in caught:
-        yield LEVEL_WARNING, sanitize_text(str(warning.message), 600)
+    # parsing the rules checks each key
+    try:
+        _, parsed, place = parse_rules(path, system)
+    except CtxkitError as error:
+        yield LEVEL_ERROR, sanitize_text(str(error), 600)
+    else:
+        sentences = " ".join(describe_keys(parsed, faults=True))
+        if sentences:
+            yield LEVEL_WARNING, sanitize_text(f"{place}: {sentences}", 600)
     try:
         content = dict(path) if isinstance(path, Mapping) else config_syntax.load_config(path)[0]
         config = config_format(system) if system else detect_config_format(content, str(path))
@@ -79,13 +84,9 @@ def _find_fuseraft_faults(body: Any) -> _Faults:
     if not isinstance(body, dict):
         yield LEVEL_ERROR, "Orchestration must be a section of keys and values."
         return
+    yield from ((LEVEL_ERROR, why) for why in find_budget_faults(body))
     cutover = _get(body, "ContextBudget.CutoverAt")
     cutover = cutover if isinstance(cutover, int) else 0
-    single = _get(body, "ContextBudget.MaxSingleTurnInputTokens")
-    for name, value in (("CutoverAt", cutover), ("MaxSingleTurnInputTokens", single)):
-        if value and _get(body, "Compaction") is None:
-            why = f"ContextBudget.{name} cannot fire without a Compaction section: add one."
-            yield LEVEL_ERROR, why
     turn = _get(body, "WarnTurnTokens")
     if cutover and isinstance(turn, int) and turn >= cutover:
         problem = f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,})"

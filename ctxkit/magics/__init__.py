@@ -35,6 +35,12 @@ _SEMICOLON_CALL = re.compile(
 )
 
 
+# The call that IPython makes of a cell magic without a body, and refuses before the magic runs.
+_EMPTY_CELL_CALL = re.compile(
+    rf"""run_cell_magic\((['\"])({"|".join(_CELL_MAGICS)})\1, (['"])(.*)\3, (['"])\5\)"""
+)
+
+
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
     from ctxkit._internal.distribution import warn_of_conflict
@@ -53,11 +59,9 @@ def load(shell: InteractiveShell) -> None:
     unload(shell)
     kit = CtxKit(shell)
     shell.register_magics(kit)
-    for name, method in _LINE_MAGICS.items():  # `%context;` arrives under this name
-        shell.register_magic_function(getattr(kit, method), "line", f"{name};")
     if kit not in shell.configurables:
         shell.configurables.append(kit)
-    shell.input_transformers_post.append(move_semicolons)
+    shell.input_transformers_post += TRANSFORMERS
     if shell.Completer is not None:
         sources: dict[str, Callable[[], Iterable[str]]] = {
             "session": lambda: dict.fromkeys((*kit.sessions, *Workspace().names())),
@@ -87,13 +91,12 @@ def unload(shell: InteractiveShell) -> None:
     kit.close()
     for name in _LINE_MAGICS:
         manager.magics["line"].pop(name, None)
-        manager.magics["line"].pop(f"{name};", None)
     for name in _CELL_MAGICS:
         manager.magics["cell"].pop(name, None)
     del manager.registry[type(kit).__name__]
     shell.configurables[:] = [c for c in shell.configurables if c is not kit]
     shell.input_transformers_post[:] = [
-        t for t in shell.input_transformers_post if t is not move_semicolons
+        t for t in shell.input_transformers_post if t not in TRANSFORMERS
     ]
     if shell.Completer is not None:
         matchers = [
@@ -119,3 +122,21 @@ def move_semicolons(lines: list[str]) -> list[str]:
     return [
         _SEMICOLON_CALL.sub(lambda m: f"{m[1]}{m[3] or m[4] + m[6]};{m[7]}", line) for line in lines
     ]
+
+
+def help_in_empty_cells(lines: list[str]) -> list[str]:
+    """Let `%%agent -h` help in a cell that holds nothing else, as `%agent -h` does."""
+    return [_EMPTY_CELL_CALL.sub(_as_line_magic, line) for line in lines]
+
+
+def _as_line_magic(match: re.Match[str]) -> str:
+    from ctxkit.magics.arguments import wants_help
+
+    quote, name, text_quote, text = match.group(1, 2, 3, 4)
+    if not wants_help(text):
+        return match[0]
+    return f"run_line_magic({quote}{name}{quote}, {text_quote}{text}{text_quote})"
+
+
+TRANSFORMERS = (move_semicolons, help_in_empty_cells)
+"""What the extension does to the lines of a cell before they run."""

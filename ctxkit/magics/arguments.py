@@ -36,6 +36,7 @@ def option(
     default: Any = None,
     completes: str = "",
     setting: str | None = None,
+    task: str = "",
 ) -> Any:
     """An option `--name VALUE`; a flag where the field is a `bool`.
 
@@ -45,8 +46,11 @@ def option(
         completes: what its value may be, for the Tab key.
         setting: the value of the setting of that name, which holds where no line names the option;
             None: there is no such setting.
+        task: the heading of the help under which it stands; empty: none.
     """
-    metadata = {"help": help, "completes": completes, "place": "option", "setting": setting}
+    metadata = {
+        "help": help, "completes": completes, "place": "option", "setting": setting, "task": task,
+    }  # fmt: skip
     return field(default=default, metadata=metadata, kw_only=True)
 
 
@@ -222,20 +226,27 @@ def get_words(kind: type) -> list[Field[Any]]:
 
 
 def format_usage(kind: type, magic: str) -> str:
-    """Return how a line is written, with a line for each word and option."""
-    parts, lines = [magic], []
+    """Return how a line is written, with a line for each word and option, by task where they have
+    one.
+    """
+    rows: dict[str, list[tuple[str, str]]] = {}
+    parts = []
     for name, f in get_options(kind).items():
         written = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
         parts.append(f"[{written}]")
-        lines.append((written, f.metadata["help"]))
+        rows.setdefault(f.metadata["task"], []).append((written, f.metadata["help"]))
+    has_tasks = any(rows)
+    parts = [magic, *(["[OPTIONS]"] if has_tasks else parts)]
     for f in (f for f in fields(kind) if f.metadata["place"] != "option"):
         written = f.name.upper()
         parts.append(written if f.default is MISSING else f"[{written}]")
-        lines.append((written, f.metadata["help"]))
-    width = max((len(written) for written, _ in lines), default=0)
-    return "\n".join(
-        [" ".join(parts), *(f"  {written:<{width}}  {text}" for written, text in lines)]
-    )
+        rows.setdefault("", []).append((written, f.metadata["help"]))
+    width = max((len(written) for group in rows.values() for written, _ in group), default=0)
+    lines = [" ".join(parts)]
+    for task in sorted(rows, key=bool):
+        lines += ["", f"{task}:"] if task else []
+        lines += [f"  {written:<{width}}  {text}" for written, text in rows[task]]
+    return "\n".join(lines)
 
 
 def _convert_value(field_of_value: Field[Any], value: str, magic: str) -> Any:

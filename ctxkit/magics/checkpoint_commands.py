@@ -10,7 +10,12 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import word
 from ctxkit.magics.commands import Subcommand, TextPage
-from ctxkit.magics.session_commands import LiveSessionLine, SessionLine
+from ctxkit.magics.session_commands import (
+    SESSIONS_TASK,
+    TIME_TASK,
+    LiveSessionLine,
+    SessionLine,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,28 +126,46 @@ def reset_session(kit: KitState, line: LiveSessionLine) -> TextPage:
 
 CHECKPOINT_SUBCOMMANDS = (
     Subcommand(
+        "diff", "What one compaction did, message by message.", DiffLine, show_diff, TIME_TASK
+    ),
+    Subcommand(
         "budget",
-        "The chart of cumulative input, with the lines of warning and cut-over.",
+        "The chart of cumulative input: `%context turns --chart`.",
         SessionLine,
         show_budget,
+        TIME_TASK,
+        hidden=True,
     ),
-    Subcommand("diff", "What one compaction did, message by message.", DiffLine, show_diff),
     Subcommand(
         "checkpoints",
         "The places before each compaction, to which one can go back.",
         SessionLine,
         show_checkpoints,
+        TIME_TASK,
+        hidden=True,
     ),
     Subcommand(
-        "branch", "Make a new session that stands at a checkpoint.", BranchLine, branch_session
+        "branch",
+        "Make a new session that stands at a checkpoint.",
+        BranchLine,
+        branch_session,
+        TIME_TASK,
+        hidden=True,
     ),
     Subcommand(
         "restore",
         "Go back to a checkpoint; what came after stays in the log.",
         RestoreLine,
         restore_checkpoint,
+        TIME_TASK,
+        hidden=True,
     ),
     Subcommand(
-        "reset", "Begin a fresh session; the old one is kept.", LiveSessionLine, reset_session
+        "reset",
+        "Begin a fresh session; the old one is kept.",
+        LiveSessionLine,
+        reset_session,
+        SESSIONS_TASK,
+        hidden=True,
     ),
 )

@@ -33,6 +33,10 @@ class Subcommand:
     help: str
     shape: type
     run: Callable[[KitState, Any], object]
+    task: str = ""
+    """What a person wants who looks for it: the heading of the help under which it stands."""
+    hidden: bool = False
+    """True for a name that still works and that the short help leaves out."""
 
 
 def run_subcommand(
@@ -47,31 +51,49 @@ def run_subcommand(
     first = next(split_tokens(line), None)
     if first is None or first.text.startswith("-"):
         if wants_help(line):
-            return TextPage(format_overview(magic, subcommands, default))
+            full = any(token.text == ALL_FLAG for token in split_tokens(line))
+            return TextPage(format_overview(magic, subcommands, default, full=full))
         chosen, after = subcommands[default], line
     elif first.text in subcommands:
         # Cut by position, so that quotes and blanks behind the subcommand remain.
         chosen, after = subcommands[first.text], line[first.start + len(first.text) :]
     else:
         hint = did_you_mean(first.text, subcommands)
-        raise BadArguments(
-            f"`{magic}` knows no {first.text!r}.{hint} It knows: {', '.join(subcommands)}."
-        )
+        known = ", ".join(name for name, s in subcommands.items() if not s.hidden)
+        raise BadArguments(f"`{magic}` knows no {first.text!r}.{hint} It knows: {known}.")
     name = magic if chosen.name == default else f"{magic} {chosen.name}"
     if wants_help(after):
         return TextPage(f"{format_usage(chosen.shape, name)}\n\n{chosen.help}")
     return chosen.run(kit, parse_line(chosen.shape, after, name))
 
 
-def format_overview(magic: str, subcommands: Mapping[str, Subcommand], default: str) -> str:
-    """Return the help of a magic: its own line, then one line a subcommand."""
-    width = max(len(name) for name in subcommands)
-    lines = [f"  {magic} {name:<{width}}  {s.help}" for name, s in subcommands.items()]
-    head = (
-        f"{magic} [SUBCOMMAND]: without one it is `{magic} {default}`. `{magic} SUBCOMMAND -h`"
-        " explains each."
-    )
-    return "\n".join([head, "", *lines])
+ALL_FLAG = "--all"
+"""Behind `-h`: name the subcommands, too, that the short help leaves out."""
+
+
+def format_overview(
+    magic: str, subcommands: Mapping[str, Subcommand], default: str, *, full: bool = False
+) -> str:
+    """Return the help of a magic: its own line, then by task one line a subcommand.
+
+    Args:
+        magic: as it is written.
+        subcommands: by name.
+        default: the subcommand of a line without one.
+        full: name hidden ones, too.
+    """
+    shown = {name: s for name, s in subcommands.items() if full or not s.hidden}
+    width = max(len(name) for name in shown)
+    head = f"{magic} [SUBCOMMAND]: without one it is `{magic} {default}`."
+    lines = [f"{head} `{magic} SUBCOMMAND -h` explains each."]
+    for task in dict.fromkeys(s.task for s in shown.values()):
+        lines += ["", *([f"{task}:"] if task else [])]
+        lines += [
+            f"  {magic} {name:<{width}}  {s.help}" for name, s in shown.items() if s.task == task
+        ]
+    if len(shown) < len(subcommands):
+        lines += ["", f"`{magic} -h {ALL_FLAG}` has further names, which still work."]
+    return "\n".join(lines)
 
 
 class CellMagic(NamedTuple):

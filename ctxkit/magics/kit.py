@@ -56,10 +56,11 @@ CONTEXT_SUBCOMMANDS = {
     s.name: s
     for s in (
         *session_commands.VIEW_SUBCOMMANDS,
+        *section_commands.PROMPT_SUBCOMMANDS,
         *session_commands.REPORT_SUBCOMMANDS,
         *session_commands.TABLE_SUBCOMMANDS,
-        *section_commands.PROMPT_SUBCOMMANDS,
         *checkpoint_commands.CHECKPOINT_SUBCOMMANDS,
+        *session_commands.SESSION_SUBCOMMANDS,
         *session_commands.FILE_SUBCOMMANDS,
     )
 }
@@ -125,5 +126,5 @@ class CtxKit(KitState):
         return run_cell_magic(self, COMPACT_MAGIC, line, cell, run_compact)
 
 
-_OVERVIEW = format_overview("%context", CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND)
+_OVERVIEW = format_overview("%context", CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, full=True)
 CtxKit.context.__doc__ = f"{CtxKit.context.__doc__}\n\n{_OVERVIEW}"

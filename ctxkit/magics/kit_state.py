@@ -64,9 +64,13 @@ class KitState(KitSettings):
         elif isinstance(variable, Session) and format is None:
             session, name = variable, name or what
         else:
+            from ctxkit.agent.store.workspace import Workspace
             from ctxkit.formats.reading import read
 
-            session = read(Path(what).expanduser(), format=format)
+            path, workspace = Path(what).expanduser(), Workspace()
+            if not path.exists() and what in workspace.names():  # kept here, a team among them
+                path, name = workspace.sessions / f"{what}.jsonl", name or what
+            session = read(path, format=format)
         registry.add(session, name)
         return session
 

@@ -11,7 +11,7 @@ from ctxkit.agent.system_prompt import OFF, parse_section_names
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.commands import Subcommand, TextPage
-from ctxkit.magics.session_commands import EmptyLine, SessionLine, clean_texts
+from ctxkit.magics.session_commands import FILL_TASK, EmptyLine, SessionLine, clean_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,13 +157,29 @@ PROMPT_SUBCOMMANDS = (
         "What the sections of the prompts cost; with words: switch them.",
         SectionsLine,
         run_sections,
+        FILL_TASK,
     ),
     Subcommand(
         "store",
-        "The context store: what is in it, raw, as text, and in prompts.",
+        "The context store, raw, as text, and in prompts; `add` and `remove` change it.",
         EmptyLine,
         list_store,
+        FILL_TASK,
     ),
-    Subcommand("add", "Keep a file or a folder in the context store.", AddLine, add_item),
-    Subcommand("remove", "Take something out of the context store.", RemoveLine, remove_item),
+    Subcommand(
+        "add",
+        "Keep a file or a folder in the context store.",
+        AddLine,
+        add_item,
+        FILL_TASK,
+        hidden=True,
+    ),
+    Subcommand(
+        "remove",
+        "Take something out of the context store.",
+        RemoveLine,
+        remove_item,
+        FILL_TASK,
+        hidden=True,
+    ),
 )

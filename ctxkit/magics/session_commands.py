@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ctxkit.magics.kit_state import KitState
     from ctxkit.metrics.context_report import ContextReport
     from ctxkit.metrics.cost.session_spend import Spend
+    from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
 
 
@@ -46,6 +47,8 @@ class TurnsLine(SessionLine):
     follow: bool = option(
         default=False, help="a live session's own frame, which has a row more after each turn"
     )
+    reports: bool = option("the reports that were kept, one a turn", default=False)
+    chart: bool = option("the chart of cumulative input by agent", default=False)
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,18 @@ class EmptyLine:
     """A line without words."""
 
 
-def list_turns(kit: KitState, options: TurnsLine) -> pd.DataFrame:
+def list_turns(kit: KitState, options: TurnsLine) -> pd.DataFrame | Chart:
     """One row a turn, with the columns of `ctxkit.frame(per="turn")`; followed, it grows with the
     session.
 
     It is shown as an exported page shows it.
     """
+    if options.chart:
+        from ctxkit.plots import budget
+
+        return budget(kit.session(options.session))
+    if options.reports:
+        return list_reports(kit, ReportsLine(session=options.session))
     if options.follow:
         return kit.lives.get(options.session).turns
     from ctxkit.widgets.reports.session_summary import tabulate_turns
@@ -133,20 +142,6 @@ def clean_texts(table: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-TABLE_SUBCOMMANDS = (
-    Subcommand("turns", "A table with one row a turn.", TurnsLine, list_turns),
-    Subcommand("compactions", "A table with one row a compaction.", SessionLine, list_compactions),
-    Subcommand(
-        "spend",
-        "Where the money of a session went, in sentences and tables.",
-        SessionLine,
-        show_spending,
-    ),
-    Subcommand(
-        "sessions", "The sessions that were read, and which is active.", EmptyLine, list_sessions
-    ),
-)
-
 _STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.5"
 _NUMBER_STYLE = "text-align:right;padding:0 12px 0 0"
 _WORD_STYLE = "text-align:left;padding:0 12px 0 0"
@@ -159,6 +154,27 @@ class CallLine(SessionLine):
     call: int | None = option(
         "number of the call, from 0; negatives count from the end (without it the last one)"
     )
+
+
+@dataclass(frozen=True)
+class StatusLine(CallLine):
+    """The line of `%context status`."""
+
+    count: bool = option("ask the provider how many tokens the next prompt has", default=False)
+
+
+@dataclass(frozen=True)
+class WindowLine(CallLine):
+    """The line of `%context list`."""
+
+    user: bool = option("what the user sees, and what of it the agent sees", default=False)
+
+
+@dataclass(frozen=True)
+class DetailLine(CallLine):
+    """The line of `%context detail`."""
+
+    kept: str | None = option("a report that was kept, by its id, or `last`")
 
 
 @dataclass(frozen=True, repr=False)
@@ -219,16 +235,20 @@ class ContextStatus:
         )
 
 
-def show_context_status(kit: KitState, options: CallLine) -> ContextStatus:
+def show_context_status(kit: KitState, options: StatusLine) -> ContextStatus | TextPage:
     """Return the context of the active session in short."""
+    if options.count:
+        return count_next_prompt(kit, options)
     session, report = kit.session(options.session), make_report(kit, options)
     stop = len(session.path) if report.call is None else session.call(report.call).position
     before = sum(isinstance(e, Edit) for e in session.path[:stop])
     return ContextStatus(report, before, kit.contributors)
 
 
-def list_window(kit: KitState, options: CallLine) -> pd.DataFrame:
+def list_window(kit: KitState, options: WindowLine) -> pd.DataFrame:
     """Return one row a section of the window."""
+    if options.user:
+        return list_audience(kit, options)
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
     return clean_texts(make_report(kit, options).frame()[columns])
 
@@ -240,6 +260,14 @@ def list_audience(kit: KitState, options: SessionLine) -> pd.DataFrame:
     table = of(kit.session(options.session))
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
     return clean_texts(seen.set_index("position"))
+
+
+def show_detail(kit: KitState, options: DetailLine) -> ContextReport:
+    """Return the whole report of a call, or one that was kept."""
+    if options.kept is None:
+        return make_report(kit, options)
+    kept = "" if options.kept == "last" else options.kept
+    return show_report(kit, ReportLine(id=kept, session=options.session))
 
 
 def make_report(kit: KitState, options: CallLine) -> ContextReport:
@@ -285,21 +313,37 @@ def _html_table(caption: str, rows: list[str]) -> str:
     )
 
 
+FILL_TASK, TIME_TASK = "What fills the window", "Over time, and what it cost"
+SESSIONS_TASK = "Sessions and files"
 VIEW_SUBCOMMANDS = (
     Subcommand(
         "status",
         "How full the window is, in one line, and what fills it in short.",
-        CallLine,
+        StatusLine,
         show_context_status,
+        FILL_TASK,
     ),
     Subcommand(
-        "list", "What fills the window at a call, one line a section.", CallLine, list_window
+        "list",
+        "What fills the window at a call, one line a section.",
+        WindowLine,
+        list_window,
+        FILL_TASK,
     ),
     Subcommand(
-        "user", "What the user sees, and what of it the agent sees.", SessionLine, list_audience
+        "detail",
+        "The whole report of a call, with its largest messages.",
+        DetailLine,
+        show_detail,
+        FILL_TASK,
     ),
     Subcommand(
-        "detail", "The whole report of a call, with its largest messages.", CallLine, make_report
+        "user",
+        "What the user sees: `%context list --user`.",
+        SessionLine,
+        list_audience,
+        FILL_TASK,
+        hidden=True,
     ),
 )
 
@@ -371,18 +415,58 @@ def _get_report_store(kit: KitState, name: str | None) -> ReportStore:
     return ReportStore(Workspace(), kit.session(name).id)
 
 
+TABLE_SUBCOMMANDS = (
+    Subcommand("turns", "A table with one row a turn.", TurnsLine, list_turns, TIME_TASK),
+    Subcommand(
+        "compactions",
+        "A table with one row a compaction; `branch` and `restore` go back before one.",
+        SessionLine,
+        list_compactions,
+        TIME_TASK,
+    ),
+    Subcommand(
+        "spend",
+        "Where the money of a session went, in sentences and tables.",
+        SessionLine,
+        show_spending,
+        TIME_TASK,
+    ),
+)
+SESSION_SUBCOMMANDS = (
+    Subcommand(
+        "sessions",
+        "The sessions that were read, and which is active; `reset` begins a fresh one.",
+        EmptyLine,
+        list_sessions,
+        SESSIONS_TASK,
+    ),
+)
+
+
 REPORT_SUBCOMMANDS = (
     Subcommand(
+        "count",
+        "The next prompt, as the provider counts it: `%context status --count`.",
+        SessionLine,
+        count_next_prompt,
+        FILL_TASK,
+        hidden=True,
+    ),
+    Subcommand(
+        "report",
+        "A kept report, whole; without an id the newest: `%context detail --kept ID`.",
+        ReportLine,
+        show_report,
+        FILL_TASK,
+        hidden=True,
+    ),
+    Subcommand(
         "reports",
-        "The reports that were kept, one a turn, with id and date.",
+        "The reports that were kept: `%context turns --reports`.",
         ReportsLine,
         list_reports,
-    ),
-    Subcommand(
-        "count", "The next prompt, as the provider counts it.", SessionLine, count_next_prompt
-    ),
-    Subcommand(
-        "report", "A kept report, whole; without an id the newest.", ReportLine, show_report
+        TIME_TASK,
+        hidden=True,
     ),
 )
 
@@ -448,15 +532,24 @@ def export_session(kit: KitState, options: ExportLine) -> TextPage:
 FILE_SUBCOMMANDS = (
     Subcommand(
         "use",
-        "Read a session file and make it the active session; or switch to one known by name.",
+        "Make a session the active one: a file, a name, a team; `validate` checks a config file.",
         UseLine,
         use_session,
+        SESSIONS_TASK,
     ),
-    Subcommand("validate", "What is wrong with a config file.", ValidateLine, validate_config),
     Subcommand(
         "export",
         "Write the session as one HTML file that opens offline.",
         ExportLine,
         export_session,
+        SESSIONS_TASK,
+    ),
+    Subcommand(
+        "validate",
+        "What is wrong with a config file.",
+        ValidateLine,
+        validate_config,
+        SESSIONS_TASK,
+        hidden=True,
     ),
 )

@@ -24,86 +24,117 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
+_SESSION, _TOOLS, _PROMPT = "Session", "Tools and files", "Prompt"
+_LIMITS, _RESULT, _TEAM = "Limits of the turn", "What comes of it", "Team"
+"""Headings under which the help groups options."""
+
+
 @dataclass(frozen=True)
 class AgentLine:
     """The line of `%%agent`."""
 
     prompt: str = rest("what the agent shall do (a cell's body is added)")
     session: str | None = option(
-        "name of the session; one that exists goes on", completes="session"
+        "name of the session; one that exists goes on", completes="session", task=_SESSION
     )
     model: str | None = option(
         "scripted[/NAME], local[/FILE], or a provider's model as LiteLLM names it",
         setting="scripted/tour",
+        task=_SESSION,
     )
     summary_model: str | None = option(
-        "another model that writes the summaries; empty: the session's own", setting=""
+        "another model that writes the summaries; empty: the session's own",
+        setting="",
+        task=_SESSION,
     )
     rules: str | None = option(
         "a variable that holds rules, a preset, `standard`, or words for a policy",
         completes="rules",
         setting="standard",
+        task=_SESSION,
     )
     tools: str | None = option(
-        "files, shell, python, or functions of yours; separated by commas",
+        "files, document, work, shell, python, or functions of yours; separated by commas",
         completes="tools",
         setting="files",
+        task=_TOOLS,
     )
     via: str | None = option(
-        "an agent of another program: acp:COMMAND, such as acp:'gemini --acp'", setting=""
+        "an agent of another program: acp:COMMAND, such as acp:'gemini --acp'",
+        setting="",
+        task=_SESSION,
     )
     mcp: str | None = option(
         "an MCP server that brings tools: a command in quotes, a file with mcpServers, a variable",
         completes="path",
         setting="",
+        task=_TOOLS,
     )
     root: str | None = option(
-        "folder of the file tools; without it a scratch folder", completes="path", setting=""
+        "folder of the file tools; without it a scratch folder",
+        completes="path",
+        setting="",
+        task=_TOOLS,
     )
     allow: str | None = option(
         "protected names the file tools may write, such as conftest.py; separated by commas",
         setting="",
+        task=_TOOLS,
     )
     system: str | None = option(
         "instructions a session begins with: a text in quotes, a file, or a variable",
         completes="path",
         setting="",
+        task=_PROMPT,
     )
     sections: str | None = option(
         "sections put into prompts: on, off, names, or names with - or + before them",
         completes="section",
         setting="on",
+        task=_PROMPT,
     )
     memory: str | None = option(
         "on, off, local, digest, model (it says at the end what to remember), or variables that"
         " hold a webhook; separated by commas; empty: on, and off for scripts",
         completes="memory",
         setting="",
+        task=_PROMPT,
     )
     approve: str | None = option(
         "tools that ask you before each call, or files, or all; separated by commas",
         completes="tools",
         setting="",
+        task=_TOOLS,
     )
     output: str | None = option(
         "how much of a tool's output is kept: lines=N,chars=N,bytes=N,mode=head,spill=N",
         setting="",
+        task=_TOOLS,
     )
     attach: str | None = option(
         "pictures that go with the prompt: files, or variables that hold a figure; by commas",
         completes="path",
+        task=_PROMPT,
     )
-    trust: bool = option("go on with a session that came with the folder", default=False)
-    max_calls: int | None = option("calls to the model in this turn, at most")
-    max_cost: float | None = option("dollars in this turn, at most; checked before each call")
-    max_tokens: int | None = option("tokens billed in this turn, at most")
-    max_seconds: float | None = option("seconds of this turn, at most")
-    out: str | None = option("variable that gets the answer; with --background the handle")
+    trust: bool = option(
+        "go on with a session that came with the folder", default=False, task=_SESSION
+    )
+    max_calls: int | None = option("calls to the model in this turn, at most", task=_LIMITS)
+    max_cost: float | None = option(
+        "dollars in this turn, at most; checked before each call", task=_LIMITS
+    )
+    max_tokens: int | None = option("tokens billed in this turn, at most", task=_LIMITS)
+    max_seconds: float | None = option("seconds of this turn, at most", task=_LIMITS)
+    out: str | None = option(
+        "variable that gets the answer; with --background the handle", task=_RESULT
+    )
     background: bool = option(
-        "run beside the notebook; gives a handle with a Stop button", default=False
+        "run beside the notebook; gives a handle with a Stop button", default=False, task=_RESULT
     )
-    expand: bool = option("put the values of variables in place of {{name}}", default=False)
-    dry_run: bool = option("show what would be sent, and send nothing", default=False)
+    expand: bool = option(
+        "put the values of variables in place of {{name}}", default=False, task=_PROMPT
+    )
+    dry_run: bool = option("show what would be sent, and send nothing", default=False, task=_RESULT)
 
 
 @dataclass(frozen=True)
@@ -125,23 +156,34 @@ class TeamLine:
 
     name: str = word("name of the team; one that was begun goes on", default="team")
     config: str | None = option(
-        "path of a config; without one, scripted", completes="path", setting="scripted"
+        "path of a config; without one, scripted", completes="path", setting="scripted", task=_TEAM
     )
-    model: str | None = option("model of all agents", setting="")
+    model: str | None = option(
+        "model of all agents: scripted[:FILE] for any config without a key, or a provider's",
+        setting="",
+        task=_TEAM,
+    )
     tools: str | None = option(
-        "what agents may have at most, separated by commas; else files", setting="files"
+        "what agents may have at most, of files, document, shell, python; else files",
+        setting="files",
+        task=_TOOLS,
     )
     root: str | None = option(
-        "folder in which all work; without it a scratch folder", completes="path", setting=""
+        "folder in which all work; without it a scratch folder",
+        completes="path",
+        setting="",
+        task=_TOOLS,
     )
     allow: str | None = option(
-        "protected names that may be written, separated by commas", setting=""
+        "protected names that may be written, separated by commas", setting="", task=_TOOLS
     )
-    memory: str | None = option("what its memory reaches beyond its own: user, webhook", setting="")
+    memory: str | None = option(
+        "what its memory reaches beyond its own: user, webhook", setting="", task=_TEAM
+    )
     approve: str | None = option(
-        "tools that ask before each call, or files, or all", completes="tools"
+        "tools that ask before each call, or files, or all", completes="tools", task=_TOOLS
     )
-    out: str | None = option("variable that gets the team")
+    out: str | None = option("variable that gets the team", task=_RESULT)
 
 
 class SessionRegistry:

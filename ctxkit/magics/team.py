@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.magics.kit_state import KitState
+    from ctxkit.plots.chart import Chart
     from ctxkit.teams.runner import Team
 
 
@@ -28,6 +29,7 @@ def run_team(kit: KitState, line: TeamLine, task: str) -> TextPage:
     """Let a team work on a task; an empty one is the one that it has."""
     from ctxkit.teams import team as opened
 
+    _check_task(line, task)
     if line.out and not line.out.isidentifier():
         raise BadArguments(
             f"{line.out!r} is no name of a variable: give `--out` one, such as team."
@@ -58,9 +60,39 @@ def run_team(kit: KitState, line: TeamLine, task: str) -> TextPage:
         for live in opened_team.lives:
             kit.sessions.put(live.session, f"{line.name}.{live.session.agent}")
         opened_team.close()
+        kit.sessions.put(opened_team.session, line.name)  # open, it would open all of its agents
     if line.out:
         kit.shell.user_ns[line.out] = opened_team
-    return TextPage(_describe_run(opened_team))
+    return TeamRunPage(_describe_run(opened_team), _make_chart(opened_team))
+
+
+def _check_task(line: TeamLine, task: str) -> None:
+    """Refuse a line without a task for a team that has none, before anything is opened for it."""
+    from ctxkit.agent.store.workspace import Workspace
+
+    if not task.strip() and not Workspace().begun(line.name):
+        raise BadArguments(
+            "Say what the team shall do: write `%%team NAME --config FILE.yaml` above the task, or"
+            " `%%team` for the scripted team; `%team NAME` goes on with one that was begun, and"
+            " `%team -h` has the options."
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class TeamRunPage(TextPage):
+    """What followed from each turn of a team, and its chart of cumulative input."""
+
+    chart: Chart | None = None
+    """None where no agent was billed any input."""
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + (self.chart.to_html() if self.chart is not None else "")
+
+
+def _make_chart(opened_team: Team) -> Chart | None:
+    from ctxkit.plots import budget
+
+    return budget(opened_team.session) if opened_team.tokens else None
 
 
 def _previous_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,8 +68,12 @@ class ParsedConfig:
     """Keys that the system does not document, each with the nearest documented one."""
     elsewhere: list[str] = field(default_factory=list)
     """Keys of the system that the rules do not represent."""
+    of_team: list[str] = field(default_factory=list)
+    """Keys that `ck.team` obeys, and the rules of one agent do not represent."""
     notes: list[str] = field(default_factory=list)
     """Further sentences for the warning."""
+    choices: list[str] = field(default_factory=list)
+    """Sentences on what a reader has to choose; the file itself is in order."""
     absent: tuple[str, ...] = ()
     """Missing sections whose absence changes the rules."""
     subject: str = ""

@@ -21,10 +21,12 @@ from ctxkit.presets.config_keys import (
     get_section,
     keys_from_words,
 )
+from ctxkit.presets.fuseraft_notes import weigh_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+_OWN_FOLDER = "their files lie below .ctxkit"
 _READ_FROM_FILE = "it is read where the config is a file, from that file's folder"
 AGENT_CONFIG_KEYS = (
     ConfigKey("ContextWindow.TextOnly", "text_only", FLAG),
@@ -37,9 +39,16 @@ AGENT_CONFIG_KEYS = (
     ConfigKey("ContextWindow.MaxReplayChars", "max_replay_chars", WHOLE),
     ConfigKey("MaxInTurnToolPairs", "max_in_turn_tool_pairs", WHOLE),
     ConfigKey("MaxInTurnContextTokens", "max_in_turn_context_tokens", WHOLE),
+    ConfigKey("MaxPayloadBytes", "max_payload_bytes", WHOLE),
 )
+WINDOW_KEY = ConfigKey("Model.MaxContextTokens", "context_window", POSITIVE)
+PROMPT_LIMITS = (
+    ConfigKey("MaxContextTokens", WINDOW_KEY.parameter, POSITIVE),
+    AGENT_CONFIG_KEYS[-1],
+)
+"""Limits of a prompt: of a model, of an agent and at the top level; the least of them counts."""
 TEAM_AGENT_KEYS = keys_from_words(
-    "Context Isolation EnableMemory SubAgentModel SubAgentPlugins SubAgentMaxToolCalls"
+    "Context Isolation EnableMemory SubAgentModel SubAgentPlugins SubAgentMaxToolCalls Capabilities"
 )
 """Keys of an agent that a team obeys, and rules do not have."""
 UNREAD_AGENT_KEYS = {
@@ -55,13 +64,12 @@ IGNORED_AGENT_KEYS = {
     **dict.fromkeys(
         ("Name", "Description", "Instructions", "Plugins", "Model", "MaxToolCallsPerTurn"), ""
     ),
-    "Capabilities": "tools= says what agents may have",
     "FunctionChoice": "a model is free to call a tool",
     "TrustScore": "approve= is asked before tool calls",
 }
 """Keys of an agent that have nothing to do with its context."""
 AGENT_TABLE = KeyTable(
-    AGENT_CONFIG_KEYS,
+    (*AGENT_CONFIG_KEYS, PROMPT_LIMITS[0]),
     TEAM_AGENT_KEYS | set(UNREAD_AGENT_KEYS),
     frozenset(IGNORED_AGENT_KEYS),
     any_case=True,
@@ -87,14 +95,13 @@ CONFIG_KEYS = (
 )
 TEAM_KEYS = keys_from_words(
     "Compaction.Model Memory MaxTotalTokens WarnTurnTokens Validation Contracts Verifier"
-    " FailureHandling Termination TestSelector SystemPrompt"
+    " FailureHandling Termination TestSelector SystemPrompt Transitions"
 )
 """Keys that a team obeys, and rules do not have."""
 UNREAD_KEYS = {
-    **dict.fromkeys(("Scratchpad", "Chatroom", "Brownfield", "SkillCuration"), ""),
-    "ChangeTracking": "the changes lie in .ctxkit/state",
-    "EvidenceStore": "the evidence lies in .ctxkit/state",
-    "Checkpoint": "the checkpoint lies in .ctxkit/state",
+    **dict.fromkeys(("Scratchpad", "Chatroom", "SkillCuration"), ""),
+    "Brownfield": "of it, only the discovery brief seeds the ChangeEnvelope",
+    **dict.fromkeys(("ChangeTracking", "EvidenceStore", "Checkpoint"), _OWN_FOLDER),
     "Saga": "nothing is taken back",
     "SystemPromptPath": _READ_FROM_FILE,
 }
@@ -107,18 +114,17 @@ IGNORED_KEYS = {
     "McpServers": "a config asks no server; give its tools with tools=",
     "Telemetry": "nothing is sent",
     "ApiProfiles": "there is no tool for HTTP",
-    "Events": "the events lie in .ctxkit/logs",
+    "Events": _OWN_FOLDER,
     "Output": "a team returns where it stands",
 }
 """Keys that have nothing to do with context."""
 CONFIG_TABLE = KeyTable(
-    CONFIG_KEYS + AGENT_CONFIG_KEYS,
+    (*CONFIG_KEYS, *AGENT_CONFIG_KEYS, PROMPT_LIMITS[0]),
     TEAM_KEYS | TEAM_AGENT_KEYS | {*UNREAD_KEYS, *UNREAD_AGENT_KEYS},
     frozenset((*IGNORED_KEYS, *IGNORED_AGENT_KEYS)),
     any_case=True,
     open=frozenset(),
 )
-WINDOW_KEY = ConfigKey("Model.MaxContextTokens", "context_window", POSITIVE)
 PIN_SIGNAL_KEY = ConfigKey("Compaction.PinLastRoutingSignal", "routing_signals", FLAG)
 
 TEAM_SECTION_KEYS: dict[str, tuple[str, ...]] = {
@@ -160,10 +166,13 @@ TEAM_SECTION_KEYS: dict[str, tuple[str, ...]] = {
 UNREAD_SECTION_KEYS = {
     "MaxConcurrency": "agents take turns",
     "SubGraphs": "each node is one agent",
-    "ChangeLogPath": "the changes lie in .ctxkit/state",
+    "ChangeLogPath": _OWN_FOLDER,
     "FindRelatedCommand": "a config runs no command; a run of FullSuiteCommand counts",
     "ShellFallbackPattern": "only files that were written count",
     "Merge": "all that the branches said is heard, in the order of Targets",
+    **dict.fromkeys(
+        ("RetryCount", "OnAgentFailure"), "a turn that failed is taken again by the next run()"
+    ),
     "RequireHumanApproval": "approve= is asked before tool calls, and nobody before a hand-off",
     "EnablePlanReview": "interrupt the team, and let it go on",
 }
@@ -183,6 +192,25 @@ UNREAD_REASONS = {
 """Why a key is not obeyed by a team, by the key in lower case."""
 SELECTION_NOTE = "Selection (but for its signals)"
 """What rules do not have of a selection."""
+
+_OBEYED_BY_TEAM = {
+    key.rpartition(".")[2].casefold() for key in (*TEAM_KEYS, *TEAM_AGENT_KEYS, SELECTION_NOTE)
+}
+
+
+def find_budget_faults(body: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each budget of a config that cannot fire, which fuseraft refuses."""
+    if _get(body, "Compaction") is not None:
+        return []
+    return [
+        f"{key.path} cannot fire without a Compaction section: add one."
+        for key in CONFIG_KEYS
+        if key.parameter in ("cutover_at", "max_single_turn_input_tokens")
+        and isinstance(_get(body, key.path), int)
+        and _get(body, key.path)
+    ]
+
+
 VIEW_KEYS = {
     key.path.removeprefix("ContextWindow."): key.parameter
     for key in AGENT_CONFIG_KEYS
@@ -226,12 +254,17 @@ def weigh_config(config: Mapping[str, Any]) -> int:
         else set()
     )
     agents = _get(body, "Agents")
-    agent_keys = {"contextwindow", "maxinturntoolpairs", "instructions", "agentfile"}
+    memory = str(_get(body, "Memory.Provider")).casefold()
+    ways = [w for w in _members(_get(body, "Transitions")) if _get(w, "To") and _get(w, "Signal")]
+    known = (*(k.path.partition(".")[0] for k in AGENT_CONFIG_KEYS), *TEAM_AGENT_KEYS)
+    agent_keys = {"instructions", "agentfile", *(name.casefold() for name in known)}
     members = [a for a in agents if isinstance(a, dict)] if isinstance(agents, list) else []
     return (
         4 * len(budget_keys)
         + 3 * len(words)
         + 3 * any(agent_keys & {str(k).casefold() for k in a} for a in members)
+        + 3 * (memory in ("local", "webhook"))
+        + 3 * bool(ways)
     )
 
 
@@ -254,8 +287,9 @@ def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
     elif agents:
         _take_shared(agents, parsed)
     parsed.settings |= _pinned(body)
-    if _routes(_get(body, "Selection")):
-        parsed.elsewhere.append(SELECTION_NOTE)
+    names = [*parsed.elsewhere, *([SELECTION_NOTE] if _routes(_get(body, "Selection")) else [])]
+    parsed.of_team = [n for n in names if n.rpartition(".")[2].casefold() in _OBEYED_BY_TEAM]
+    parsed.elsewhere = sorted((n for n in names if n not in parsed.of_team), key=weigh_key)
     if (body is not config or agents) and _get(body, "Compaction") is None:
         _note_no_compaction(parsed)
     return parsed
@@ -279,7 +313,8 @@ def _pinned(body: Mapping[str, Any]) -> dict[str, Any]:
     pin = _get(body, PIN_SIGNAL_KEY.path)
     if pin is not None and not PIN_SIGNAL_KEY.read(pin):
         return {}
-    signals = tuple(dict.fromkeys(_signals(_get(body, "Selection"))))
+    steps = [*_signals(_get(body, "Selection")), *_signals(body)]
+    signals = tuple(dict.fromkeys(steps))
     return {"routing_signals": signals} if signals else {}
 
 
@@ -321,7 +356,7 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys, the agent's under an agent."""
     agent: dict[str, Any] = {
         "Name": parameters.get("subject") or "Agent",
-        **AGENT_TABLE.tree(parameters),
+        **KeyTable(AGENT_CONFIG_KEYS).tree(parameters),
     }
     if parameters.get("context_window") is not None:
         agent["Model"] = {"MaxContextTokens": parameters["context_window"]}
@@ -370,19 +405,25 @@ def _agents(body: Mapping[str, Any]) -> list[tuple[str, ParsedConfig]]:
             parsed,
             at,
         )
-        window = _window(_get(entry, "Model"), _get(body, "Models"))
-        if window is not None:
-            parsed.settings["context_window"] = WINDOW_KEY.read(window, at + WINDOW_KEY.path)
+        for key in PROMPT_LIMITS:
+            limits = [parsed.settings.get(key.parameter), *_outer_limits(entry, body, key, at)]
+            least = min((n for n in limits if n), default=None)
+            parsed.settings |= {} if least is None else {key.parameter: least}
         agents.append((name, parsed))
     return agents
 
 
-def _window(model: Any, models: Any) -> Any:
-    window = _get(model, "MaxContextTokens")
+def _outer_limits(
+    entry: Mapping[str, Any], body: Mapping[str, Any], key: ConfigKey, at: str
+) -> list[int]:
+    """Return a limit of a prompt as the top level and an agent's model set it."""
+    model, models = _get(entry, "Model"), _get(body, "Models")
     alias = model if isinstance(model, str) else _get(model, "ModelId")
-    if window is not None or not isinstance(alias, str):
-        return window
-    return _get(models, (alias, "MaxContextTokens"))
+    of_model = _get(model, key.path)
+    if of_model is None and isinstance(alias, str):
+        of_model = _get(models, (alias, key.path))
+    values = ((_get(body, key.path), key.path), (of_model, f"{at}Model.{key.path}"))
+    return [key.read(value, place) for value, place in values if value is not None]
 
 
 def _take_agent(
@@ -420,7 +461,7 @@ def _take_shared(agents: list[tuple[str, ParsedConfig]], parsed: ParsedConfig) -
             differ.append(key.path)
     if differ:
         names = ", ".join(sanitize_text(name, 40) for name, _ in agents)
-        parsed.notes.append(
+        parsed.choices.append(
             f"The agents differ in {', '.join(differ)}, which stay at their defaults: "
             f"name one with agent= (of {names})."
         )
@@ -428,8 +469,8 @@ def _take_shared(agents: list[tuple[str, ParsedConfig]], parsed: ParsedConfig) -
 
 def _signals(selection: Any) -> Iterator[str]:
     """Yield the handoff keywords of state machine and keyword routes, in the file's order."""
-    states = _get(selection, "StateMachine.States")
-    steps = [step for state in _members(states) for step in _members(_get(state, "Transitions"))]
+    states = (*_members(_get(selection, "StateMachine.States")), selection)
+    steps = [step for state in states for step in _members(_get(state, "Transitions"))]
     for signal in (
         *(_get(s, "Signal") for s in steps),
         *(_get(r, "Keyword") for r in _members(_get(selection, "Routes"))),

@@ -64,6 +64,21 @@ def load_rules(
         >>> rules.parameters["keep_last_turns"]
         4
     """
+    rules, parsed, place = parse_rules(path, system, agent)
+    sentences = describe_keys(parsed)
+    if sentences:
+        text = sanitize_text(f"{place}: {' '.join(sentences)}", 2000)
+        warnings.warn(text, UserWarning, stacklevel=2)
+    return rules
+
+
+def parse_rules(
+    path: str | Path | Mapping[str, str], system: str | None, agent: str | None = None
+) -> tuple[Rules, ParsedConfig, str]:
+    """Return the rules of a config file, what was found in it, and its path as a text.
+
+    Args and errors are those of `load_rules`; nothing is warned of.
+    """
     if isinstance(path, Mapping):
         content, syntax, path = dict(path), "env", "the environment"
     else:
@@ -87,9 +102,9 @@ def load_rules(
     except BadArguments as error:
         raise BadArguments(f"{path}: {_with_file_keys(str(error), config.keys)}") from None
     parsed.elsewhere += [config.keys[k] for k in parsed.settings if k not in defaults]
-    _warn_of_keys(path, parsed)
     text = ConfigWriter(config.system, parsed.subject, syntax)
-    return rules.but(config=text, auto=rules.auto and "Compaction" not in parsed.absent)
+    rules = rules.but(config=text, auto=rules.auto and "Compaction" not in parsed.absent)
+    return rules, parsed, str(path)
 
 
 def _with_file_keys(sentence: str, keys: Mapping[str, str]) -> str:
@@ -97,18 +112,24 @@ def _with_file_keys(sentence: str, keys: Mapping[str, str]) -> str:
     return re.sub(r"\w+_\w+", lambda m: keys.get(m[0], m[0]), sentence)
 
 
-def _warn_of_keys(path: str | Path, parsed: ParsedConfig) -> None:
+def describe_keys(parsed: ParsedConfig, *, faults: bool = False) -> list[str]:
+    """Return sentences on the keys of a file that the rules do not represent.
+
+    Args:
+        parsed: the file.
+        faults: leave out what is in order and only not in the rules of one agent.
+    """
     parts = []
     if parsed.unknown:
         parts.append(f"Unknown keys: {', '.join(dict.fromkeys(parsed.unknown))}.")
     if parsed.elsewhere:
+        parts.append(f"Not in these rules: {', '.join(dict.fromkeys(parsed.elsewhere))}.")
+    if parsed.of_team and not faults:
         parts.append(
-            "Not in these rules, as they belong to parts that the kit does not have: "
-            f"{', '.join(dict.fromkeys(parsed.elsewhere))}."
+            "Rules of one agent do not hold, and ck.team obeys: "
+            f"{', '.join(dict.fromkeys(parsed.of_team))}."
         )
-    parts += parsed.notes
-    if parts:
-        warnings.warn(sanitize_text(f"{path}: {' '.join(parts)}", 2000), UserWarning, stacklevel=3)
+    return [*parts, *parsed.notes, *([] if faults else parsed.choices)]
 
 
 _SYSTEMS = (

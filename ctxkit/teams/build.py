@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ from ctxkit.presets.config_keys import ConfigSection
 from ctxkit.presets.fuseraft_config import check_counts, orchestration_section
 from ctxkit.teams.demo import SCRIPTED_CONFIG, make_scripted_team
 from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams.permissions import seed_envelope
 from ctxkit.teams.runner import Team
+from ctxkit.teams.scripts import is_scripted, make_script_models
 from ctxkit.teams.sessions import SessionFactory, describe_missing_grants
 
 if TYPE_CHECKING:
@@ -67,7 +70,8 @@ def team(
             needs no key, and really writes and tests a small program. None: the team of that name
             goes on as it was begun, with the tools, the folder and the models that were named then.
         name: of the team; one that was begun goes on where it stood.
-        model: of all agents, in place of what the config names.
+        model: of all agents, in place of what the config names; `scripted`: a script that follows
+            from the config, without a key; `scripted:FILE`: one that is read (`teams.scripts`).
         models: models by an agent's name, or by the config's name for a model.
         tools: what agents may have at most: `files`, `document`, `shell`, `python`, tools of one's
             own; None: `files`. A config alone gives nobody a shell.
@@ -124,6 +128,10 @@ def team(
     body = localise_paths(_to_plain_config(config))
     plan = parse_plan(body)
     where = Root(root, allow) if root else _make_scratch_root(workspace, name, allow)
+    envelope = seed_envelope(plan.envelope, orchestration_section(body), where)
+    plan = replace(plan, envelope=envelope)
+    if is_scripted(model):
+        models_by_name = {**make_script_models(str(model), plan, clock), **models_by_name}
     crew = SessionFactory(
         plan, models=models_by_name, model=model, tools=tools, root=where, allow=allow, clock=clock,
         limits=limits or Limits(), approve=approve, hear=hear, seed=seed, sections=sections,

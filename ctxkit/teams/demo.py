@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ctxkit.agent.models.scripted import ScriptTurn
+    from ctxkit.teams.turns import TeamStatus
 
 SCRIPTED_CONFIG = "scripted"
 DEMO_TASK = (
@@ -60,8 +61,9 @@ class ScriptedAgent(ScriptedModel):
 
     _over = 0
 
-    def begin(self, over: int) -> None:
-        """Stand before a turn, with so many over."""
+    def begin(self, over: int, standing: TeamStatus | None = None) -> None:
+        """Stand before a turn, with so many over; `standing` is that of the team."""
+        del standing
         self._over = over
 
     def reply(self, turn: int, step: int) -> Message:

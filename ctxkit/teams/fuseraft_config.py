@@ -10,18 +10,17 @@ from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.presets.config_keys import ConfigSection, join_names
 from ctxkit.presets.fuseraft_config import (
-    IGNORED_AGENT_KEYS,
-    SELECTION_NOTE,
-    TEAM_AGENT_KEYS,
-    TEAM_KEYS,
+    PROMPT_LIMITS,
     TEAM_SECTION_KEYS,
     UNREAD_REASONS,
-    WINDOW_KEY,
+    UNREAD_SECTION_KEYS,
+    find_budget_faults,
     orchestration_section,
     read_config,
 )
+from ctxkit.presets.fuseraft_notes import PLUGINS_KEY, TERMINATION_KEY, format_ignored_keys
 from ctxkit.teams.handoffs import parse_sources
-from ctxkit.teams.members import get_model_name, has_no_tools, has_plugin_tool, members_of
+from ctxkit.teams.members import get_model_name, has_plugin_tool, members_of
 from ctxkit.teams.orchestration_patterns import (
     VALIDATORS,
     Routing,
@@ -38,6 +37,7 @@ from ctxkit.teams.orchestration_patterns import (
     route_map_reduce,
     route_scatter_gather,
 )
+from ctxkit.teams.permissions import parse_envelope
 from ctxkit.teams.plan import (
     FAILURE_KINDS,
     Contract,
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ctxkit.teams.plan import Member, TurnOrder
+
+    _IgnoredKey = tuple[str, Sequence[str], str]
 
 
 ROUND_SELECTIONS = ("roundrobin", "sequential")
@@ -92,6 +94,8 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
     names = [m.name for m in members]
     if not names:
         raise BadArguments("A team needs Agents: a list in which each has a Name.")
+    for fault in find_budget_faults(body.values):
+        raise BadArguments(fault)
     check_unique("agents", names)
     selection = body.section("Selection")
     order = (selection.text("Type") or "roundrobin").casefold()
@@ -125,6 +129,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         verifier=parse_verifier(body, names),
         suite=(tests,) if tests else (),
         memory=dict(body.section("Memory").values),
+        envelope=parse_envelope(body),
         brief=checks.text("BriefPath") or TeamPlan.brief,
         report=checks.text("TestReportPath") or TeamPlan.report,
         assertions=tuple(
@@ -336,67 +341,70 @@ SELF_ENDING_SELECTIONS = ("magentic", "adversarial", "scattergather", "mapreduce
 
 
 def describe_ignored_keys(config: Mapping[str, Any], body: ConfigSection) -> list[str]:
-    """Return what of a config is not obeyed, and which of its keys nobody knows."""
-    unknown = [
-        _describe_unknown_key(where, key, known_keys)
-        for where, fields, known_keys in _iter_sections(body)
-        for key in fields
-        if key.casefold() not in map(str.casefold, known_keys) and fields.get(key) is not False
-    ]
+    """Return which keys of a config nobody knows, and in one sentence what of it is not obeyed."""
+    unknown, ignored = [], list(_iter_ignored_keys(config, body))
+    for where, fields, known_keys in _iter_sections(body):
+        for key in (k for k in fields if fields.get(k) is not False):
+            if reason := _SECTION_REASONS.get(key.casefold()):
+                ignored.append((f"{where}: {key}", (), reason))
+            elif key.casefold() not in map(str.casefold, known_keys):
+                unknown.append(_describe_unknown_key(where, key, known_keys))
     unknown += _describe_unknown_validators(body)
-    parsed = read_config(config, None)
-    unknown += [f"{note} is not known, and not obeyed." for note in parsed.unknown]
-    out, others = _describe_agent_keys(body), []
-    order = body.section("Selection").text("Type").casefold()
-    if order in SELF_ENDING_SELECTIONS and body.get("Termination") is not None:
-        out.append(f"Termination is not obeyed here: a team of type {order} ends by itself.")
-    for key in dict.fromkeys((*body, *parsed.elsewhere)):
-        last = key.rsplit(".", 1)[-1]
-        if reason := UNREAD_REASONS.get(last.casefold()):
-            out.append(f"{sanitize_text(key, 80)} is not obeyed here: {reason}.")
-        elif key in parsed.elsewhere and last not in _OBEYED_KEYS:
-            others.append(sanitize_text(key, 80))
-    if others:
-        out.append(f"Not obeyed here: {join_names(others)}.")
-    return [*unknown, *out]
-
-
-_OBEYED_KEYS = {key.rsplit(".", 1)[-1] for key in TEAM_KEYS | TEAM_AGENT_KEYS | {SELECTION_NOTE}}
-_MODEL_KEYS = ("modelid", WINDOW_KEY.path.removeprefix("Model.").casefold())
-_MODEL_REASON = "model= and models= name models, with the settings that are theirs"
-
-
-def _describe_agent_keys(body: ConfigSection) -> list[str]:
-    """Say, key by key, what no agent's section is obeyed in, and what tools are not there."""
-    keys: dict[str, list[str]] = {}
-    plugins: dict[str, list[str]] = {}
-    unread = {key.casefold() for key, reason in IGNORED_AGENT_KEYS.items() if reason}
-    for agent in body.rows("Agents"):
-        name = sanitize_text(agent.text("Name"), 40)
-        model = agent.section("Model") if isinstance(agent.get("Model"), dict) else None
-        obeyed = ("functionchoice",) if has_no_tools(agent) else ()
-        for key in (k for k in agent if k.casefold() in unread and k.casefold() not in obeyed):
-            keys.setdefault(sanitize_text(key, 40), []).append(name)
-        for key in (k for k in model or () if k.casefold() not in _MODEL_KEYS):
-            keys.setdefault(f"Model.{sanitize_text(key, 40)}", []).append(name)
-        for plugin in agent.texts("Plugins"):
-            if not has_plugin_tool(plugin):
-                plugins.setdefault(sanitize_text(plugin, 40), []).append(name)
-    sentences = [
-        f"{key} ({join_names(of)}) is not obeyed here: "
-        f"{UNREAD_REASONS.get(key.casefold(), _MODEL_REASON)}."
-        for key, of in keys.items()
+    unknown += [
+        f"{note} is not known, and not obeyed." for note in read_config(config, None).unknown
     ]
+    sentence = format_ignored_keys(ignored)
+    return [*unknown, *([sentence] if sentence else [])]
+
+
+_SECTION_REASONS = {key.casefold(): reason for key, reason in UNREAD_SECTION_KEYS.items()}
+_MODEL_KEYS = {k.casefold() for k in ("ModelId", *(key.path for key in PROMPT_LIMITS))}
+_MODEL_REASON = "model= and models= name models, with the settings that are theirs"
+_SECURITY_KEYS = ("changeenvelope", "filesystemsandboxpath")
+
+
+def _iter_ignored_keys(config: Mapping[str, Any], body: ConfigSection) -> Iterator[_IgnoredKey]:
+    """Yield the keys that are known and not obeyed: key, agents that have it, reason."""
+    order = body.section("Selection").text("Type").casefold()
+    if order in SELF_ENDING_SELECTIONS and body.get(TERMINATION_KEY) is not None:
+        yield TERMINATION_KEY, (), f"a team of type {order} ends by itself"
+    if any(key.casefold() not in _SECURITY_KEYS for key in body.section("Security")):
+        yield "Security", (), UNREAD_REASONS["security"]
+    parsed = read_config(config, None)
+    for key in dict.fromkeys((*body, *parsed.elsewhere)):
+        reason = UNREAD_REASONS.get(key.rpartition(".")[2].casefold(), "")
+        if key.casefold() != "security" and (reason or key in parsed.elsewhere):
+            yield key, (), reason
+    yield from _iter_ignored_agent_keys(body)
+
+
+def _iter_ignored_agent_keys(body: ConfigSection) -> Iterator[_IgnoredKey]:
+    agents_by_row: dict[tuple[str, str], list[str]] = {}
+    plugins: dict[str, None] = {}
+    for agent in body.rows("Agents"):
+        name = agent.text("Name")
+        for row in _ignored_keys_of(agent):
+            agents_by_row.setdefault(row, []).append(name)
+        plugins |= dict.fromkeys(p for p in agent.texts("Plugins") if not has_plugin_tool(p))
+    for (key, reason), names in agents_by_row.items():
+        yield key, () if reason == _MODEL_REASON else names, reason
     if plugins:
-        each = [f"{plugin} ({join_names(of)})" for plugin, of in plugins.items()]
-        sentences.append(f"There is no tool here for the plugins {join_names(each)}.")
-    return sentences
+        yield f"{PLUGINS_KEY} {join_names(plugins)}", (), "there is no tool for them"
+
+
+def _ignored_keys_of(agent: ConfigSection) -> Iterator[tuple[str, str]]:
+    """Yield keys of one agent, and the reasons."""
+    if agent.text("FunctionChoice").casefold() == "required":
+        yield "FunctionChoice required", UNREAD_REASONS["functionchoice"]
+    if agent.get("TrustScore") is not None:
+        yield "TrustScore", UNREAD_REASONS["trustscore"]
+    model = agent.section("Model") if isinstance(agent.get("Model"), dict) else ()
+    for key in (k for k in model if k.casefold() not in _MODEL_KEYS):
+        yield f"Model.{key}", _MODEL_REASON
 
 
 def _describe_unknown_key(where: str, key: str, valid_keys: tuple[str, ...]) -> str:
-    """Say of a key of a section that it is not known, or why it is not obeyed."""
-    if reason := UNREAD_REASONS.get(key.casefold()):
-        return f"{where}: {sanitize_text(key, 60)} is not obeyed here: {reason}."
+    """Say of a key of a section that it is not known."""
     return (
         f"{where} has a key {sanitize_text(key, 60)!r} that is not known, and not obeyed."
         f"{did_you_mean(key, valid_keys)}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.redaction import redact
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.texts import content
@@ -16,7 +17,7 @@ from ctxkit.teams.contracts import ReadableFolder, read_json, read_text
 from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ctxkit.agent.tools.root import Root
     from ctxkit.presets.config_keys import ConfigSection
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 
 SOURCE_KINDS = ("session_context", "changes_recent", "brief_field", "file", "own_history")
-DEFAULT_RECENT_CHANGES = 3
-"""Changes that `changes_recent` gives where it says no number (fuseraft's program)."""
 SUMMARY_FILE = "context_summary.md"
 """What `session_context` reads, and the tool `session_context_write` writes."""
 _TRUNCATED_SOURCE = "\n[...{n} chars truncated — use file tool to read in full]"
@@ -123,9 +122,8 @@ def _source_label(source: ContextSource) -> str:
 def _read_source(files: SourceFiles, source: ContextSource) -> str:
     """Return what a source holds now, without keys; empty where it is not there."""
     if source.kind == "changes_recent":
-        return "\n".join(
-            c.text for c in list(files.changes)[-int(source.argument or DEFAULT_RECENT_CHANGES) :]
-        )
+        # without a number all of them, as in fuseraft's document (its program takes three)
+        return "\n".join(c.text for c in list(files.changes)[-int(source.argument or 0) :])
     if source.kind == "brief_field":
         return _brief_field(read_brief(files.root, files.brief), source.argument)
     path = SUMMARY_FILE if source.kind == "session_context" else source.argument
@@ -152,13 +150,25 @@ def handoff(route_keyword: str) -> str:
     return f"Noted: {route_keyword}. End your turn now."
 
 
-def make_team_tools(root: Root, *, by_call: bool, summary: bool) -> list[Tool]:
+NO_CHANGES = "Nobody has written a file or run a command yet."
+_MAX_CHANGES = 200
+"""Turns of the change log that are returned at once, the newest."""
+
+
+def make_team_tools(
+    root: Root,
+    *,
+    by_call: bool,
+    summary: bool,
+    changes: Callable[[], Sequence[TurnChanges]] | None = None,
+) -> list[Tool]:
     """Return the tools of one agent.
 
     Args:
         root: the team's folder.
         by_call: True where it may hand on by a call.
         summary: True where the team's sources read the summary.
+        changes: returns what the team changed so far; None: the agent does not read it.
     """
 
     def session_context_write(text: str) -> str:
@@ -166,8 +176,24 @@ def make_team_tools(root: Root, *, by_call: bool, summary: bool) -> list[Tool]:
         root.write(SUMMARY_FILE, text.encode())
         return "Written."
 
+    def changes_read_latest(count: int = 1) -> str:
+        """Read the newest entries of the change log: what each turn wrote and ran, and how it
+        ended.
+        """
+        return _format_changes(changes, count)
+
+    def changes_read() -> str:
+        """Read the change log: what each turn wrote and ran, and how it ended."""
+        return _format_changes(changes, _MAX_CHANGES)
+
     tools = [tool(handoff)] if by_call else []
-    return [*tools, tool(session_context_write)] if summary else tools
+    tools += [tool(session_context_write)] if summary else []
+    return [*tools, tool(changes_read_latest), tool(changes_read)] if changes else tools
+
+
+def _format_changes(changes: Callable[[], Sequence[TurnChanges]] | None, count: int) -> str:
+    entries = list(changes() if changes is not None else ())[-min(max(count, 1), _MAX_CHANGES) :]
+    return redact("\n".join(entry.text for entry in entries)) or NO_CHANGES
 
 
 def is_turn_finished(session: Session, turn: int) -> bool:

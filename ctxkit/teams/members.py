@@ -17,6 +17,7 @@ from ctxkit.presets.fuseraft_config import (
 )
 from ctxkit.presets.registry import preset
 from ctxkit.teams.handoffs import parse_sources
+from ctxkit.teams.permissions import parse_capabilities
 from ctxkit.teams.plan import Member, SubAgentPlan
 from ctxkit.teams.shared_history import OwnTurns, with_view_filters
 
@@ -35,10 +36,12 @@ PLUGIN_TOOLS = {
     "shell": "shell",
     "python": "python",
     "code": "python",
+    "document": "document",
     "documents": "document",
 }
 """What of fuseraft's plugins the kit has a tool for."""
-_BUILT_IN_PLUGINS = ("handoff", "subagent", "sessioncontext", "compaction")
+CHANGES_PLUGIN = "changes"
+_BUILT_IN_PLUGINS = ("handoff", "subagent", "sessioncontext", "compaction", CHANGES_PLUGIN)
 """Plugins whose tools an agent has by other ways."""
 
 
@@ -97,6 +100,8 @@ def _parse_member(
         shown=_view_keys(f),
         sub=_parse_sub_agent(f) if "subagent" in plugins else None,
         max_calls=f.number("MaxToolCallsPerTurn") or None,
+        capabilities=parse_capabilities(f),
+        reads_changes=CHANGES_PLUGIN in plugins,
     )
     return replace(member, rules=with_view_filters(member))
 
@@ -158,6 +163,13 @@ def _has_compaction(config: Mapping[str, Any]) -> bool:
 
 SUB_AGENT_SUFFIX = "sub"
 """Behind the name of the agent that it works for."""
+
+
+def sub_agent_name(agent: str) -> str:
+    """Return the name of the agent that works for another as its tool."""
+    return f"{agent}.{SUB_AGENT_SUFFIX}"
+
+
 SUB_AGENT_INSTRUCTIONS = (
     "You are asked by another agent. Look for what it asks, change nothing, and answer in a few "
     "lines with paths and facts: it reads your answer, and nothing else that you do."

@@ -11,6 +11,7 @@ from ctxkit._internal.formatting import sanitize_text
 from ctxkit._internal.value_kinds import FLAG
 from ctxkit.errors import BadArguments
 from ctxkit.presets.config_keys import join_names
+from ctxkit.teams.permissions import Capabilities, ChangeEnvelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -192,6 +193,9 @@ class Member:
     """From which share of them on a turn is told as an event; 0: never."""
     max_calls: int | None = None
     """Calls to its model in one turn; None: the usual limit."""
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    reads_changes: bool = False
+    """Whether it has the tools that read what the team changed."""
     remembers: bool = False
     """Whether what it remembers is put in when its session is opened."""
 
@@ -311,6 +315,8 @@ class TeamPlan:
     report: str = "test-report.json"
     memory: dict[str, Any] = field(default_factory=dict)
     """The config's section `Memory`: what is asked before each turn; empty: nothing."""
+    envelope: ChangeEnvelope = field(default_factory=ChangeEnvelope)
+    """Files that agents may write."""
     suite: tuple[str, ...] = ()
     """Commands that run the tests: the whole suite, or those of a file."""
     assertions: tuple[str, ...] = (r"\bassert", r"\bexpect\b")

@@ -111,16 +111,19 @@ class Team:
             check_resumable(plan, self.standing, self.ledger.worked(), name)
             self.ledger.note(plan, dict(words or {}))
             self.root = crew.root
-            self._files = TeamFiles(workspace, self.id, plan, clock)
+            self._files = TeamFiles(workspace, self.id, plan, clock, self.standing.turns)
             undo.callback(self._files.close)
             self.sessions = TeamSessions(
                 plan.members,
-                lambda member, sub: crew.open(member, name, self.id, workspace, sub),
+                lambda member, sub: crew.open(
+                    member, name, self.id, workspace, sub=sub, changes=self._turns.collect_changes
+                ),
                 lambda member, live: crew.open_sub(member, name, live, workspace),
                 self._record_event,
             )
             """The agents' sessions by name; each is opened when its agent is first asked for."""
             undo.callback(self.sessions.close)
+            self.listen(self._files.hear)
             self._turns = TurnRunner(plan, self.ledger, self.sessions, self.root, self._files)
             self._open_first()
             self._closing = undo.pop_all()
@@ -379,7 +382,8 @@ class TurnRunner:
         # a scripted model goes on behind the turns that the agent has had
         begin_script = getattr(live.agent.model, "begin", None)
         if callable(begin_script):
-            begin_script(sum(m["agent"] == member.name for m in self._ledger.moves()))
+            over = sum(m["agent"] == member.name for m in self._ledger.moves())
+            begin_script(over, standing)
         self._files.tell("agent_start", standing.turns, {"state": standing.state}, member.name)
         if not standing.helper:
             words += quote_previous_reply(
@@ -392,7 +396,7 @@ class TurnRunner:
         state = self._plan.states.get(standing.state)
         if state is None:
             return {}
-        proof = ContractEvidence(root=self._root, plan=self._plan, changes=self._collect_changes())
+        proof = ContractEvidence(root=self._root, plan=self._plan, changes=self.collect_changes())
         failures = [f"{way}: {n} in a row" for way, n in standing.failures.items()]
         ways = state.transitions
         return {TEAM_STATE_KEY: {
@@ -424,7 +428,7 @@ class TurnRunner:
             self._files.tell("context_window_warn", standing.turns, payload, member.name)
 
     def _declared_context(self, member: Member, standing: TeamStatus) -> Message | None:
-        shelf = self._source_files(self._collect_changes())
+        shelf = self._source_files(self.collect_changes())
         block = format_declared_context(shelf, member.context)
         payload = {"context_strategy": "artifact_spec", "context_chars": len(block),
                 "declared_sources": [s.name for s in member.context],
@@ -440,7 +444,7 @@ class TurnRunner:
         turns = [
             m for m in session.messages if (m.turn or 0) > begun_at and SOURCE_KEY not in m.details
         ]
-        changes = self._collect_changes(member, begun_at, standing.turns)
+        changes = self.collect_changes(member, begun_at, standing.turns)
         proof = ContractEvidence(
             root=self._root, plan=self._plan, changes=changes, turn=standing.turns
         )
@@ -475,7 +479,7 @@ class TurnRunner:
         receiver = to or self._plan.states[decision.standing.state].agent
         return format_handoff(self._source_files(changes), decision.way.handoff, receiver)
 
-    def _collect_changes(
+    def collect_changes(
         self, member: Member | None = None, since: int = 0, number: int = 0
     ) -> list[TurnChanges]:
         """Return all changes; `member`: with those since `since`, which no ledger has yet."""

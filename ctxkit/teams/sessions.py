@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.agent.agent import COMPACT_TOOL
+from ctxkit.agent.context_store import ContextStore
 from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.memory.folders import MemoryStore
 from ctxkit.agent.memory.session_memory import SessionMemory, make_memory_provider
 from ctxkit.agent.memory.session_memory import default_memory_folders as memory_homes
 from ctxkit.agent.models.names import make_model as named
-from ctxkit.agent.tools.builtin import make_tools
+from ctxkit.agent.tools.builtin import FILE_TOOLS, make_tools
+from ctxkit.agent.tools.file_tools import make_file_tools
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.memory_entries import memory_folder_name
 from ctxkit.teams.handoffs import make_team_tools
@@ -27,9 +29,11 @@ from ctxkit.teams.members import (
     PLUGIN_TOOLS,
     SUB_AGENT_INSTRUCTIONS,
     SUB_AGENT_RULES,
-    SUB_AGENT_SUFFIX,
     SubAgent,
+    sub_agent_name,
 )
+from ctxkit.teams.permissions import Capabilities, limit_tools
+from ctxkit.teams.scripts import is_scripted
 from ctxkit.tokens import default_counter
 from ctxkit.tokens.prices import price
 
@@ -43,9 +47,11 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn import Limits, Listener
     from ctxkit.policies.rules import Rules
+    from ctxkit.teams.contracts import TurnChanges
     from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan
 
 
+_SUMMARY_MODEL = "Compaction.Model"
 USER_MEMORY, WEBHOOK_MEMORY = MEMORY_ACCESS = ("user", "webhook")
 """What the memory of a team can reach beyond its own: what the user keeps of agents of these names
 (fuseraft's folders, too), and an address that the config names.
@@ -126,9 +132,10 @@ class SessionFactory:
             m.name: self._resolve_model((m.name, m.model), model or m.model) for m in plan.members
         }
         self._subs = {
-            m.name: self._resolve_model((f"{m.name}.{SUB_AGENT_SUFFIX}", m.sub.model), m.sub.model)
+            m.name: self._resolve_model((sub_agent_name(m.name), m.sub.model), m.sub.model)
             for m in plan.members
-            if m.sub is not None and m.sub.model
+            if m.sub is not None
+            and (m.sub.model or sub_agent_name(m.name).casefold() in self._given)
         }
         self._named: dict[str, dict[str, str]] = {}
         self._writer = self._summary_model(plan.summary_model, model)
@@ -138,15 +145,34 @@ class SessionFactory:
             *(s for m in plan.members for s in m.context),
         ]
         self._summary = any(s.kind == "session_context" for s in sources)
+        self.envelope = plan.envelope
+        """Files that agents may write."""
 
     def open(
-        self, member: Member, team: str, parent: str, workspace: Workspace, sub: SubAgent | None
+        self,
+        member: Member,
+        team: str,
+        parent: str,
+        workspace: Workspace,
+        *,
+        sub: SubAgent | None,
+        changes: Callable[[], Sequence[TurnChanges]],
     ) -> LiveSession:
-        """Open the session of an agent, which may ask another; what was begun goes on."""
+        """Open the session of an agent, which may ask another; what was begun goes on.
+
+        Args:
+            member: the agent.
+            team: name of the team.
+            parent: id of the team.
+            workspace: where the session is kept.
+            sub: the agent that it may ask.
+            changes: returns what the team changed so far.
+        """
         question_tools = sub.tools() if sub is not None else []
         spec = _SessionSpec(
             name=self._session_names(team)[member.name], agent=member.name, parent=parent,
-            rules=member.rules, tools=[*self._offered_tools(member), *question_tools],
+            rules=member.rules,
+            tools=[*self._offered_tools(member, workspace, changes), *question_tools],
             calls=member.max_calls,
             model=self._models[member.name], instructions=member.instructions,
             memory=self._make_memory(member, team, workspace),
@@ -159,10 +185,11 @@ class SessionFactory:
         """Open the session of the agent that works for another as its tool."""
         plan = cast("SubAgentPlan", member.sub)
         model = self._subs.get(member.name) or self._models[member.name]
-        tools: list[str | Tool] = [t for t in plan.tools if t in self._tools]
+        granted = [t for t in plan.tools if t in self._tools]
+        tools = self._permitted_tools(granted, member.capabilities, workspace)
         spec = _SessionSpec(
-            name=f"{parent.name}.{SUB_AGENT_SUFFIX}",
-            agent=f"{member.name}.{SUB_AGENT_SUFFIX}",
+            name=sub_agent_name(parent.name),
+            agent=sub_agent_name(member.name),
             parent=parent.id,
             rules=SUB_AGENT_RULES,
             tools=tools,
@@ -174,7 +201,7 @@ class SessionFactory:
 
     def tool_names(self) -> list[str]:
         """Return the names of the tools that some agent has, each once."""
-        offered = [t for m in self._plan.members for t in self._offered_tools(m)]
+        offered = [t for m in self._plan.members for t in self._offered_tools(m, None, tuple)]
         for sub in (m.sub for m in self._plan.members if m.sub is not None):
             offered += [*(t for t in sub.tools if t in self._tools), *ASKING]
         groups = dict.fromkeys(t for t in offered if isinstance(t, str))
@@ -237,18 +264,43 @@ class SessionFactory:
         providers = [make_memory_provider(memory_config, store)] if memory_config else []
         return SessionMemory(store, providers, whole=member.remembers)
 
-    def _offered_tools(self, member: Member) -> list[str | Tool]:
-        granted: list[str | Tool] = [
-            t for t in self._tools if t in member.tools or not isinstance(t, str)
-        ]
-        return [
-            *granted,
-            *make_team_tools(self.root, by_call=member.handoff, summary=self._summary),
-        ]
+    def _offered_tools(
+        self,
+        member: Member,
+        workspace: Workspace | None,
+        changes: Callable[[], Sequence[TurnChanges]],
+    ) -> list[str | Tool]:
+        granted = [t for t in self._tools if t in member.tools or not isinstance(t, str)]
+        own_tools = make_team_tools(
+            self.root,
+            by_call=member.handoff,
+            summary=self._summary,
+            changes=changes if member.reads_changes else None,
+        )
+        return [*self._permitted_tools(granted, member.capabilities, workspace), *own_tools]
+
+    def _permitted_tools(
+        self,
+        granted: Sequence[str | Tool],
+        capabilities: Capabilities,
+        workspace: Workspace | None,
+    ) -> list[str | Tool]:
+        """Return tools as an agent may use them: its capabilities, the team's envelope."""
+        named = [t for t in granted if t != "shell" or capabilities.may_run]
+        if FILE_TOOLS not in named or (capabilities.may_write and not self.envelope.globs):
+            return named
+        store = ContextStore(workspace.folder.parent) if workspace is not None else None
+        files = limit_tools(
+            make_file_tools(self.root, store), capabilities, self.envelope, self.root
+        )
+        return [*files, *(t for t in named if t != FILE_TOOLS)]
 
     def _summary_model(self, name: str, model: Model | str) -> Model | None:
         """Return who writes the summaries of all agents; None: each agent's own model."""
-        return self._resolve_model(("Compaction.Model", name), model or name) if name else None
+        named_models = {name.casefold(), _SUMMARY_MODEL.casefold()}
+        if is_scripted(model) and not named_models & set(self._given):
+            return None  # a script of turns is none of summaries
+        return self._resolve_model((_SUMMARY_MODEL, name), model or name) if name else None
 
     def _resolve_model(self, names: tuple[str, str], default_model: Model | str) -> Model:
         """Return a model by an agent's name, the config's name for it, or as it is named."""

@@ -11,6 +11,7 @@ import msgspec
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.store.session_files import EventLog
+from ctxkit.agent.turn import is_compaction
 from ctxkit.agent.work_records import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.errors import StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.turn import LiveEvent
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import TeamPlan
@@ -39,15 +41,22 @@ class TeamFiles:
         team: its id.
         plan: whose thresholds stand in each snapshot, and which says when a turn is too large.
         clock: seconds since 1970.
+        turns: turns of the team that are over.
 
     Raises:
         StoreError: a log cannot be written.
     """
 
     def __init__(
-        self, workspace: Workspace, team: str, plan: TeamPlan, clock: Callable[[], float]
+        self,
+        workspace: Workspace,
+        team: str,
+        plan: TeamPlan,
+        clock: Callable[[], float],
+        turns: int = 0,
     ) -> None:
         self._workspace, self._team, self._clock = workspace, team, clock
+        self._turns, self._unmarked = turns, 0
         self._most = plan.warn_turn
         self._closing = ExitStack()
         with ExitStack() as undo:
@@ -66,6 +75,19 @@ class TeamFiles:
         """Write an event."""
         self._events.write(kind, self._clock(), turn, dict(payload), agent)
 
+    def hear(self, event: LiveEvent) -> None:
+        """Note a compaction of an agent; its marker precedes the row of a turn that goes on."""
+        if event.kind == "compaction_end" and is_compaction(event.payload):
+            self._unmarked += 1
+        elif event.kind == "model_call":
+            self._write_markers()
+
+    def _write_markers(self) -> None:
+        """Write a marker for each compaction that has none, which resets the sums of all agents."""
+        for _ in range(self._unmarked):
+            self._snapshots.marker(self._turns)
+        self._unmarked = 0
+
     def record(
         self, agent: str, turn: int, decision: TurnDecision, own_turn: Sequence[Message]
     ) -> None:
@@ -81,6 +103,8 @@ class TeamFiles:
         sent = sum(u.prompt_tokens or 0 for u in used)
         output = sum(u.output_tokens or 0 for u in used)
         self._snapshots.turn(agent, turn, sent, output)
+        self._turns = turn + 1
+        self._write_markers()
         self.tell("turn_end", turn, {"input_tokens": sent, "output_tokens": output}, agent)
         if 0 < self._most < sent:
             payload = {"estimated_tokens": sent, "is_actual": True, "budget": self._most}

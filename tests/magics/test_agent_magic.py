@@ -414,6 +414,13 @@ def test_restore_goes_back_and_another_way_is_open(long):
     assert len(run(long, "%context checkpoints")) == 2
 
 
+def test_the_status_says_how_many_compactions_there_were(long):
+    """D22: `%context` counts the compactions of the session."""
+    assert "Compactions: 0" in repr(run(long, "%context"))
+    run(long, "%compact --keep 1")
+    assert "Compactions: 1" in repr(run(long, "%context"))
+
+
 def test_a_branch_goes_on_by_itself_with_the_same_model_and_files(long):
     run(long, "%compact --keep 1")
     assert "%%agent --session other" in repr(run(long, "%context branch 0 other"))

@@ -86,9 +86,32 @@ def test_only_its_own_cell_is_silenced(shell):
     assert run(shell, "%context turns") is not None
 
 
-@pytest.mark.parametrize("name", ["context", "context;"])
-def test_a_semicolon_is_understood_when_called_by_hand(shell, name: str):
-    assert shell.run_line_magic(name, "sessions;") is not None
+def test_a_semicolon_is_understood_when_called_by_hand(shell):
+    assert shell.run_line_magic("context", "sessions;") is not None
+
+
+def test_no_magic_has_a_name_with_a_semicolon(shell):
+    assert not [name for name in shell.magics_manager.magics["line"] if ";" in name]
+    assert run(shell, "%memory -h;") is None
+    run(shell, "r = %agent -h;")
+    assert shell.user_ns["r"] is not None
+
+
+SHORT = ["status", "list", "detail", "turns", "compactions", "diff", "spend", "sections", "store",
+         "sessions", "use", "export"]  # fmt: skip
+
+
+def test_the_short_help_has_twelve_subcommands_by_task(shell):
+    from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS
+
+    page = repr(run(shell, "%context -h")).splitlines()
+    rows = [line.split()[1] for line in page if line.startswith("  %context ")]
+    assert sorted(rows) == sorted(SHORT)
+    tasks = {s.task for s in CONTEXT_SUBCOMMANDS.values()}
+    assert {line[:-1] for line in page if line.endswith(":")} == tasks
+    assert len(tasks) == 3
+    full = repr(run(shell, "%context -h --all"))
+    assert all(f"  %context {name} " in full for name in CONTEXT_SUBCOMMANDS)
 
 
 @pytest.mark.parametrize("line", ["-h", "--help", "use -h", "turns --help", "use x -h"])
@@ -156,7 +179,7 @@ def test_a_usage_error_of_ipython_leaves_as_one_of_ours():
     [
         ("%context tu", {"turns"}),
         ("r = %context comp", {"compactions"}),
-        ("%context turns --", {"--session", "--follow", "--help"}),
+        ("%context turns --", {"--session", "--follow", "--reports", "--chart", "--help"}),
         ("%context turns --session l", {"log"}),
         ("%context use lo", {"log"}),
         ("x = 1\n%context se", {"sessions", "sections"}),

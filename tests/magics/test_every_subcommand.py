@@ -20,7 +20,7 @@ VALUES = {
     "session": "main", "call": "-1", "limit": "2", "compaction": "-1", "checkpoint": "-1",
     "type": "feedback", "system": "fuseraft", "format": "pi", "body": "'More words.'",
     "desc": "'All tables.'", "rename": "other-NUMBER", "description": "'Use ruff.'",
-    "context.report.id": "REPORT", "context.sections.words": "-runtime",
+    "context.report.id": "REPORT", "kept": "REPORT", "context.sections.words": "-runtime",
     "context.add.path": "schema.sql", "context.add.name": "db2", "context.remove.name": "db",
     "context.branch.name": "side-NUMBER", "context.use.name": "kept", "context.use.what": "log.jsonl",
     "context.validate.path": "orchestration.yaml", "context.export.path": "out.html",
@@ -110,3 +110,21 @@ def test_its_help_is_that_of_its_shape(kernel, magic, name):
     told = repr(run(kernel, f"%{magic} {name} -h"))
     assert told.endswith(known.help)
     assert format_usage(known.shape, "").split("\n")[1:] == told.split("\n")[1:-2]
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ("list --user", "user"),
+        ("turns --chart", "budget"),
+        ("turns --reports", "reports"),
+        ("detail --kept last", "report"),
+        ("status --count", "count"),
+    ],
+)
+def test_a_hidden_name_is_an_option_of_one_that_the_help_shows(kernel, option, name):
+    prepare(kernel)
+    assert CONTEXT_SUBCOMMANDS[name].hidden
+    assert f"`%context {option.split()[0]} --" in CONTEXT_SUBCOMMANDS[name].help
+    said = [run(kernel, f"%context {line}") for line in (option, name)]
+    assert repr(said[0]) == repr(said[1])

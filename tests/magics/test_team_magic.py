@@ -23,9 +23,60 @@ def test_a_team_works_on_the_task_of_the_cell(shell):
     assert repr(shell.run_line_magic("team", "roman")).endswith("done: Done is reached")
 
 
-def test_without_a_task_there_is_nothing_to_do(shell):
-    with pytest.raises(BadArguments, match="Say what the team shall do"):
-        shell.run_line_magic("team", "roman")
+@pytest.mark.parametrize("line", ["", "roman"])
+def test_without_a_task_it_is_said_how(shell, line):
+    with pytest.raises(
+        BadArguments, match="Say what the team shall do: write `%%team NAME --config"
+    ):
+        shell.run_line_magic("team", line)
+    assert not Path(".ctxkit/sessions").exists()
+
+
+def test_a_run_shows_its_chart(shell):
+    page = shell.run_cell_magic("team", "roman --tools files,shell", DEMO_TASK)
+    shown = page._repr_html_()
+    assert "Developer: validation fail" in shown
+    assert "<svg" in shown
+    assert "Developer" in shown.partition("<svg")[2]
+
+
+def test_a_team_that_ran_can_be_used(shell):
+    shell.run_cell_magic("team", "roman --tools files,shell", DEMO_TASK)
+    for _ in range(2):  # in this kernel, and in another
+        session = shell.run_line_magic("context", "use roman")
+        assert sorted(c.agent for c in session.children) == [
+            "Developer",
+            "Planner",
+            "Reviewer",
+            "Tester",
+        ]
+        chart = shell.run_line_magic("context", "turns --chart")
+        assert {row[0] for row in chart.rows} == {"Developer", "Planner", "Reviewer", "Tester"}
+        kit = shell.magics_manager.registry["CtxKit"]
+        kit.sessions = type(kit.sessions)()
+
+
+@pytest.mark.parametrize("magic", ["agent", "team", "compact"])
+def test_help_is_there_in_an_empty_cell(shell, magic):
+    for cell in (f"%%{magic} -h", f"%%{magic} --help\n", f"%%{magic} -h\n\n"):
+        done = shell.run_cell(cell)
+        done.raise_error()
+        assert repr(done.result).startswith(f"%{'%' if magic != 'compact' else ''}{magic} [")
+
+
+def test_an_empty_cell_without_h_is_refused_as_before(shell):
+    assert not shell.run_cell("%%agent --session x").success
+
+
+def test_any_config_runs_by_a_script(shell):
+    Path("two.yaml").write_text(PLAN)
+    page = repr(shell.run_cell_magic("team", "two --config two.yaml --model scripted", "Work."))
+    assert page.endswith("done: each agent has had its turn")
+    Path("script.yaml").write_text("A: [I did it.]\nB: [So did I.]\n")
+    words = "three --config two.yaml --model scripted:script.yaml --out crew"
+    shell.run_cell_magic("team", words, "Work.")
+    replies = [m.text for m in shell.user_ns["crew"].session.children[0].messages]
+    assert replies[-1] == "I did it."
 
 
 def test_a_team_goes_on_as_it_was_opened(shell):

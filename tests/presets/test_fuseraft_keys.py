@@ -10,6 +10,7 @@ from presets.test_loaders import SAMPLES
 import ctxkit as ck
 from ctxkit.presets import fuseraft_config as keys
 from ctxkit.presets.config_syntax import load_config
+from ctxkit.presets.fuseraft_notes import MAX_REASONS, format_ignored_keys, weigh_key
 from ctxkit.teams.fuseraft_config import parse_plan
 
 TABLES = {
@@ -34,7 +35,28 @@ def test_a_team_says_why_it_does_not_obey_a_key(key):
     plan = parse_plan(
         {"Agents": [{"Name": "A"}], key.upper(): {"X": "1"} if key != "SystemPromptPath" else "x"}
     )
-    assert f"{key.upper()} is not obeyed here: {keys.UNREAD_KEYS[key]}." in plan.notes
+    assert plan.notes == (
+        f"Not obeyed here, the weightiest first: {key.upper()} ({keys.UNREAD_KEYS[key]}).",
+    )
+
+
+def test_keys_of_files_weigh_least_and_others_lie_between():
+    """What changes who works with which tools weighs more than where files lie."""
+    order = ["McpServers", "Plugins Git, Http", "Agents.A.FunctionChoice required", "Security",
+             "Agents.A.KnowledgeWeight", "Model.Temperature", "SkillCuration", "Output", "Events"]  # fmt: skip
+    weights = [weigh_key(key) for key in order]
+    assert weights == sorted(set(weights))
+
+
+def test_the_list_of_what_is_not_obeyed_is_short():
+    rows = [(f"Key{n}", (), f"reason {n}") for n in range(20)]
+    rows += [("McpServers", ("A", "B", "C", "D", "E"), "none are asked")]
+    said = format_ignored_keys(rows)
+    assert said.startswith(
+        "Not obeyed here, the weightiest first: McpServers of A, B, C and 2 more (none are asked); "
+    )
+    assert said.endswith(f"; and {21 - MAX_REASONS} more.")
+    assert format_ignored_keys([]) == ""
 
 
 def recased(value):

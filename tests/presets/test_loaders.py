@@ -4,6 +4,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from presets.fuseraft_snippets import SNIPPETS
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat, UnknownPreset
@@ -186,12 +187,58 @@ def test_a_slip_in_a_key_is_named_with_the_nearest(config):
     assert "notify" not in said
 
 
-def test_keys_of_parts_that_are_not_there_are_named_as_such(config):
+def test_keys_that_a_team_obeys_are_not_called_missing(config):
+    """F69, F131: Rules of one agent do not hold what a team obeys, and that is what is said."""
     _, said = load(
         config("Memory: {Provider: local}\nCompaction: {Model: m, TriggerTurnCount: 20}\n")
     )
-    assert "belong to parts that the kit does not have: Memory, Compaction.Model." in said
+    assert "and ck.team obeys: Memory, Compaction.Model." in said
+    assert "Not in these rules" not in said
     assert "Selection (but for its signals)" in load(SAMPLES / "research-team.yaml")[1]
+
+
+def test_what_is_not_obeyed_is_one_list_with_the_weightiest_first(config):
+    _, said = load(
+        config("EvidenceStore: {Path: a}\nSaga: {}\nScratchpad: {}\nCompaction: {Mode: llm}\n")
+    )
+    assert "Not in these rules: Saga, Scratchpad, EvidenceStore." in said
+    assert "ck.team" not in said
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_each_snippet_of_the_document_loads_as_a_file(config, name):
+    """F131: The 22 snippets, in other words, load without naming the system, and lose no key."""
+    snippet = SNIPPETS[name]
+    rules, said = load(config(snippet.text))
+    assert rules.name == "fuseraft"
+    assert {k: rules.parameters[k] for k in snippet.settings} == snippet.settings
+    assert "Unknown keys" not in said
+    assert all(key in said.partition("ck.team obeys: ")[2] for key in snippet.of_team)
+    faults = [why for _, why in ck.validate(config(snippet.text)).values if "ck.team" in why]
+    assert not faults
+
+
+def test_there_are_as_many_snippets_as_in_the_document():
+    assert len(SNIPPETS) == 22
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MaxPayloadBytes: 9000\n",
+        "Agents: [{Name: A, MaxPayloadBytes: 9000}]",
+        "Agents: [{Name: A, Model: {ModelId: m, MaxPayloadBytes: 9000}}]",
+        "Models: {m: {MaxPayloadBytes: 9000}}\nAgents: [{Name: A, Model: m}, {Name: B, Model: m}]",
+        "MaxPayloadBytes: 20000\nAgents: [{Name: A, MaxPayloadBytes: 9000}]",
+    ],
+)
+def test_limits_of_a_prompt_are_settings_wherever_they_stand(config, text):
+    """F107: MaxPayloadBytes and MaxContextTokens of an agent, a model, and the top level."""
+    rules, said = load(config(text + "\n"), system="fuseraft")
+    assert rules.parameters["max_payload_bytes"] == 9000
+    assert "Payload" not in said
+    text = text.replace("MaxPayloadBytes", "MaxContextTokens")
+    assert load(config(text + "\n"), system="fuseraft")[0].window == 9000
 
 
 def test_a_file_without_compaction_compacts_nothing(config):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctxkit.agent import Root
+from ctxkit.teams.contracts import TurnChanges
 from ctxkit.teams.handoffs import SourceFiles, format_handoff
 from ctxkit.teams.plan import ContextSource
 
@@ -26,3 +27,16 @@ def test_a_hand_off_holds_a_file(tmp_path):
     )
     assert "13 chars truncated" in told
     assert block(team, "notes/none.md") == block(team, "../secret.md") == ""
+
+
+def test_without_a_number_a_source_has_all_recent_changes(tmp_path):
+    """F46: `changes_recent` gives all of them, `changes_recent:2` the newest two."""
+    changes = [
+        TurnChanges(turn=n, agent="A", time=0.0, written=(f"{n}.txt",), commands=())
+        for n in range(5)
+    ]
+    files = SourceFiles(root=Root(tmp_path), brief="brief.json", changes=changes)
+    for argument, count in (("", 5), ("2", 2)):
+        source = ContextSource(kind="changes_recent", argument=argument)
+        told = format_handoff(files, (source,), "Tester")
+        assert [f"{n}.txt" in told for n in range(5)] == [False] * (5 - count) + [True] * count

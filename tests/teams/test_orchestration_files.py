@@ -116,7 +116,7 @@ def test_what_is_not_obeyed_is_said(dev):
         "Checkpoint",
         "Events",
     ):
-        assert f"{key} is not obeyed here: " in said
+        assert key in said
     assert "not known" not in said
 
 
@@ -203,7 +203,7 @@ def test_a_line_of_two_ends_by_its_words(tmp_path):
     parts = {"Extractor": [["Two records."]], "Transformer": [["Done.\nPIPELINE_COMPLETE"]]}
     with opened(tmp_path, PIPELINE, parts) as team:
         assert team.run("Move it.").why == "Transformer said PIPELINE_COMPLETE"
-        assert any("Security is not obeyed here" in n for n in team.notes)
+        assert not any("Security" in n or "Capabilities" in n for n in team.notes)
 
 
 def test_tests_must_have_run_after_the_last_change(tmp_path):
@@ -268,7 +268,7 @@ Orchestration:
     - Name: Planner
       Instructions: Write ~/.fuseraft/sessions/{project_slug}/{session_id}/brief.json, {session_id}.
       Plugins: [FileSystem, Git]
-      Capabilities: {FileSystem: [read]}
+      Capabilities: {FileSystem: [read, write], Git: [read]}
       FunctionChoice: required
       Model: {ModelId: fast, Temperature: 0.3}
   WarnTurnTokens: 10
@@ -294,10 +294,12 @@ def test_paths_of_a_session_in_the_home_lie_in_the_teams_folder(tmp_path):
         warned = [e for e in events(team) if e["event_type"] == "context_warning"]
         assert warned[0]["payload"]["budget"] == 10
         said = "\n".join(team.notes)
-        assert "Capabilities (Planner) is not obeyed here: " in said
-        assert "FunctionChoice (Planner) is not obeyed here: " in said
-        assert "Model.Temperature (Planner) is not obeyed here: " in said
-        assert "There is no tool here for the plugins Git (Planner)." in said
+        assert "Capabilities" not in said
+        assert said.startswith(
+            "Not obeyed here, the weightiest first: Plugins Git (there is no tool"
+        )
+        assert "; FunctionChoice required of Planner (a model is free to call a tool); " in said
+        assert "; Model.Temperature (model= and models= name models" in said
         assert "allow=" not in said
     parts = {"Planner": [["PLANNED"]] * 3}
     with opened(tmp_path, HOMES, parts, name="barred") as team:

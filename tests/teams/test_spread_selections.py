@@ -172,7 +172,7 @@ def test_their_views_are_compared_and_their_keys_are_known(name, tmp_path):
     with made(tmp_path, parts, safe_load(text)) as team:
         team.run("Work.")
         assert not [n for n in team.notes if "not known" in n]
-        ended = [n for n in team.notes if n.startswith("Termination is not obeyed")]
+        ended = [n for n in team.notes if "Termination (a team of type" in n]
         assert bool(ended) == (name == "scattergather")
         found = ck.compare(team, {"text": {"TextOnly": True}}).set_index(["agent", "view"])
         sent = sum(c.message.usage.prompt_tokens for x in team.lives for c in x.session.calls)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit.agent.tools.aliases import resolve_alias
 from ctxkit.agent.tools.images import describe_omitted_image, image_from_value
 from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
@@ -71,7 +72,8 @@ async def run_tool(
         takes_images: False replaces each image by a line that describes it.
     """
     limits = output_limits or OutputLimits()
-    result = await _run_checked(call, tools, approve, takes_images=takes_images)
+    known_call = resolve_alias(call, tools)  # a person allows what runs, under the tool's own name
+    result = await _run_checked(known_call, tools, approve, takes_images=takes_images)
     text = result.text
     is_spilled = offload is not None and 0 < limits.spill < len(text)
     if offload is not None and is_spilled:
@@ -81,7 +83,7 @@ async def run_tool(
     if not is_whole and (not is_spilled or len(text) > _MAX_STUB_CHARS):
         # A result that could not be stored comes back whole.
         text = limits.cut(text)
-    has_decision = result.decision and (approval_tools is None or call.name in approval_tools)
+    has_decision = result.decision and (approval_tools is None or known_call.name in approval_tools)
     return Message(
         role="tool",
         parts=(Text(text), *result.images),

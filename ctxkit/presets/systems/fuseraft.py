@@ -93,6 +93,13 @@ DIFFERENCES = (
         "of two results in two messages the second is dropped",
         "pairs are never parted",
     ),
+    Difference(
+        "MaxPayloadBytes",
+        "a prompt is trimmed before it is streamed",
+        "bytes of the request",
+        "bytes of the messages, in live sessions; a replay goes by tokens",
+        "as said",
+    ),
     Difference("system messages", "not said", "TextOnly drops them", "they stay"),
     Difference(
         "MaxReplayChars",
@@ -176,6 +183,7 @@ def fuseraft(
     max_replay_chars: int | None = 0,
     max_in_turn_tool_pairs: int = 0,
     max_in_turn_context_tokens: int = 0,
+    max_payload_bytes: Natural = 0,
     offload_chars: Natural = 40_000,
     adaptive_trim: bool = True,
     summariser: Any = None,
@@ -224,6 +232,8 @@ def fuseraft(
             12).
         max_in_turn_context_tokens: tokens of all messages above which old results are elided; 0:
             never (with quirks: 50,000).
+        max_payload_bytes: bytes of the messages of a prompt, above which a live session trims it
+            before it is sent; 0: no limit.
         offload_chars: characters above which a tool result becomes a stub that names an artifact;
             0: never.
         adaptive_trim: trim for one call where the prompt is over the window, instead of failing.

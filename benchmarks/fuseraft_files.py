@@ -1,0 +1,86 @@
+"""Run fuseraft's public orchestration files with scripted agents, and write how each one ends.
+
+    python benchmarks/fuseraft_files.py FOLDER
+
+FOLDER is a copy of github.com/fuseraft/fuseraft-cli, which is not part of this repository. The
+result is `docs/fuseraft_files.csv`, from which `docs/make_mission.py` makes a table.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import ctxkit as ck
+from ctxkit.errors import CtxkitError
+from ctxkit.presets.config_syntax import load_config
+
+TABLE = Path(__file__).parents[1] / "docs" / "fuseraft_files.csv"
+TOOLS, ALLOW = ("files", "shell", "document"), (".fuseraft",)
+
+
+class FileRun(NamedTuple):
+    """How one file ended."""
+
+    file: str
+    selection: str
+    agents: int
+    turns: int
+    ended: str
+    why: str
+    not_obeyed: str
+
+
+def find_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that hold an orchestration of agents."""
+    found = []
+    for path in sorted(folder.rglob("*.yaml")):
+        content, _ = load_config(path)
+        body = content.get("Orchestration")
+        if isinstance(body, dict) and body.get("Agents"):
+            found.append(path)
+    return found
+
+
+def run_file(path: Path, folder: Path) -> FileRun:
+    """Run the team of a file on a task, by a script that follows from the file itself.
+
+    Args:
+        path: the file.
+        folder: the copy of the repository.
+    """
+    name = path.relative_to(folder).as_posix()
+    body = load_config(path)[0]["Orchestration"]
+    selection = str(body.get("Selection", {}).get("Type", "roundrobin"))
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            team = ck.team(path, model="scripted", folder=place, tools=TOOLS, allow=ALLOW)
+        except CtxkitError as e:
+            return FileRun(name, selection, len(body["Agents"]), 0, "refused", str(e), "")
+        with team:
+            standing = team.run("Do what the files of this project ask for.")
+        notes = " ".join(team.notes)
+    return FileRun(
+        file=name,
+        selection=selection,
+        agents=len(team.plan.members),
+        turns=standing.turns,
+        ended=standing.ended,
+        why=standing.why,
+        not_obeyed=notes.removeprefix("Not obeyed here, the weightiest first: "),
+    )
+
+
+def main(folder: Path) -> None:
+    """Write the table."""
+    runs = [run_file(path, folder) for path in find_files(folder)]
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([FileRun._fields, *runs])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())

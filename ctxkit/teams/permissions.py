@@ -1,0 +1,168 @@
+"""Limits on what the agents of a team write: `Capabilities` and `Security.ChangeEnvelope`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.value_kinds import FLAG
+from ctxkit.errors import BadArguments, StoreError
+from ctxkit.session.tool_calls import is_write_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.tool import Tool
+    from ctxkit.presets.config_keys import ConfigSection
+
+CAPABILITY_TAGS = {"filesystem": ("read", "write", "delete"), "shell": ("read", "run")}
+"""What fuseraft lets a config grant of the plugins that the kit has tools for."""
+MAX_GLOBS = 200
+"""Globs of an envelope; each is matched against every path that an agent writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What one agent's `Capabilities` leave of its tools; a plugin that is not named leaves all."""
+
+    may_write: bool = True
+    may_run: bool = True
+
+
+def parse_capabilities(f: ConfigSection) -> Capabilities:
+    """Return what an agent's section `f` lets it do.
+
+    Raises:
+        BadArguments: it names a tag that fuseraft does not have.
+    """
+    granted = {}
+    for plugin in f.section("Capabilities"):
+        tags = [t.casefold() for t in f.section("Capabilities").texts(plugin)]
+        known = CAPABILITY_TAGS.get(plugin.casefold())
+        for tag in (t for t in tags if known is not None and t not in known):
+            raise BadArguments(
+                f"Capabilities.{sanitize_text(plugin, 40)} of {sanitize_text(f.text('Name'), 40)}"
+                f" names {sanitize_text(tag, 40)!r}; there are {', '.join(known or ())}."
+            )
+        granted[plugin.casefold()] = tags
+    return Capabilities(
+        may_write="write" in granted.get("filesystem", ("write",)),
+        may_run="run" in granted.get("shell", ("run",)),
+    )
+
+
+@dataclass(frozen=True)
+class ChangeEnvelope:
+    """The files that file tools may write, as globs below the team's folder; none: all files.
+
+    `*` and `?` stay within a name, `**` reaches over folders.
+    """
+
+    globs: tuple[str, ...] = ()
+
+    def covers(self, path: str) -> bool:
+        """Say whether a path below the folder may be written."""
+        parts = path.split("/")
+        return not self.globs or any(_matches(glob.split("/"), parts) for glob in self.globs)
+
+
+def _matches(glob: Sequence[str], parts: Sequence[str]) -> bool:
+    """Match a path part by part; the time is at most the product of both lengths."""
+    # positions in the path up to which the glob's parts so far can reach
+    reached = {0}
+    for name in glob:
+        if name == "**":
+            reached = set(range(min(reached), len(parts) + 1))
+        else:
+            reached = {n + 1 for n in reached if n < len(parts) and fnmatchcase(parts[n], name)}
+        if not reached:
+            return False
+    return len(parts) in reached
+
+
+def parse_envelope(body: ConfigSection) -> ChangeEnvelope:
+    """Return the envelope of a config.
+
+    Raises:
+        BadArguments: there are too many globs.
+    """
+    globs = body.section("Security").texts("ChangeEnvelope")
+    if len(globs) > MAX_GLOBS:
+        raise BadArguments(
+            f"Security.ChangeEnvelope has {len(globs):,} globs, and at most {MAX_GLOBS} are taken:"
+            " name folders, such as src/**."
+        )
+    return ChangeEnvelope(tuple(g.replace("\\", "/").removeprefix("./") for g in globs))
+
+
+_MAX_BRIEF_BYTES = 1_000_000
+WORK_FILES = ".fuseraft/**"
+"""What a seeded envelope leaves open: fuseraft keeps these files outside of the project."""
+
+
+def seed_envelope(envelope: ChangeEnvelope, body: ConfigSection, root: Root) -> ChangeEnvelope:
+    """Return an envelope with the files that a brownfield's discovery brief names.
+
+    Args:
+        envelope: of the config.
+        body: the config.
+        root: the folder of the team, in which an earlier run may have left the brief.
+    """
+    brownfield = body.section("Brownfield")
+    path = brownfield.text("DiscoveryBriefPath")
+    if not path or not brownfield.read("SeedEnvelopeFromBrief", FLAG, default=True):
+        return envelope
+    try:
+        brief = json.loads(root.read(path, _MAX_BRIEF_BYTES, whole=True))
+    except (StoreError, ValueError, RecursionError):
+        return envelope  # the run that writes the brief comes first
+    files = brief.get("in_scope_files") if isinstance(brief, dict) else None
+    names = [f for f in files if isinstance(f, str)] if isinstance(files, list) else []
+    return ChangeEnvelope((*envelope.globs, *names, WORK_FILES)) if names else envelope
+
+
+def limit_tools(
+    tools: Iterable[Tool], capabilities: Capabilities, envelope: ChangeEnvelope, root: Root
+) -> list[Tool]:
+    """Return file tools that write what they may write, and refuse the rest with a sentence.
+
+    Args:
+        tools: file tools.
+        capabilities: of the agent that gets them.
+        envelope: of its team.
+        root: the folder in which they work.
+    """
+    allowed = [t for t in tools if capabilities.may_write or not is_write_tool(t.name)]
+    if not envelope.globs:
+        return allowed
+    return [_within(t, envelope, root) if is_write_tool(t.name) else t for t in allowed]
+
+
+def _within(tool: Tool, envelope: ChangeEnvelope, root: Root) -> Tool:
+    """Return a tool that writes inside an envelope alone; its schema stays."""
+
+    def run(**arguments: Any) -> Any:
+        # the path is resolved as the tool itself resolves it, so that no `..` and no link leads out
+        path = "/".join(root.parts(str(arguments.get("path", ""))))
+        if not envelope.covers(path):
+            raise BadArguments(
+                f"{sanitize_text(path, 200)!r} lies outside of the change envelope, and was not"
+                f" written; files of {_describe_globs(envelope.globs)} may be."
+            )
+        return tool.run(**arguments)
+
+    # the arguments are checked against the signature of the tool itself
+    run.__wrapped__ = tool.run  # type: ignore[attr-defined]
+    run.__annotations__ = dict(tool.run.__annotations__)
+    return msgspec.structs.replace(tool, run=run)
+
+
+def _describe_globs(globs: Sequence[str]) -> str:
+    more = f" and {len(globs) - 5} more" if len(globs) > 5 else ""
+    return ", ".join(sanitize_text(g, 60) for g in globs[:5]) + more

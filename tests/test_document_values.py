@@ -1,0 +1,176 @@
+"""Defaults, names, formats and places that the five documents state, each held to the letter.
+
+A statement without its number or its name is a weaker one, so these stand here with both.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import assistant, session, step, usage, user
+
+import ctxkit as ck
+from ctxkit.agent import Workspace
+from ctxkit.policies.clearing import PAIR_PLACEHOLDER
+from ctxkit.policies.evidence import failure_marker, write_intents
+from ctxkit.policies.offload import DIGEST_HEADING
+from ctxkit.policies.texts.tool_actions import reasoning_block
+from ctxkit.policies.window import AdaptiveTrim
+from ctxkit.presets import preset
+from ctxkit.presets.systems import ai
+
+FUSERAFT = {"max_chars_per_history_message": 8_000, "anti_thrash_min_savings_ratio": 0.10,
+            "anti_thrash_window": 10, "offload_chars": 40_000, "trigger_turn_count": 50,
+            "keep_recent_turns": 10, "include_symbol_graph": True}  # fmt: skip
+AI = {"max_messages": 50, "max_tokens": 8_000, "keep_recent": 5, "keep_recent_tokens": 20_000,
+      "reserve_tokens": 16_384, "tool_call_cutoff": 10, "tool_summary_strategy": "llm",
+      "auto_compact": True, "max_lines": 2_000, "max_bytes": 50 * 1024, "max_chars": 200 * 1024,
+      "large_output_threshold": 200 * 1024, "truncate_mode": "head_tail"}  # fmt: skip
+PULSE_CODER = {"context_window_tokens": 64_000, "keep_last_turns": 6, "max_compaction_attempts": 2}
+FASED = {"mode": "safeguard", "identifier_policy": "strict"}
+
+
+def defaults(system, names):
+    parameters = preset(system).parameters
+    return {name: parameters[name] for name in names}
+
+
+def test_fuserafts_defaults_are_its_documents():
+    """F55, F75, F76, F101: The numbers that hold where a file says none."""
+    assert defaults("fuseraft", FUSERAFT) == FUSERAFT
+
+
+def test_ais_defaults_are_its_documents():
+    """A1, A2, A3, A4, A5, A6, A7, A8, A20, A22: The numbers that hold where a file says none."""
+    assert defaults("ai", AI) == AI
+
+
+def test_pulse_coders_defaults_are_its_documents():
+    """P1, P4, P5: The numbers that hold where no variable is set."""
+    assert defaults("pulse_coder", PULSE_CODER) == PULSE_CODER
+
+
+def test_faseds_defaults_are_its_documents():
+    """D4, D12: The mode and the policy that hold where a file says none."""
+    assert defaults("fased", FASED) == FASED
+
+
+VARIABLES = {"CONTEXT_WINDOW_TOKENS": ("context_window_tokens", 9_000),
+             "COMPACT_TRIGGER": ("compact_trigger", 5_000), "COMPACT_TARGET": ("compact_target", 3_000),
+             "KEEP_LAST_TURNS": ("keep_last_turns", 2),
+             "MAX_COMPACTION_ATTEMPTS": ("max_compaction_attempts", 3)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_each_variable_of_pulse_coder_has_its_name(name):
+    """P6: CONTEXT_WINDOW_TOKENS, COMPACT_TRIGGER, COMPACT_TARGET, KEEP_LAST_TURNS and
+    MAX_COMPACTION_ATTEMPTS set what they say.
+    """
+    parameter, value = VARIABLES[name]
+    variables = {"CONTEXT_WINDOW_TOKENS": "9000", name: str(value)}
+    rules = ck.load_rules(variables, system="pulse_coder")
+    assert rules.parameters[parameter] == value
+
+
+KEYS = {"mode": ("mode", "default"), "reserveTokens": ("reserve_tokens", 9_000),
+        "keepRecentTokens": ("keep_recent_tokens", 8_000),
+        "reserveTokensFloor": ("reserve_tokens_floor", 7_000),
+        "maxHistoryShare": ("max_history_share", 0.3), "timeoutSeconds": ("timeout_seconds", 60),
+        "identifierPolicy": ("identifier_policy", "off"),
+        "identifierInstructions": ("identifier_instructions", "keep ABC-1")}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_each_key_of_fased_stands_where_its_document_says(tmp_path, key):
+    """D5, D6, D7, D8, D9, D11, D13, D14: Keys of agents.defaults.compaction in fased.json."""
+    name, value = KEYS[key]
+    path = tmp_path / "fased.json"
+    path.write_text(json.dumps({"agents": {"defaults": {"compaction": {key: value}}}}))
+    assert ck.load_rules(path).parameters[name] == value
+
+
+def test_intents_say_what_not_to_do_again_and_what_to_retry():
+    """F66: Lines marked done or failed, and a note: what is done is not done again, what failed is
+    tried again where the task needs it.
+    """
+    said = write_intents(
+        session(user("Go"), *step("write_file", "ok", path="a.py")).messages, [0] * 3
+    )
+    assert '  ✓ write_file → "a.py" (turn 1, ' in said
+    note = said.partition("RESUMPTION NOTE")[2]
+    assert "not run operations marked ✓ again" in note
+    assert "marked ✗ failed: try them again where the task needs" in note
+
+
+def test_the_mark_of_a_failed_summary_sends_agents_to_the_disk():
+    """F79: The marker names the range, and says that disk and not memory is to be believed."""
+    marker = failure_marker([0, 1, 2], "the model is down")
+    assert marker.startswith("[COMPACTION FAILED — covers turns 1–3]")
+    assert "on disk, not from memory" in marker
+
+
+def test_a_turns_thinking_is_cut_to_some_500_tokens():
+    """F70: `[REASONING EXCERPTS` has each compacted turn's thinking, of about 500 tokens."""
+    block = reasoning_block([assistant("ok", thinking="y" * 9_000)], [0])
+    assert block.startswith("[REASONING EXCERPTS")
+    assert block.count("y") == 2_000  # four characters a token
+    assert "[TRUNCATED — 9,000 chars total]" in block
+
+
+def test_a_text_only_view_takes_nine_tenths_of_a_log_full_of_results():
+    """F43: Text alone is a tenth or less of what an agent in a session of many tools reads."""
+    log = session(*(m for i in range(20) for m in
+                    (user(f"Ask {i}"), *step("bash", "x" * 4_000), assistant("ok", usage=usage(10)))))  # fmt: skip
+    views = [
+        ck.replay(log, preset("fuseraft", text_only=t, trigger_turn_count=500))
+        for t in (False, True)
+    ]
+    sizes = [sum(item.tokens for item in view.sent(-1)) for view in views]
+    assert sizes[1] < 0.1 * sizes[0]
+
+
+def test_a_pair_beyond_the_window_has_the_documents_placeholder():
+    """F94: An older result becomes `[result omitted — sliding window]`, under the same id."""
+    assert PAIR_PLACEHOLDER == "[result omitted — sliding window]"
+
+
+def test_the_stages_of_the_retry_are_the_documents():
+    """F103, F104: 4,000 characters, 500, no tools; a read that was overtaken 500 at each."""
+    first, second, last = AdaptiveTrim().steps
+    assert (first.max_chars, second.max_chars) == (4_000, 500)
+    assert {first.consumed_chars, second.consumed_chars} == {500}
+    assert type(last).__name__ == "WithoutTools"
+
+
+def test_files_of_a_run_have_fuserafts_names(tmp_path):
+    """F100, F109, F111: Snapshots, page and offloaded results, below the program's folder."""
+    place = Workspace(tmp_path)
+    paths = [place.snapshots("abc123"), place.chart("abc123"), place.results("abc123")]
+    assert [p.relative_to(place.folder).as_posix() for p in paths] == [
+        "logs/ctx_snapshots_abc123.jsonl",
+        "logs/ctx_viz_abc123.html",
+        "artifacts/sessions/abc123/tool-results",
+    ]
+
+
+def test_ais_summary_and_digest_begin_as_its_document_says():
+    """A38, A40: `[Previous conversation summary]` stands first, `[Compaction tool digest]` last."""
+    assert ai.SUMMARY_PREFIX.strip() == "[Previous conversation summary]"
+    assert DIGEST_HEADING == "[Compaction tool digest]"
+    log = session(*(m for i in range(40) for m in
+                    (user("ask " * 900), assistant("ok", usage=usage(4_000 * i)))))  # fmt: skip
+    done = ck.replay(log, ck.presets.ai(context_window=60_000, summariser="extractive"))
+    first = next(i.message for i in done.sent(-1) if i.message.role != "system")
+    assert first.text.startswith("[Previous conversation summary]")
+
+
+def test_pulse_coders_summary_begins_as_its_document_says():
+    """P13, P14: An assistant's message that begins with `[COMPACTED_CONTEXT]`."""
+    log = session(*(m for i in range(20) for m in
+                    (user("ask " * 900), assistant("ok", usage=usage(4_000 * i)))))  # fmt: skip
+    rules = ck.presets.pulse_coder(context_window_tokens=20_000, summariser="extractive")
+    texts = [
+        i.message for i in ck.replay(log, rules).sent(-1) if "[COMPACTED_CONTEXT]" in i.message.text
+    ]
+    assert texts[0].text.startswith("[COMPACTED_CONTEXT]")
