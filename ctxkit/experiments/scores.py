@@ -9,9 +9,11 @@ same functions score the record, a live `Run` and a replay that was read from a 
 from __future__ import annotations
 
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine import run_of_replay
+from ctxkit.engine.cache_model.developer_logs import DeveloperLogs
 from ctxkit.engine.cache_model.prediction import (
     NAIVE_MODELS,
     compute_compaction_read_error,
@@ -21,6 +23,7 @@ from ctxkit.engine.cache_model.prediction import (
 from ctxkit.engine.replay import count_hidden, describe_crowded_window
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.reading import read_all
 from ctxkit.metrics.aftermath import AftermathAnalysis, SessionActs
 from ctxkit.metrics.compactions import (
     get_replay_compactions,
@@ -65,7 +68,13 @@ if TYPE_CHECKING:
 
 
 @accepts_session
-def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Series:
+def score(
+    session: Session,
+    *,
+    loss: bool = True,
+    reuse: bool = False,
+    logs: str | PathLike[str] | Iterable[Session] | None = None,
+) -> pd.Series:
     """Score a recorded session or a replay.
 
     A recorded session is scored by its own bill. A replay is billed by the cache behaviour of the
@@ -78,6 +87,8 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
             was hidden.
         reuse: bill the call that writes a summary as reading the cached prompt; otherwise it sends
             what it summarises as fresh input.
+        logs: other logs of the same developer (a folder, or sessions): the prediction is told when
+            the last one was, and learns from them. None: it rests on other developers' logs alone.
 
     Returns:
         A series with the columns of `experiments.score_columns.SCORE_COLUMNS`. Shares lie between 0
@@ -94,9 +105,21 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     """
     import pandas as pd
 
-    row = score_session(session, loss=loss, reuse=reuse)
+    base = SessionScoreCache(session.origin or session, read_developer_logs(logs))
+    row = score_session(session, base, loss=loss, reuse=reuse)
     values = {n: pd.NA if row.get(n) is None else row[n] for n in SCORE_COLUMN_NAMES}
     return pd.Series(values, name=row["rules"], dtype=object)
+
+
+def read_developer_logs(
+    logs: str | PathLike[str] | Iterable[Session] | None,
+) -> DeveloperLogs | None:
+    """Return the logs of a developer, read from a folder where they are given by its path."""
+    if logs is None:
+        return None
+    if isinstance(logs, (str, PathLike)):
+        return DeveloperLogs(read_all(logs, progress=False))
+    return DeveloperLogs(logs)
 
 
 def score_session(
@@ -304,8 +327,9 @@ _PREDICTION_ERRORS = ("half_error", "split_error", *(f"{n}_error" for n in NAIVE
 class SessionScoreCache:
     """Analyses of one recorded session that all its score rows share, each made at first use."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, logs: DeveloperLogs | None = None) -> None:
         self.session = session
+        self.logs = logs
 
     @cached_property
     def anchored(self) -> MessageSizes:
@@ -320,7 +344,7 @@ class SessionScoreCache:
     @cached_property
     def foretold(self) -> Prediction:
         """Input cost as predicted from other sessions."""
-        return predict_input_cost(self.session)
+        return predict_input_cost(self.session, logs=self.logs)
 
     @cached_property
     def memory(self) -> ItemIndex:
