@@ -22,6 +22,7 @@ import trust_developers  # noqa: E402
 import trust_studies  # noqa: E402
 
 from ctxkit.engine.cache_model.session_counts import load_counts  # noqa: E402
+from ctxkit.metrics import elongation  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--teach"]:
         trust_cache.learn([Path(each) for each in sys.argv[2:]])
         return
+    loops = Path(elongation.__file__ or "").with_name("elongation_loops.csv")
+    loops.write_text(trust_studies.measure_closed_loops(), encoding="utf-8")
+    elongation.load_closed_loops.cache_clear()
     folder = Path(os.environ["CTXKIT_SESSIONS"])
     (HERE / "trust.md").write_text(page(folder), encoding="utf-8")
 

@@ -38,6 +38,7 @@ from ctxkit.metrics.elongation import (
     estimate_elongation,
     get_model_family,
     judge_cost,
+    widen_to_closed_loops,
 )
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
@@ -53,7 +54,7 @@ from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -476,15 +477,11 @@ class ElongationForecast:
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
         """Return the columns `longer` to `told_apart` of a replay; empty where unstudied."""
-        replay_kind = classify_policy(
-            summaries=bool(row.get("summary_tokens")),
-            pruned=pruned,
-            cuts=row.get("cuts_n"),
-            hidden=(row["hidden_messages_n"], row["hidden_results_n"]),
-        )
+        replay_kind = classify_replayed_policy(row, pruned=pruned)
         if replay_kind is None or self.kind is None:
             return {}
-        elongation = estimate_elongation(replay_kind, self.kind, self.family)
+        studied = estimate_elongation(replay_kind, self.kind, self.family)
+        elongation = widen_to_closed_loops(studied, replay_kind)
         out: dict[str, Any] = {
             "longer": elongation.factor,
             "longer_low": elongation.low,
@@ -499,6 +496,21 @@ class ElongationForecast:
         interval = calls_usd * elongation.low + summaries, calls_usd * elongation.high + summaries
         out["real_low_usd"], out["real_high_usd"] = interval
         return out | {"told_apart": judge_cost(interval, recorded_usd)}
+
+
+def classify_replayed_policy(row: Mapping[str, Any], *, pruned: bool) -> PolicyKind | None:
+    """Return the kind of policy of a replay's scores; None: unknown.
+
+    Args:
+        row: the scores.
+        pruned: True where the rules prune each call.
+    """
+    return classify_policy(
+        summaries=bool(row.get("summary_tokens")),
+        pruned=pruned,
+        cuts=row.get("cuts_n"),
+        hidden=(row["hidden_messages_n"], row["hidden_results_n"]),
+    )
 
 
 def classify_recorded_policy(session: Session) -> PolicyKind | None:

@@ -35,6 +35,7 @@ _TIERS = ("opus", "sonnet", "haiku", "fable")
 _GPT = re.compile(r"gpt-(\d+(?:\.\d+)?)")
 
 
+@lru_cache(maxsize=1024)
 def get_model_family(model: str | None) -> str:
     """Return the models that cache alike: a tier of Claude, a version of GPT, else the first word.
 
