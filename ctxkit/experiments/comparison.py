@@ -122,10 +122,9 @@ class Comparison(pd.DataFrame):
             return ""
         return (
             " Of real runs: the cost with as many calls as such policies were found to take "
-            f"({INTERVAL_LEVEL:.0%} interval of published studies, widened to the closed-loop runs of "
-            f"scripted agents, of {_describe_closed_loops()}). Not told apart: the interval comes within "
-            f"{NOISE_FLOOR:.0%} of the "
-            "record, which is noise."
+            f"({INTERVAL_LEVEL:.0%} interval of published studies, widened to the closed-loop runs "
+            f"of scripted agents, of {_describe_closed_loops()}). Not told apart: the interval "
+            f"comes within {NOISE_FLOOR:.0%} of the record, which is noise."
         )
 
     def _describe_prices(self) -> str:

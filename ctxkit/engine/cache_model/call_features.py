@@ -381,7 +381,10 @@ def _effort(call: ModelCall) -> str | None:
 
 
 def _has_command(since: Sequence[LogEntry]) -> bool:
-    return any(isinstance(e, Message) and e.kind in _COMMAND_KINDS for e in since)
+    return any(
+        isinstance(e, Message) and e.kind in _COMMAND_KINDS and "attachment" not in e.details
+        for e in since
+    )
 
 
 def _is_restarted(since: Sequence[LogEntry]) -> bool:

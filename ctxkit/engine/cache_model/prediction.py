@@ -507,9 +507,12 @@ def describe_prediction(
     error: float | None, low: float | None, high: float | None, note: str | None
 ) -> str:
     """Describe in a sentence the error and interval of one session's prediction, with its note."""
-    if error is None or low is None or high is None:
+    if error is None:
         return note or NO_CACHE_SPLIT
+    interval = (
+        "" if low is None or high is None else f" (80 % interval {low:+.0%} to {high:+.0%})"
+    )
     return (
         f"Foretold by other sessions, without its reads, the input side is {error:+.1%} off the "
-        f"record (80 % interval {low:+.0%} to {high:+.0%}).{f' {note}' if note else ''}"
+        f"record{interval}.{f' {note}' if note else ''}"
     )
