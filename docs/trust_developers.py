@@ -82,7 +82,8 @@ def judge(rows: Sequence[SessionCounts], mode: Mode) -> list[JudgedRow]:
         if past is None:
             continue
         bill = getattr(past, mode)
-        rates = MissRates([r for r in rows if r.owner != row.owner], row)
+        own = [r for r in rows if r.owner == row.owner and r is not row] if mode == "known" else []
+        rates = MissRates([r for r in rows if r.owner != row.owner], row, own=own)
         stretch = compute_interval_stretch(rates, row.calls) if past.teachers else None
         low = high = None
         if stretch is not None:

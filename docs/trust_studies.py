@@ -53,8 +53,8 @@ that of the replay, and the family of the model; a family has its own where thre
 it. In a row of scores the interval is widened to the closed-loop runs below, of the family of the
 replay's policy. Two settings of one family of policies are taken to lie no further apart than
 models under one setting. Each model left out in turn, the {level:.0%} interval of the others, of
-any family, held {held} of {models}. A family's own interval is narrower and rests on three or four studies, too few
-to try it so."""
+any family, held {held} of {models}. A family's own interval is narrower and rests on three or four
+studies, too few to try it so."""
 _NOISE = """Dollars of a second run of the same policy over the first, OpenHands, 50 tasks: {pairs}.
 From these pairs, tasks drawn again and of each task either run taken for the second, 80 of 100
 pairs of totals lie within:"""

@@ -201,7 +201,8 @@ def measure_unlogged(
     With recorded usage they add up to the recorded prompt less the visible messages, and schemas
     take at most that; without usage schemas have their plain estimate and the rest is 0. The rest
     stays at its size at the agent's first call; what exceeds it was added later. Of a log that has
-    whole requests all of it is the schemas. Where the prompt fell without a mark in the log, fewer messages were sent than are visible.
+    whole requests all of it is the schemas. Where the prompt fell without a mark in the log, fewer
+    messages were sent than are visible.
     """
     schemas = _estimate_schema_tokens(session)
     if not has_recorded_prompt(session):

@@ -60,8 +60,9 @@ def test_the_interval_of_a_developer_never_seen_holds_about_four_in_five(mode):
     by_owner = defaultdict(list)
     for row in rows:
         by_owner[row.row.owner].append(row.is_held)
-    assert 0.75 <= fmean(row.is_held for row in rows) <= 0.87
-    assert 0.70 <= fmean(map(fmean, by_owner.values())) <= 0.90
+    assert 0.75 <= fmean(map(fmean, by_owner.values())) <= 0.90
+    # developers count alike when it is calibrated: those with many logs can be held more often
+    assert 0.75 <= fmean(row.is_held for row in rows) <= 0.92
     assert min(fmean(held) for held in by_owner.values() if len(held) >= 10) >= 0.6
     assert {(r.row.tool, r.row.subagent) for r in rows} == {
         ("claude-code", False),

@@ -171,8 +171,8 @@ class MissRates:
         rows = _count_classes(group.rows, names, by_base=group.by_base)
         np.add.at(counts, [self._developers[row.owner] for row in group.rows], rows)
         calls = counts[:, :, :1]
-        shares: NDArray[Any] = np.minimum(1.0, _MAX_CALLS / np.maximum(calls, 1.0))
-        return counts * shares
+        capped: NDArray[Any] = counts * np.minimum(1.0, _MAX_CALLS / np.maximum(calls, 1.0))
+        return capped
 
     def hit_reads(self, calls: Sequence[CallFeatures]) -> NDArray[Any]:
         """Return what each call reads at a hit: the shared prefix less the model's shortfall.
@@ -188,7 +188,8 @@ class MissRates:
         whole = np.array([(c.before or 0) + c.reply * keeps_reply for c in calls], float)
         prompt = np.array([call.prompt for call in calls], float)
         is_cached = np.array([call.shared >= call.least for call in calls], bool)
-        return np.maximum(np.minimum(whole, prompt) - short, 0.0) * is_cached
+        reads: NDArray[Any] = np.maximum(np.minimum(whole, prompt) - short, 0.0) * is_cached
+        return reads
 
     def _find_shortfalls(self) -> list[Any] | None:
         """Return the median shortfalls of each developer, of the same model, else its family."""

@@ -341,7 +341,7 @@ def compute_interval_stretch(rates: MissRates, calls: int) -> tuple[float, float
     few developers' errors are known.
 
     They are those of the smallest sum that cover `_COVERAGE` percent of the training sessions, each
-    developer counting alike.
+    developer counting alike; where the developer's own logs teach, as their own taught those.
 
     Args:
         rates: the session's rates, with their training sessions.
@@ -351,7 +351,8 @@ def compute_interval_stretch(rates: MissRates, calls: int) -> tuple[float, float
     if not rows:
         return None
     sessions = Counter(row.owner for row in rows)
-    errors = np.array([row.past.folder.stretch for row in rows if row.past])
+    pasts = [row.past for row in rows if row.past]
+    errors = np.array([(past.known if rates.own else past.folder).stretch for past in pasts])
     weights = np.array([1 / sessions[row.owner] for row in rows])
     order = np.argsort(errors)
     errors, share = errors[order], np.cumsum(weights[order]) / weights.sum()
@@ -509,9 +510,7 @@ def describe_prediction(
     """Describe in a sentence the error and interval of one session's prediction, with its note."""
     if error is None:
         return note or NO_CACHE_SPLIT
-    interval = (
-        "" if low is None or high is None else f" (80 % interval {low:+.0%} to {high:+.0%})"
-    )
+    interval = "" if low is None or high is None else f" (80 % interval {low:+.0%} to {high:+.0%})"
     return (
         f"Foretold by other sessions, without its reads, the input side is {error:+.1%} off the "
         f"record{interval}.{f' {note}' if note else ''}"
