@@ -22,10 +22,12 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
+from ctxkit.formats.raw_bodies import has_raw_bodies, read_raw_bodies
 from ctxkit.session.messages import Image, Part, SizeOnly, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections import Counter
+    from pathlib import Path
 
     from ctxkit.formats.source import Source
     from ctxkit.session.session import Session
@@ -122,6 +124,16 @@ def read(source: Source) -> list[Session]:
             "expected messages with a role and content, or a response; found none.", source.path
         )
     return [conversation.session(session_id or source.path.stem)]
+
+
+def sniff_folder(folder: Path) -> bool:
+    """Return True for a folder of raw request and response bodies."""
+    return has_raw_bodies(folder)
+
+
+def read_folder(folder: Path) -> list[Session]:
+    """Read a folder of raw request and response bodies, a session for each session id."""
+    return read_raw_bodies(folder, _read_call, NAME)
 
 
 def _read_call(conversation: ChatConversation, record: dict[str, Any]) -> None:
