@@ -1,8 +1,8 @@
 """Write docs/trust.md: what the figures are worth, measured. By `python docs/make_trust.py`.
 
 The sessions are those of CTXKIT_SESSIONS. `python docs/make_trust.py --teach FOLDER ...` remakes
-the table of what sessions taught (`ctxkit/engine/cache_model/taught.json`) from folders of logs; what was said
-in them is not in it. A further chapter is a function that returns Markdown, named in `CHAPTERS`.
+the table of what sessions taught (`ctxkit/engine/cache_model/taught.json`) from folders of logs, one folder
+for each repository (`owner+name`); what was said in them is not in it. A further chapter is a function that returns Markdown, named in `CHAPTERS`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ sys.path.insert(0, str(HERE))
 
 import trust_cache  # noqa: E402  beside this file
 import trust_cuts  # noqa: E402
+import trust_developers  # noqa: E402
 import trust_studies  # noqa: E402
+
+from ctxkit.engine.cache_model.session_counts import load_counts  # noqa: E402
+from ctxkit.metrics import elongation  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +43,8 @@ sees it fail.
 
 def page(folder: Path) -> str:
     """Return the page."""
-    return HEAD + "".join(f"\n{chapter(folder)}" for chapter in CHAPTERS)
+    opening = f"{HEAD}\n{trust_developers.summarise(load_counts())}"
+    return opening + "".join(f"\n{chapter(folder)}" for chapter in CHAPTERS)
 
 
 def main() -> None:
@@ -48,6 +53,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--teach"]:
         trust_cache.learn([Path(each) for each in sys.argv[2:]])
         return
+    loops = Path(elongation.__file__ or "").with_name("elongation_loops.csv")
+    loops.write_text(trust_studies.measure_closed_loops(), encoding="utf-8")
+    elongation.load_closed_loops.cache_clear()
     folder = Path(os.environ["CTXKIT_SESSIONS"])
     (HERE / "trust.md").write_text(page(folder), encoding="utf-8")
 

@@ -1,84 +1,45 @@
-"""The part on what the cache's intervals are made of: rates by class, and their sum."""
+"""The part on the rates of the classes of calls, by developer."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import median
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ctxkit.engine.cache_model.call_features import get_call_features
-from ctxkit.engine.cache_model.miss_rates import load_counts, simulate_reads
-from ctxkit.engine.cache_model.prediction import (
-    compute_input_costs,
-    compute_interval_stretch,
-    estimate_session_rates,
-)
+from ctxkit.engine.cache_model.session_counts import load_counts
 
 if TYPE_CHECKING:
-    from ctxkit.engine.cache_model.miss_rates import ClassCount
-    from ctxkit.engine.cache_model.prediction import InputCosts, Prediction
-    from ctxkit.session.session import Session
+    from ctxkit.engine.cache_model.session_counts import ClassCount
 
 FEW = 20
 """A class of fewer calls of a tool is left out."""
-HEAD = """### What an interval is made of
+RATES = """### What a prediction is made of
 
-Width of the middle 80 of 100 draws over what was recorded, median of the sessions above:
+Rates of the classes of {few} calls or more, by what {n} sessions taught. Developers differ: a class
+that missed with a few of many is what widens an interval. Of first calls a miss is one that read
+nothing; the number behind the slash is the time since the developer's last log (0: below a minute,
+1: below 5, 2: 30, 3: 60 minutes, 4: 4 hours, 5: longer or none).
 
-| with | width |
-| --- | --- |
-"""
-RATES = """
-Rates of the classes of {few} calls or more, by what {n} sessions taught. Sessions differ: a class
-that missed in a few of many is what widens an interval. First calls have no rate: all that they
-read is drawn.
-
-| tool | class | calls | misses | sessions | of them missed |
+| tool | class | calls | misses | developers | of them missed |
 | --- | --- | --- | --- | --- | --- |
 """
 
 
-def page(priced: list[tuple[Session, Prediction]]) -> str:
+def page() -> str:
     """Return the part."""
-    lines = [(s, line) for s, _ in priced if (line := compute_input_costs(s, get_call_features(s)))]
-    rows = zip(*(_widths(*each) for each in lines), strict=True)
-    words = (
-        "chance call by call, at the rates of the tool",
-        "each session with rates and reads of its own",
-        "stretched by how far other sessions were off",
+    rows = load_counts()
+    found: dict[tuple[str, str], dict[str, list[ClassCount]]] = defaultdict(
+        lambda: defaultdict(list)
     )
-    told = [f"| {w} | {median(v):.1%} |\n" for w, v in zip(words, rows, strict=True)]
-    return HEAD + "".join(told) + RATES.format(few=FEW, n=len(load_counts())) + _classes()
-
-
-def _widths(session: Session, line: InputCosts) -> tuple[float, float, float]:
-    known, rates = get_call_features(session), estimate_session_rates(session, load_counts())
-    own = line.of(simulate_reads(known, rates))
-    down, up = compute_interval_stretch(rates)
-    rates.drawn = []
-    plain = line.of(simulate_reads(known, rates))
-    true = float(np.median(own))
-    low, mid, high = np.percentile(own, [10, 50, 90]).tolist()
-    whole = (mid - low) * down + (high - mid) * up
-    spread = float(np.subtract(*np.percentile(plain, [90, 10])))
-    return spread / true, (high - low) / true, whole / true
-
-
-def _classes() -> str:
-    found: dict[tuple[str, str], list[ClassCount]] = defaultdict(list)
-    for t in load_counts():
-        for name, count in t.counts.items():
-            if not name.startswith(("cold_start", "prefix_change")):
-                found[t.tool, name].append(count)
-    rows = [
-        (tool, name, sum(c.calls for c in each), sum(c.misses for c in each), each)
-        for (tool, name), each in found.items()
-    ]
-    return "".join(
-        f"| {tool} | {name} | {calls:,} | {misses:,} ({misses / calls:.1%}) | {len(each)} "
-        f"| {sum(c.misses > 0 for c in each)} |\n"
-        for tool, name, calls, misses, each in sorted(rows, key=lambda r: (r[0], -r[2]))
-        if calls >= FEW
-    )
+    for row in rows:
+        for name, count in row.counts.items():
+            found[row.tool, name][row.owner].append(count)
+    lines = []
+    for (tool, name), owners in found.items():
+        calls = sum(c.calls for counts in owners.values() for c in counts)
+        misses = sum(c.misses for counts in owners.values() for c in counts)
+        missed = sum(any(c.misses for c in counts) for counts in owners.values())
+        if calls >= FEW:
+            rate = f"{misses:,} ({misses / calls:.1%})"
+            text = f"| {tool} | {name} | {calls:,} | {rate} | {len(owners)} | {missed} |\n"
+            lines.append((tool, -calls, text))
+    return RATES.format(few=FEW, n=len(rows)) + "".join(text for *_, text in sorted(lines))

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import ctxkit as ck
 from ctxkit import presets
+from ctxkit.experiments.scores import classify_replayed_policy, score_session
 from ctxkit.experiments.studies import behaviour, closed_loop, masks
 from ctxkit.experiments.studies.published_runs import table
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR, estimate_elongation
+from ctxkit.presets.registry import resolve_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,10 +50,11 @@ cancel."""
 _FACTORS = """`elongation` of a row of scores: calls of real runs over those of the record, with the
 interval in which a further model is expected (`metrics.elongation`), by the policy of the record,
 that of the replay, and the family of the model; a family has its own where three studies are of
-it. Two settings of one family of policies are taken to lie no further apart than models under one
-setting. Each model left out in turn, the {level:.0%} interval of the others, of any family, held
-{held} of {models}. A family's own interval is narrower and rests on three or four studies, too few
-to try it so."""
+it. In a row of scores the interval is widened to the closed-loop runs below, of the family of the
+replay's policy. Two settings of one family of policies are taken to lie no further apart than
+models under one setting. Each model left out in turn, the {level:.0%} interval of the others, of
+any family, held {held} of {models}. A family's own interval is narrower and rests on three or four
+studies, too few to try it so."""
 _NOISE = """Dollars of a second run of the same policy over the first, OpenHands, 50 tasks: {pairs}.
 From these pairs, tasks drawn again and of each task either run taken for the second, 80 of 100
 pairs of totals lie within:"""
@@ -75,6 +79,24 @@ def closed_rules() -> list[Any]:
     rules += [presets.pi(context_window=window, reserve_tokens=4_000, keep_recent_tokens=3_000)]
     rules += [presets.claude_code(context_window=40_000)]
     return [*rules, "strands", presets.tyrum(context_window=window, reserved_input_tokens=2_000)]
+
+
+def measure_closed_loops() -> str:
+    """Return the table of `metrics.elongation`: closed-loop runs by family of policies."""
+    rules = [*closed_rules(), "clear:keep_last=3"]
+    seeing = closed_loop.loop(rules)
+    record = closed_loop.run_scripted_agent("none")
+    lines = ["# Calls of a scripted agent under rules, and without: `make trust`."]
+    lines += ["kind;rules;calls_predicted;calls_real"]
+    for each, row in zip(rules, _to_records(seeing.reset_index()), strict=True):
+        replayed = ck.replay(
+            record, resolve_rules(each).but(counter=ck.tokens.get_counter("chars/4"))
+        )
+        is_pruned = bool(replayed.details["replay"].get("pruning"))
+        kind = classify_replayed_policy(score_session(replayed, loss=False), pruned=is_pruned)
+        counts = f"{row['calls_predicted']};{row['calls_real']}"
+        lines.append(f"{kind};{row['rules']};{counts}")
+    return "\n".join(lines) + "\n"
 
 
 def render_page() -> str:

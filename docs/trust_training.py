@@ -1,91 +1,160 @@
-"""Count what sessions teach the cache model, and test the model against chance."""
+"""Count what sessions teach the cache model, by developer, and test the model against chance."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import csv
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
+import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import (
     find_miss_cause,
     get_call_features,
     is_miss,
 )
-from ctxkit.engine.cache_model.miss_rates import (
+from ctxkit.engine.cache_model.developer_logs import DeveloperLogs
+from ctxkit.engine.cache_model.miss_rates import MissRates, simulate_reads
+from ctxkit.engine.cache_model.prediction import (
+    compute_input_costs,
+    compute_naive_reads,
+    predict_input_cost,
+    prepare_prediction,
+)
+from ctxkit.engine.cache_model.session_counts import (
     MIN_CALLS,
-    MissRates,
+    PastErrors,
     count_session,
     exclude_copies,
     get_recorded_reads,
     is_informative,
-    simulate_reads,
-)
-from ctxkit.engine.cache_model.prediction import (
-    DEFAULT_STRETCH,
-    compute_input_costs,
-    predict_input_cost,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.miss_rates import SessionCounts
     from ctxkit.engine.cache_model.prediction import Prediction
+    from ctxkit.engine.cache_model.session_counts import PastBill, SessionCounts
     from ctxkit.session.session import Session
 
+_USER = re.compile(r"(?:/Users/|/home/|[A-Za-z]:\\+Users\\+)([^/\\]+)")
+_NOBODY = frozenset(
+    {
+        *("root", "runner", "user", "ubuntu", "vscode", "node", "codespace", "dev", "redacted"),
+        *("app", "me", "name", "username", "admin", "agent", "project"),
+    }
+)
+"""User names that many people have."""
 
-_MAX_STRETCH = 20.0
-"""Largest error in half widths that is counted: an interval may have almost no width."""
+
+class DeveloperLog(NamedTuple):
+    """A recorded session, where it was published, and whose it is."""
+
+    session: Session
+    repository: str
+    developer: str
+
+
+def find_developer(session: Session, repository: str) -> str:
+    """Return the user name in a session's paths, else the repository."""
+    found = _USER.search(session.cwd or "")
+    name = found[1].lower() if found else ""
+    return repository if not name or name in _NOBODY else name
+
+
+def read_corpus(folder: Path) -> list[DeveloperLog]:
+    """Read a folder of logs: `owner+name/*` by repository, or one with a `manifest.csv`."""
+    manifest = folder / "manifest.csv"
+    repositories: dict[str, str] = {}
+    if manifest.exists():
+        with manifest.open(encoding="utf-8") as lines:
+            repositories = {row["file"]: row["repository"] for row in csv.DictReader(lines)}
+    logs = []
+    for session in ck.read_all(folder, progress=False):
+        name = (session.path_ or "").removeprefix(str(folder)).lstrip("/")
+        repository = repositories.get(name) or name.split("/")[0].replace("+", "/")
+        developer = find_developer(session, repository)
+        logs += [DeveloperLog(s, repository, developer) for s in (session, *session.children)]
+    return logs
+
+
+def select_distinct_logs(logs: Iterable[DeveloperLog]) -> list[DeveloperLog]:
+    """Return the logs that can be counted; of copies, the longest one."""
+    distinct: list[DeveloperLog] = []
+    counted: list[SessionCounts] = []
+    informative = [log for log in logs if is_informative(log.session)]
+    for log in sorted(informative, key=lambda log: -len(log.session.calls)):
+        counts = count_session(log.session, 0)
+        if len(exclude_copies(counted, counts.session, counts.head)) == len(counted):
+            distinct.append(log)
+            counted.append(counts)
+    return sorted(distinct, key=lambda log: (log.session.format, log.session.id))
 
 
 def select_distinct_sessions(sessions: Iterable[Session]) -> list[Session]:
     """Return the sessions and subagents that can be counted; of copies, the longest one."""
-    candidates = [s for session in sessions for s in (session, *session.children)]
-    distinct: list[tuple[Session, SessionCounts]] = []
-    informative = (s for s in candidates if is_informative(s))
-    for session in sorted(informative, key=lambda s: -len(s.calls)):
-        counts = count_session(session)
-        others = [other for _, other in distinct]
-        if len(exclude_copies(others, counts.session, counts.head)) == len(others):
-            distinct.append((session, counts))
-    return sorted((s for s, _ in distinct), key=lambda s: (s.format, s.id))
+    every = (s for session in sessions for s in (session, *session.children))
+    return [log.session for log in select_distinct_logs(DeveloperLog(s, "", "") for s in every)]
 
 
-def count_sessions(sessions: Sequence[Session]) -> tuple[SessionCounts, ...]:
-    """Count sessions, each with the error of its own prediction by the others (`stretch`)."""
-    counts = [count_session(s) for s in sessions]
-    return tuple(
+def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionCounts, ...]:
+    """Count logs by developer, each with the errors of its prediction by the other developers."""
+    names = sorted({log.developer for log in logs})
+    by_developer = {
+        name: DeveloperLogs(log.session for log in logs if log.developer == name) for name in names
+    }
+    counts = [
         replace(
-            own,
-            stretch=_interval_error(predict_input_cost(session, counts))
-            if len(get_call_features(session)) >= MIN_CALLS
-            else None,
+            count_session(log.session, idle=by_developer[log.developer].measure_idle(log.session)),
+            developer=str(names.index(log.developer) + 1),
         )
-        for session, own in zip(sessions, counts, strict=True)
+        for log in logs
+    ]
+    return tuple(
+        replace(own, past=_judge(log.session, own, counts, by_developer[log.developer]))
+        for log, own in zip(logs, counts, strict=True)
     )
 
 
-def _interval_error(prediction: Prediction) -> float | None:
-    """Return how many unstretched half widths the record lies above the prediction."""
-    error, low, high = prediction.error, prediction.low, prediction.high
-    if error is None or low is None or high is None:
+def _judge(
+    session: Session, own: SessionCounts, counts: Sequence[SessionCounts], logs: DeveloperLogs
+) -> PastErrors | None:
+    """Return how a session's predictions are off, its developer being left out."""
+    others = [row for row in counts if row.developer != own.developer]
+    cases = [
+        prepare_prediction(session, others, logs, teaches_itself=False),
+        prepare_prediction(session, others),
+        prepare_prediction(session, others, logs),
+    ]
+    costs = cases[0].costs
+    if len(cases[0].calls) < MIN_CALLS or costs is None:
         return None
-    half_width = error - low if error > 0 else high - error
-    if not half_width:
+    recorded = float(costs.of(np.array(cases[0].recorded)))
+    lifetime = float(costs.of(compute_naive_reads(cases[0].calls)["lifetime"]))
+    bills = [case.measure_bill(simulate_reads(case.calls, case.rates)) for case in cases]
+    if min(recorded, lifetime, *(bill.point for bill in bills)) <= 0:
         return None
-    return min(max(-error * DEFAULT_STRETCH / half_width, -_MAX_STRETCH), _MAX_STRETCH)
+    past: list[PastBill] = [bill.compare_with(recorded) for bill in bills]
+    off = round(float(np.log(lifetime / recorded)), 4)
+    return PastErrors(cases[0].rates.teachers, off, *past)
 
 
 def predict_leave_one_out(
     sessions: Sequence[Session], training: Sequence[SessionCounts]
 ) -> list[tuple[Session, Prediction]]:
-    """Predict each session that is long enough from all training sessions but itself."""
-    long_sessions = [s for s in sessions if len(get_call_features(s)) >= MIN_CALLS]
-    return [(s, predict_input_cost(s, training)) for s in long_sessions]
+    """Predict each session that is long enough, the logs of its developer being left out."""
+    owners = {row.session: row.owner for row in training}
+    return [
+        (s, predict_input_cost(s, [r for r in training if r.owner != owners.get(s.id)]))
+        for s in sessions
+        if len(get_call_features(s)) >= MIN_CALLS
+    ]
 
 
 def compute_chance_errors(session: Session) -> tuple[float, ...]:
@@ -97,8 +166,9 @@ def compute_chance_errors(session: Session) -> tuple[float, ...]:
     costs = compute_input_costs(session, calls)
     if costs is None or len(calls) < 2:
         return ()
-    rates = MissRates((), count_session(session), has_own_half=True)
-    dollars = costs.of(simulate_reads(calls, rates))
+    counts = count_session(session)
+    rates = MissRates((), counts, first_half=counts)
+    dollars = costs.of(simulate_reads(calls, rates).draws)
     return tuple(np.abs(np.median(dollars) / dollars - 1).tolist())
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import make_trust
 import pytest
 import trust_cache
+import trust_developers
+from msgspec.structs import replace
+
+from ctxkit.engine.cache_model.session_counts import load_counts
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,8 +27,40 @@ def test_the_table_of_what_was_taught_is_the_one_that_ships():
     assert trust_cache.TABLE.is_file()
 
 
-def test_the_page_says_what_was_missed_and_what_was_in_sight():
+def test_the_page_opens_with_what_may_be_believed_in_ten_lines():
     written = (ROOT / "docs/trust.md").read_text(encoding="utf-8")
-    assert "What was in sight" in written
-    assert "are missed there" in written  # by the logs that nobody had looked at
-    assert "floor: chance alone" in written
+    opening, _, rest = written.partition("## The prompt cache, predicted")
+    claims = opening.partition("## What you may believe")[2]
+    assert [*re.findall(r"^(\d+)\. ", claims, re.MULTILINE)] == [str(n) for n in range(1, 11)]
+    assert "Each developer of 10 sessions or more" in rest
+    assert "floor: chance alone" in rest
+
+
+def test_few_developers_establish_nothing():
+    rows = load_counts()
+    few = {row.owner for row in rows if row.tool == "codex"}
+    page = trust_developers.page([row for row in rows if row.owner in few])
+    assert len(few) < 10 < len({row.owner for row in rows if row.tool == "claude-code"})
+    assert f"**not established**: {len({r.owner for r in rows if r.tool == 'pi'})} dev" in (
+        trust_developers.page(rows)
+    )
+    assert "not established" in page
+
+
+def test_a_developers_own_errors_calibrate_no_interval_of_theirs():
+    """Errors of one developer made ten times as large leave their own intervals as they are."""
+    rows = list(load_counts())
+    owner = Counter(row.owner for row in rows if row.past).most_common(1)[0][0]
+
+    def worse(past):
+        return replace(past, folder=replace(past.folder, below=past.folder.below / 10))
+
+    spoilt = [
+        replace(row, past=worse(row.past)) if row.past and row.owner == owner else row
+        for row in rows
+    ]
+    for before, after in zip(
+        trust_developers.judge(rows, "alone"), trust_developers.judge(spoilt, "alone"), strict=True
+    ):
+        if before.row.owner == owner:
+            assert (before.low, before.high) == (after.low, after.high)

@@ -44,9 +44,11 @@ class ContestEntry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     rules: str
     cost_usd: float
-    low_usd: float
-    """Lower end of the interval of `cost_usd`; `high_usd` is the upper one."""
-    high_usd: float
+    low_usd: float | None
+    """Lower end of the interval of `cost_usd`, and `high_usd` the upper one; None: no log of its
+    kind taught the cache model, so that there is no interval.
+    """
+    high_usd: float | None
     real_run_low_usd: float | None
     """Lower end of what real runs of that kind cost, with as many calls as they might take."""
     real_run_high_usd: float | None
@@ -89,8 +91,8 @@ class Contest:
             name=sanitize_line(name, 40),
             rules=sanitize_line(str(row["rules"]), 120),
             cost_usd=float(row["cost_usd"]),
-            low_usd=float(row["cost_low_usd"]),
-            high_usd=float(row["cost_high_usd"]),
+            low_usd=_float_or_none(row["cost_low_usd"]),
+            high_usd=_float_or_none(row["cost_high_usd"]),
             real_run_low_usd=_float_or_none(row["real_run_low_usd"]),
             real_run_high_usd=_float_or_none(row["real_run_high_usd"]),
             facts_n=len(facts),
@@ -147,10 +149,13 @@ class Contest:
         real = "unknown: the record does not say under which rules it was made"
         if best.real_run_low_usd is not None and best.real_run_high_usd is not None:
             real = f"${best.real_run_low_usd:.2f} to ${best.real_run_high_usd:.2f}"
+        interval = ""
+        if best.low_usd is not None and best.high_usd is not None:
+            interval = f" (${best.low_usd:.2f} to ${best.high_usd:.2f})"
         lines = [f"For this session: {best.rules} ({best.name})."]
         lines.append(
-            f"This much: ${best.cost_usd:.2f} (${best.low_usd:.2f} to ${best.high_usd:.2f}), "
-            f"beside ${recorded:.2f} as recorded and ${none:.2f} never compacted."
+            f"This much: ${best.cost_usd:.2f}{interval}, beside ${recorded:.2f} as recorded "
+            f"and ${none:.2f} never compacted."
         )
         lines.append(
             f"This risk: {best.kept_n} of {best.facts_n} facts are shown as the last turn begins, "

@@ -29,7 +29,7 @@ from ctxkit.experiments.scores import score_session
 from ctxkit.experiments.session_runner import RunOptions, SessionRunner
 from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
 from ctxkit.formats.inputs import as_session
-from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR
+from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR, load_closed_loops
 from ctxkit.metrics.stats import find_pareto_front
 from ctxkit.session.titles import get_title
 
@@ -122,9 +122,9 @@ class Comparison(pd.DataFrame):
             return ""
         return (
             " Of real runs: the cost with as many calls as such policies were found to take "
-            f"({INTERVAL_LEVEL:.0%} interval). Not told apart: the interval comes within "
-            f"{NOISE_FLOOR:.0%} of the "
-            "record, which is noise."
+            f"({INTERVAL_LEVEL:.0%} interval of published studies, widened to the closed-loop runs "
+            f"of scripted agents, of {_describe_closed_loops()}). Not told apart: the interval "
+            f"comes within {NOISE_FLOOR:.0%} of the record, which is noise."
         )
 
     def _describe_prices(self) -> str:
@@ -365,6 +365,14 @@ def _format_value(column: str, value: Any) -> str:
     if column == "vs_recorded":
         return sanitize_line(str(value), 40)
     return f"${value:,.2f}" if column.endswith("_usd") else format_count(value)
+
+
+def _describe_closed_loops() -> str:
+    """Return the families of policies that closed loops were run under, with the longest run."""
+    longest: dict[str, float] = {}
+    for run in load_closed_loops():
+        longest[run.kind] = max(run.ratio, longest.get(run.kind, 0.0))
+    return ", ".join(f"{kind} (up to {ratio:.2f} times)" for kind, ratio in longest.items())
 
 
 def _format_share(value: Any) -> str:

@@ -9,9 +9,11 @@ same functions score the record, a live `Run` and a replay that was read from a 
 from __future__ import annotations
 
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine import run_of_replay
+from ctxkit.engine.cache_model.developer_logs import DeveloperLogs
 from ctxkit.engine.cache_model.prediction import (
     NAIVE_MODELS,
     compute_compaction_read_error,
@@ -22,6 +24,7 @@ from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.replay import count_hidden, describe_crowded_window
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.reading import read_all
 from ctxkit.metrics.aftermath import AftermathAnalysis, SessionActs
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.compactions import (
@@ -38,6 +41,7 @@ from ctxkit.metrics.elongation import (
     estimate_elongation,
     get_model_family,
     judge_cost,
+    widen_to_closed_loops,
 )
 from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
@@ -54,7 +58,7 @@ from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -69,7 +73,13 @@ if TYPE_CHECKING:
 
 
 @accepts_session
-def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Series:
+def score(
+    session: Session,
+    *,
+    loss: bool = True,
+    reuse: bool = False,
+    logs: str | PathLike[str] | Iterable[Session] | None = None,
+) -> pd.Series:
     """Score a recorded session or a replay.
 
     A recorded session is scored by its own bill. A replay is billed by the cache behaviour of the
@@ -82,6 +92,8 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
             was hidden.
         reuse: bill the call that writes a summary as reading the cached prompt; otherwise it sends
             what it summarises as fresh input.
+        logs: other logs of the same developer (a folder, or sessions): the prediction is told when
+            the last one was, and learns from them. None: it rests on other developers' logs alone.
 
     Returns:
         A series with the columns of `experiments.score_columns.SCORE_COLUMNS`. Shares lie between 0
@@ -98,9 +110,21 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     """
     import pandas as pd
 
-    row = score_session(session, loss=loss, reuse=reuse)
+    base = SessionScoreCache(session.origin or session, read_developer_logs(logs))
+    row = score_session(session, base, loss=loss, reuse=reuse)
     values = {n: pd.NA if row.get(n) is None else row[n] for n in SCORE_COLUMN_NAMES}
     return pd.Series(values, name=row["rules"], dtype=object)
+
+
+def read_developer_logs(
+    logs: str | PathLike[str] | Iterable[Session] | None,
+) -> DeveloperLogs | None:
+    """Return the logs of a developer, read from a folder where they are given by its path."""
+    if logs is None:
+        return None
+    if isinstance(logs, (str, PathLike)):
+        return DeveloperLogs(read_all(logs, progress=False))
+    return DeveloperLogs(logs)
 
 
 def score_session(
@@ -333,8 +357,9 @@ _PREDICTION_ERRORS = (
 class SessionScoreCache:
     """Analyses of one recorded session that all its score rows share, each made at first use."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, logs: DeveloperLogs | None = None) -> None:
         self.session = session
+        self.logs = logs
 
     @cached_property
     def anchored(self) -> MessageSizes:
@@ -349,7 +374,7 @@ class SessionScoreCache:
     @cached_property
     def prediction(self) -> Prediction:
         """Input cost as predicted from other sessions."""
-        return predict_input_cost(self.session)
+        return predict_input_cost(self.session, logs=self.logs)
 
     @cached_property
     def memory(self) -> ItemIndex:
@@ -481,15 +506,11 @@ class ElongationForecast:
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
         """Return the columns `elongation` to `vs_recorded` of a replay; empty where unstudied."""
-        replay_kind = classify_policy(
-            summaries=bool(row.get("summary_tokens")),
-            pruned=pruned,
-            cuts=row.get("compactions_n"),
-            hidden=(row["hidden_messages_n"], row["hidden_results_n"]),
-        )
+        replay_kind = classify_replayed_policy(row, pruned=pruned)
         if replay_kind is None or self.kind is None:
             return {}
-        elongation = estimate_elongation(replay_kind, self.kind, self.family)
+        studied = estimate_elongation(replay_kind, self.kind, self.family)
+        elongation = widen_to_closed_loops(studied, replay_kind)
         out: dict[str, Any] = {
             "elongation": elongation.factor,
             "elongation_low": elongation.low,
@@ -504,6 +525,21 @@ class ElongationForecast:
         interval = calls_usd * elongation.low + summaries, calls_usd * elongation.high + summaries
         out["real_run_low_usd"], out["real_run_high_usd"] = interval
         return out | {"vs_recorded": judge_cost(interval, recorded_usd)}
+
+
+def classify_replayed_policy(row: Mapping[str, Any], *, pruned: bool) -> PolicyKind | None:
+    """Return the kind of policy of a replay's scores; None: unknown.
+
+    Args:
+        row: the scores.
+        pruned: True where the rules prune each call.
+    """
+    return classify_policy(
+        summaries=bool(row.get("summary_tokens")),
+        pruned=pruned,
+        cuts=row.get("compactions_n"),
+        hidden=(row["hidden_messages_n"], row["hidden_results_n"]),
+    )
 
 
 def classify_recorded_policy(session: Session) -> PolicyKind | None:

@@ -22,10 +22,12 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
+from ctxkit.formats.raw_bodies import has_raw_bodies, read_raw_bodies
 from ctxkit.session.messages import Image, Part, SizeOnly, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections import Counter
+    from pathlib import Path
 
     from ctxkit.formats.source import Source
     from ctxkit.session.session import Session
@@ -109,7 +111,7 @@ def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 def read(source: Source) -> list[Session]:
     """Read the conversation of a file; messages missing from a later request become an edit."""
-    conversation = AnthropicConversation(NAME, parse_anthropic_usage)
+    conversation = _open_conversation()
     document = source.document
     if type(document) is list:
         records: list[tuple[int, Any]] = [(0, {"messages": document})]
@@ -131,6 +133,20 @@ def read(source: Source) -> list[Session]:
         )
     conversation.close()
     return [conversation.session(session_id or source.path.stem)]
+
+
+def sniff_folder(folder: Path) -> bool:
+    """Return True for a folder of raw request and response bodies."""
+    return has_raw_bodies(folder)
+
+
+def read_folder(folder: Path) -> list[Session]:
+    """Read a folder of raw request and response bodies, a session for each session id."""
+    return read_raw_bodies(folder, _read_call, _open_conversation)
+
+
+def _open_conversation() -> AnthropicConversation:
+    return AnthropicConversation(NAME, parse_anthropic_usage)
 
 
 def _read_call(conversation: AnthropicConversation, record: dict[str, Any]) -> None:

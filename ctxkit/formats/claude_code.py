@@ -170,11 +170,8 @@ class _TranscriptReader:
             if record.get("subtype") == "init":
                 self._read_init(record)
             chain.read_system_line(record)
-        elif (
-            record_type == "attachment"
-            and as_dict(record.get("attachment")).get("type") == "queued_command"
-        ):
-            chain.read_queued_prompt(record)
+        elif record_type == "attachment" and chain.read_attachment(record):
+            pass
         else:
             self._count_other_record(record_type, record)
             chain.skip_line(record)

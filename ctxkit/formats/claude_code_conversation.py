@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.anthropic import ContentBlocks, parse_anthropic_usage
+from ctxkit.formats.claude_code_attachments import parse_attachment
 from ctxkit.formats.fields import (
     as_dict,
     as_list,
@@ -240,10 +241,30 @@ class TranscriptConversation:
             details={"child": f"agent-{agent}"} if agent else {},
         )
 
-    def read_queued_prompt(self, record: dict[str, Any]) -> None:
-        """Read a prompt typed while the agent worked, which newer versions write as attachment."""
-        self.close_pending_compaction()
-        self._read_input(record, as_dict(record.get("attachment")).get("prompt"))
+    def read_attachment(self, record: dict[str, Any]) -> bool:
+        """Read what the program laid into the prompt; return False where no text of it is known.
+
+        A prompt typed while the agent worked is one, too, in newer versions.
+        """
+        attachment = as_dict(record.get("attachment"))
+        if attachment.get("type") == "queued_command":
+            self.close_pending_compaction()
+            self._read_input(record, attachment.get("prompt"))
+            return True
+        text = parse_attachment(attachment)
+        if not text:
+            return False
+        self._move_to_parent(record)
+        message = parse_input(
+            {**record, "isMeta": True},
+            [Text(text)],
+            self.builder.new_id(record.get("uuid")),
+            has_results=False,
+        )
+        details = {"attachment": attachment["type"]}
+        self.builder.add(msgspec.structs.replace(message, kind="injected", details=details))
+        self._note_index(record)
+        return True
 
     # -- compactions and other system lines -------------------------------------------------------
 

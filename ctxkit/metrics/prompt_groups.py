@@ -210,8 +210,9 @@ def measure_unlogged(
 
     With recorded usage they add up to the recorded prompt less the visible messages, and schemas
     take at most that; without usage schemas have their plain estimate and the rest is 0. The rest
-    stays at its size at the agent's first call; what exceeds it was added later. Where the prompt
-    fell without a mark in the log, fewer messages were sent than are visible.
+    stays at its size at the agent's first call; what exceeds it was added later. Of a log that has
+    whole requests all of it is the schemas. Where the prompt fell without a mark in the log, fewer
+    messages were sent than are visible.
     """
     schemas = _estimate_schema_tokens(session)
     if not has_recorded_prompt(session):
@@ -225,6 +226,9 @@ def measure_unlogged(
     else:
         rest = max(recorded - visible, 0)
         later = max(rest - sized.begun[at], 0) if fixed > sized.begun[at] else 0
+    if schemas and session.details.get("whole_prompts"):
+        # of a whole request nothing is unknown: what is left is how far the plain counts are off
+        return 0, apportion(rest, schemas), 0
     rest -= later
     if sum(schemas) > rest:
         schemas = apportion(rest, schemas)

@@ -8,11 +8,10 @@ import pytest
 from builders import result, session, summarised, user
 from cached_talks import fresh, reply
 
+from ctxkit.engine.cache_model.call_classes import UNEXPLAINED_CLASSES, classify_call
 from ctxkit.engine.cache_model.call_features import (
     MISS_RULES,
-    UNEXPLAINED_CLASSES,
     MissCause,
-    classify_call,
     compute_warm_read,
     find_miss_cause,
     floor_to_block,

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from builders import assistant, session, user
 from cached_talks import fresh, growing, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from trust_training import count_sessions, select_distinct_sessions
+from trust_training import DeveloperLog, count_logs, select_distinct_sessions
 
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.control_reads import replace_reads, with_random_reads
-from ctxkit.engine.cache_model.miss_rates import (
+from ctxkit.engine.cache_model.developer_logs import DeveloperLogs
+from ctxkit.engine.cache_model.miss_rates import simulate_reads
+from ctxkit.engine.cache_model.prediction import predict_input_cost, prepare_prediction
+from ctxkit.engine.cache_model.session_counts import (
     count_session,
     exclude_copies,
     get_recorded_reads,
     load_counts,
 )
-from ctxkit.engine.cache_model.prediction import predict_input_cost
 from ctxkit.session import MISSING_START_KIND, Message, Usage
 from ctxkit.tokens import prices
 
@@ -188,4 +192,70 @@ def test_teachers_are_judged_by_each_other_and_copies_teach_once():
         [*given, replace(given[0], id="too short", log=given[0].log[:2])]
     )
     assert [s.id for s in found] == ["copy of a"]
-    assert [t.stretch is not None for t in count_sessions(found)] == [True]
+    logs = [
+        DeveloperLog(found[0], "a/b", "a"),
+        DeveloperLog(replace(given[2], log=given[2].log[2:]), "a/b", "b"),
+    ]
+    rows = count_logs(logs)
+    assert [row.developer for row in rows] == ["1", "2"]
+    assert [row.past.teachers for row in rows] == [1, 1]
+
+
+def test_a_folder_of_logs_tells_when_the_last_one_was_and_teaches():
+    """The first call found a prefix where the last log had just ended, and nothing a day later."""
+
+    def log(own, start, first):
+        s = growing(3, own=own)
+        moved = [replace(m, time=m.time + start) for m in s.log]
+        return replace(replace_reads(s, [first, 20_000, 20_500]), log=tuple(moved))
+
+    def near(own, start, first):
+        return replace_reads(log(own, start, first), [first, 20_000, 20_500])
+
+    others = []
+    for i in range(12):
+        sessions = [near(f"{i}a", 0.0, 0), near(f"{i}b", 30.0, 15_000), near(f"{i}c", 9e5, 0)]
+        logs = DeveloperLogs(sessions)
+        others += [
+            replace(count_session(s, idle=logs.measure_idle(s)), developer=str(i), head=(n, i))
+            for n, s in enumerate(sessions)
+        ]
+    for start, found in ((40.0, 15_000), (9e5, 0)):
+        me = near("me", start, 0)
+        logs = DeveloperLogs([near("before", 0.0, 0), me])
+        calls = prepare_prediction(me, others, logs, teaches_itself=False)
+        reads = simulate_reads(calls.calls, calls.rates).rules_only
+        assert reads[0] == pytest.approx(found), start
+    assert DeveloperLogs([me]).measure_idle(me) is None
+    assert DeveloperLogs([me, near("later", 1e6, 0)]).measure_idle(me) == math.inf
+
+
+def test_an_untaught_kind_gets_the_lifetime_alone_and_no_interval():
+    s = replace(growing(), parent="main")  # no subagent of this tool and model is in these rows
+    rows = [r for r in load_counts() if not r.subagent]
+    p = predict_input_cost(s, rows)
+    assert (p.teachers, p.low, p.high, p.spread) == (0, None, None, None)
+    assert p.error == p.lifetime_error
+    assert "No other log of its tool, model and kind of agent" in p.why
+    assert "four in five cost between" in p.why
+
+
+def test_one_developer_with_many_logs_does_not_outvote_others():
+    """Rates go by developer: 40 logs of one person that miss count as one of three."""
+    cold = [replace_reads(growing(60, own=f"c{i}"), [0] * 60) for i in range(40)]
+    rows = [replace(count_session(s), head=(i,), developer="one") for i, s in enumerate(cold)]
+    calm = [replace(count_session(growing(120, own=n)), head=(n,), developer=n) for n in "xyzuvw"]
+    p = predict_input_cost(growing(own="me"), [*rows, *calm])
+    alone = [replace(row, developer="") for row in rows]
+    assert p.error < 0.8 * predict_input_cost(growing(own="me"), [*alone, *calm]).error
+
+
+def test_a_score_learns_from_the_folder_of_the_developers_logs(real):
+    folder = real / "claude-code/session-share"
+    s = ck.read(folder / "0ccf1a04-1b4c-43b6-8aa5-79e41db43a68.jsonl")
+    logs = ck.read_all(folder, progress=False)
+    rows = [ck.score(s, loss=False, logs=given) for given in (None, str(folder), logs)]
+    errors = [row["prediction_error"] for row in rows]
+    assert errors[0] != errors[1] == errors[2]
+    assert errors[1] == predict_input_cost(s, logs=DeveloperLogs(logs)).error
+    assert rows[1]["prediction_low"] < errors[1] < rows[1]["prediction_high"]

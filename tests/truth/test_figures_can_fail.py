@@ -9,14 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.engine.cache_model.call_features import classify_call, get_call_features
+from ctxkit.engine.cache_model.call_classes import classify_call, get_class_base
+from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.control_reads import replace_reads, with_random_reads
-from ctxkit.engine.cache_model.miss_rates import get_recorded_reads, load_counts
 from ctxkit.engine.cache_model.prediction import (
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
 )
+from ctxkit.engine.cache_model.session_counts import get_recorded_reads, load_counts
 from ctxkit.experiments import studies
 from ctxkit.experiments.studies import behaviour, closed_loop
 from ctxkit.metrics.elongation import estimate_elongation
@@ -76,14 +77,15 @@ def prefixes(rows):
     found = {}
     for t in rows:
         firsts = [r for k, c in t.counts.items() if k.startswith("cold_start") for r in c.reads]
-        if PREFIX in t.counts and firsts:
-            found[t.session] = (t.counts[PREFIX].reads, max(firsts))
+        reads = [r for k, c in t.counts.items() if get_class_base(k) == PREFIX for r in c.reads]
+        if reads and firsts:
+            found[t.session] = (reads, max(firsts))
     return found
 
 
 def test_the_shared_prefix_is_what_stays_after_a_pause():
     """Of the sessions where the rule holds most read something, as much as their first call did,
-    to a hundredth; sessions paired with others' first calls agree less often.
+    to a hundredth; sessions paired with others' first calls agree not half as often.
     """
     found = prefixes(load_counts())
     assert len(found) >= 10
@@ -96,29 +98,42 @@ def test_the_shared_prefix_is_what_stays_after_a_pause():
         ]
         return fmean(near)
 
-    assert fmean(any(each) for each in reads) >= 0.75
+    assert fmean(any(each) for each in reads) >= 0.6
     rest = [firsts[i:] + firsts[:i] for i in range(1, len(firsts))]
-    assert agree(firsts) >= 0.6 > 2 * max(map(agree, rest))
+    assert agree(firsts) >= 0.45
+    assert agree(firsts) > 2 * max(map(agree, rest))
 
 
-def test_without_the_rule_of_the_prefix_a_short_session_is_predicted_far_too_dear(real):
+def test_what_other_developers_found_after_a_pause_makes_a_short_session_dear_or_cheap(real):
     name = "claude-code/session-share/0ccf1a04-1b4c-43b6-8aa5-79e41db43a68.jsonl"
     s = ck.read(real / name)
-    assert sum(classify_call(a) == PREFIX for a in get_call_features(s)) == 2
-    assert abs(predict_input_cost(s).error) < 0.15
-    untaught = [
-        replace(t, counts={k: v for k, v in t.counts.items() if k != PREFIX}) for t in load_counts()
-    ]
-    assert predict_input_cost(s, untaught).error > 0.4
+    assert sum(get_class_base(classify_call(a)) == PREFIX for a in get_call_features(s)) == 2
+
+    def taught(tokens):
+        return [
+            replace(
+                row,
+                counts={
+                    k: replace(c, reads=(tokens,) * len(c.reads))
+                    if get_class_base(k) == PREFIX
+                    else c
+                    for k, c in row.counts.items()
+                },
+            )
+            for row in load_counts()
+        ]
+
+    assert abs(predict_input_cost(s, taught(17_000)).error) < 0.3
+    assert predict_input_cost(s, taught(0)).error > 0.7
 
 
-def test_the_interval_grows_with_what_other_sessions_missed():
-    s = ck.read(ck.samples.path("billing"))
-    if predict_input_cost(s).low is None:
-        pytest.skip("the sample has no split")
-    worse = [
-        replace(t, stretch=None if t.stretch is None else 4 * t.stretch) for t in load_counts()
-    ]
+def test_the_interval_grows_with_what_other_sessions_missed(real):
+    s = ck.read(real / "claude-code/entire-7f78a542.jsonl")
+
+    def stretched(past):
+        return past and replace(past, folder=replace(past.folder, error=4 * past.folder.error))
+
+    worse = [replace(t, past=stretched(t.past)) for t in load_counts()]
     width = [p.high - p.low for p in (predict_input_cost(s), predict_input_cost(s, worse))]
     assert width[1] > 2 * width[0]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -56,8 +55,12 @@ _MAX_SHARED_PREFIX_PROMPT = 32_000
 """Tokens of the largest first prompt that is mostly system message and tools; in a larger one the
 user's own tools (MCP) stand before the system message, so no other session begins with the same.
 """
+_CLAUDE_CODE_ERAS = ((2, 1, 0), (2, 1, 20), (2, 1, 50), (2, 1, 100), (2, 1, 200))
+"""First releases of Claude Code from which on turn starts and tool searches miss otherwise."""
 _TOOL_SEARCH = "ToolSearch"
 """The tool of Claude Code that finds further tools."""
+_COMMAND_KINDS = frozenset({"wrapper", "injected"})
+"""Kinds of the messages that a command or skill of Claude Code lays in."""
 _RESTART_COMMANDS = ("/exit", "/model", "/mcp", "/plugin", "/clear", "/resume")
 """Commands of Claude Code after which the program is started anew, or sends other tools."""
 
@@ -114,10 +117,18 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
     """True where a call was refused since the one before, or before that one."""
     other_effort: bool
     """True where the model was set to another reasoning effort."""
-    line: str
-    """The program's version up to the minor number, or `subagent` in a subagent's log."""
+    after_command: bool
+    """True where a command or skill of the program laid messages in since the call before."""
+    era: str
+    """Releases of the program that miss alike, by the first of them; empty: they do not differ."""
+    subagent: bool
+    """True in a subagent's log."""
     headless: bool
     """True for the first call of a log whose beginning is not in the file."""
+    idle: float | None = None
+    """Seconds from the developer's last call of the same program and model in another log to the
+    first call of this one; infinite where there is none before; None where no other log is given.
+    """
 
     @property
     def expired(self) -> bool:
@@ -128,6 +139,15 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
     def shared(self) -> int:
         """Tokens that the prompt can have in common with the one before."""
         return min(self.before or 0, self.prompt)
+
+
+def find_program_era(tool: str, version: str | None) -> str:
+    """Return the first release of those that miss alike; empty where a tool's do not differ."""
+    if tool != "claude-code":
+        return ""
+    numbers = [int(n) for n in (version or "").split(".")[:3] if n.isdecimal()]
+    begun = [era for era in _CLAUDE_CODE_ERAS if numbers >= list(era)]
+    return ".".join(map(str, begun[-1])) if begun else ""
 
 
 def get_cache_family(session: Session, model: str | None) -> str:
@@ -189,12 +209,23 @@ def has_reliable_times(session: Session) -> bool:
 
 def measure_pause(session: Session, before: ModelCall, call: ModelCall) -> float | None:
     """Return the seconds from a reply to the sending of a call; None where a time is missing."""
-    since = reversed(session.path[before.position + 1 : call.position])
+    reply_time, start_time = before.message.time, measure_start(session, call, before.position + 1)
+    return None if reply_time is None or start_time is None else start_time - reply_time
+
+
+def measure_start(session: Session, call: ModelCall, first: int = 0) -> float | None:
+    """Return when a call was sent, in seconds since 1970; None where no time is known.
+
+    Args:
+        session: the session.
+        call: one of its calls.
+        first: position of the first entry that can be its input.
+    """
+    since = reversed(session.path[first : call.position])
     input_time = next(
         (e.time for e in since if isinstance(e, Message) and e.time is not None), None
     )
-    reply_time, start_time = before.message.time, call_start_time(call.message, input_time)
-    return None if reply_time is None or start_time is None else start_time - reply_time
+    return call_start_time(call.message, input_time)
 
 
 def select_billed_calls(session: Session) -> list[ModelCall]:
@@ -254,7 +285,9 @@ def _iter_features(session: Session, calls: Sequence[ModelCall]) -> Iterable[Cal
             second=cache.calls == 1,
             retried=before is not None and (refused or cache.refused),
             other_effort=before is not None and _effort(before) != _effort(call),
-            line=log.line,
+            after_command=before is not None and _has_command(since),
+            era=log.era,
+            subagent=bool(session.parent),
             headless=log.is_headless and call is calls[0],
         )
         cache.add_call(call, refused=refused)
@@ -266,7 +299,7 @@ class _LogFeatures(NamedTuple):
     life: float
     """Seconds that the cache lives, until a write says otherwise."""
     has_reliable_times: bool
-    line: str
+    era: str
     is_headless: bool
     """True where the log's beginning is not in the file."""
     has_shared_prefix: bool
@@ -282,7 +315,7 @@ class _LogFeatures(NamedTuple):
         return cls(
             life=get_cache_lifetime(session),
             has_reliable_times=has_reliable_times(session),
-            line="subagent" if session.parent else ".".join(version),
+            era=find_program_era(session.format, session.version),
             is_headless=is_headless,
             has_shared_prefix=is_numeric
             and tuple(map(int, version)) >= _SHARED_PREFIX_VERSION
@@ -366,6 +399,13 @@ def _has_flag(call: ModelCall, name: str) -> bool:
 def _effort(call: ModelCall) -> str | None:
     effort = call.message.details.get("effort")
     return effort if isinstance(effort, str) else None
+
+
+def _has_command(since: Sequence[LogEntry]) -> bool:
+    return any(
+        isinstance(e, Message) and e.kind in _COMMAND_KINDS and "attachment" not in e.details
+        for e in since
+    )
 
 
 def _is_restarted(since: Sequence[LogEntry]) -> bool:
@@ -495,36 +535,3 @@ MISS_TOLERANCE, MIN_MISS_TOKENS = 0.05, 1024
 def is_miss(expected: int, read: int) -> bool:
     """Return whether a read is short of the expected tokens by more than whole blocks explain."""
     return expected - read > max(MISS_TOLERANCE * expected, MIN_MISS_TOKENS)
-
-
-UNEXPLAINED_CLASSES = (
-    "second call",
-    "turn start",
-    "inside a turn",
-    "turn start, no clock",
-    "inside a turn, no clock",
-)
-"""Classes of calls without a cause; "no clock": misses by a pause are among them."""
-
-
-@lru_cache(maxsize=4096)
-def classify_call(call: CallFeatures) -> str:
-    """Return the class whose miss rate a call shares: its cause, refined where rates differ.
-
-    A first call counts by the program's version: Claude Code's from 2.1 on mostly find a prefix
-    that other sessions cached, before it they never did. A pause counts by its length, as OpenAI's
-    caches have no fixed lifetime; a call without a cause by whether a turn starts with it.
-    """
-    cause = find_miss_cause(call)
-    if cause == "cold_start":
-        return f"{cause} {call.line}"
-    if cause == "compaction" and call.expired:
-        return f"{cause} later"
-    if cause == "ttl_expiry":
-        gap = call.gap or 0.0
-        return f"{cause} {'10m' if gap < 600 else '60m' if gap < 3600 else 'later'}"
-    if cause != "unexplained":
-        return cause
-    if call.second and call.gap is not None:
-        return UNEXPLAINED_CLASSES[0]
-    return UNEXPLAINED_CLASSES[1 + (not call.turn_starts) + 2 * (call.gap is None)]

@@ -1,28 +1,26 @@
-"""Prompt-cache miss rates estimated from many sessions, and simulated cache reads.
+"""Prompt-cache miss rates estimated from the logs of many developers, and simulated cache reads.
 
-Cost: counting a session is O(calls). A simulation is O(`N_DRAWS` x calls), vectorised by numpy.
+Cost: an estimate is O(training sessions), a simulation O(`N_DRAWS` x calls), vectorised by numpy.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import cache
-from importlib import resources
-from statistics import median
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import numpy as np
 
-from ctxkit.engine.cache_model.call_features import (
-    UNEXPLAINED_CLASSES,
+from ctxkit.engine.cache_model.call_classes import (
+    COLD_START,
+    COLD_SUBAGENT,
     classify_call,
+    get_class_base,
+    get_model_family,
+    has_cause,
+)
+from ctxkit.engine.cache_model.call_features import (
     compute_read_before_reasoning,
     compute_warm_read,
-    get_cache_family,
-    get_call_features,
-    is_miss,
-    select_billed_calls,
 )
 
 if TYPE_CHECKING:
@@ -31,159 +29,72 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.session.session import Session
+    from ctxkit.engine.cache_model.session_counts import ClassCount, SessionCounts
 
 # How cache misses are estimated.
 #
-# Input: for each training session, counts per class of calls (`classify_call`: the likely cause of
-# a miss, or the position of the call where there is no cause). The table of the committed training
-# sessions comes with ctxkit. The session that is predicted (the target) is never among them, and
-# neither is a copy of it.
+# The unit is the developer: calls of one person share habits, programs and times of day, so that a
+# thousand of them say less of another person than a hundred of each of ten. Each draw weighs the
+# developers anew (Bayesian bootstrap: exponential weights), and none counts for more than
+# `_MAX_CALLS` calls of a class.
 #
-# 1. Back-off estimate (`MissRates.estimate`). Training sessions form nested groups: same model, in
-#    same role (main agent or subagent) of the same tool, in same provider family, in all families
-#    that bill no cache writes. From the widest group to the narrowest, each estimate is the prior
-#    of the next: it counts as `_PRIOR_CALLS` calls beside those of the narrower group (shrinkage).
-# 2. Simulation (`simulate_reads`). Each draw picks one training session (bootstrap over sessions),
-#    so that sessions differ as real ones do; the estimate is shrunk once more towards that session.
-#    Then each call misses or hits with its class's probability (Bernoulli).
+# 1. Back-off (`MissRates.draw_rates`). From wide to narrow: bases of classes over all tools, bases
+#    over the tool, classes over the tool, classes over tool and model family, the developer's own
+#    other logs. Each estimate is the prior of the next.
+# 2. Sessions differ: each draw takes the rate of a class from a beta distribution around the
+#    estimate.
+# 3. Each call misses or hits. A hit falls short of the whole shared prefix by what the hits of the
+#    same model do (`hit_reads`). A miss with a cause reads what another session read at such a
+#    miss (a developer is drawn first, then one of their reads), of the sessions most alike.
 #
-# Invariants: a hit reads what `compute_warm_read` says; a call reads at most its own prompt; one
-# seed, so the same session always gets the same prediction.
+# Invariants: no read of the target is used; a call reads at most its own prompt; one seed, so the
+# same session always gets the same prediction.
 
-MIN_CALLS = 8
-"""Calls that a session needs to be judged or resampled; shorter ones only add to the counts."""
-MIN_SESSIONS = 5
-"""With fewer training sessions of its own tool a prediction says so, and is less certain."""
-_PRIOR_CALLS = 12
-"""Calls that the estimate of a wider group counts for, in classes without a cause."""
-_PRIOR_CALLS_WITH_CAUSE = 3
-"""The same in classes with a cause: such calls are few."""
-_DEFAULT_RATE, _DEFAULT_RATE_WITH_CAUSE = 0.02, 0.9
-"""Miss rates of classes that no training session has: a call without a cause seldom misses."""
-_COLD_START = "cold_start"
-_FREE_WRITE_FAMILIES = frozenset({"openai", "deepseek", "kimi", "gemini"})
-"""Families that bill no cache writes, routers left out: where nothing else is known of one of
-them, the others are used.
-"""
-_PREFIX_CAUSES = ("resumed", "changed_earlier", "retry")
-"""Causes at which the prefix that all sessions of a tool share is still read."""
-MAX_READS = 64
-"""Reads of misses that are stored of each class."""
-HEAD_PROMPTS = 5
-"""Prompt sizes by which a copy of a session is recognised."""
 N_DRAWS = 200
 _SEED = 17
-TABLE_FILE = "taught.json"
+_MAX_CALLS = 400
+"""Calls of a class for which one developer counts at most."""
+_DEFAULT_RATE, _DEFAULT_RATE_WITH_CAUSE = 0.02, 0.85
+"""Miss rates of classes that no training session has: a call without a cause seldom misses."""
+_DEFAULT_READ_SHARE = 0.3
+_MAX_READ_SHARE = 0.97
+_PRIOR_CALLS, _PRIOR_CALLS_WITH_CAUSE, _PRIOR_CALLS_OWN_HALF = 20.0, 3.0, 12.0
+"""Calls for which the estimate of a wider group counts."""
+_PRIOR_MISSES = 3.0
+"""Misses for which the wider group's share of tokens read at misses counts."""
+_SPREAD = 25.0
+"""Calls that a session's own rate is worth: the larger, the less sessions differ."""
+_FIRST_READ_SHARE = 0.5
+"""Share of its prompt that a first call reads where no session taught it."""
+_MIN_DONORS = 3
+"""Reads from which a group of sessions gives those of a miss."""
 
 
-class ClassCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Calls of one class, their misses, and the tokens of both."""
+class _Group(NamedTuple):
+    """Training sessions whose counts are pooled."""
 
-    calls: int = 0
-    misses: int = 0
-    expected: int = 0
-    """Tokens that could have been read."""
-    lost: int = 0
-    """Tokens of them that were not read, at misses."""
-    reads: tuple[int, ...] = ()
-    """Tokens that were still read at each miss; of first calls, at each call."""
-
-    def __add__(self, other: ClassCount) -> ClassCount:
-        return ClassCount(
-            self.calls + other.calls,
-            self.misses + other.misses,
-            self.expected + other.expected,
-            self.lost + other.lost,
-            self.reads + other.reads,
-        )
+    rows: Sequence[SessionCounts]
+    by_base: bool
+    """True where classes of one base are taken together."""
+    prior_calls: float = _PRIOR_CALLS
 
 
-class SessionCounts(msgspec.Struct, frozen=True):
-    """Counts of one recorded session, by class of calls, and what the session is."""
+class _Rates(NamedTuple):
+    """Arrays by draw and class."""
 
-    session: str
-    """Its id: a session is never used to predict itself."""
-    head: tuple[int, ...]
-    """Its first prompt sizes: a log that begins with the same ones is a copy of it."""
-    tool: str
-    """The program that wrote the log."""
-    family: str
-    model: str
-    """The model of its calls; empty where the log does not say."""
-    subagent: bool
-    counts: dict[str, ClassCount]
-    stretch: float | None = None
-    """Signed error of its own prediction, in half widths of the unstretched interval: positive
-    where the recorded dollars were above the prediction, negative where below.
-    """
-
-
-def count_session(session: Session, stop: int | None = None) -> SessionCounts:
-    """Count a session's calls and misses by class, of its first `stop` billed calls only if given.
-
-    The id, first prompts and family are those of the whole session in any case.
-    """
-    calls = get_call_features(session)
-    counts: dict[str, ClassCount] = {}
-    for call, read in zip(calls[:stop], get_recorded_reads(session)[:stop], strict=True):
-        if call.headless:
-            continue
-        name = classify_call(call)
-        counts[name] = counts.get(name, ClassCount()) + _count_call(call, read)
-    counts = {n: msgspec.structs.replace(c, reads=c.reads[:MAX_READS]) for n, c in counts.items()}
-    return SessionCounts(
-        session=session.id,
-        head=get_first_prompts(calls),
-        tool=session.format,
-        family=find_main_family(calls, session),
-        model=session.model or "",
-        subagent=bool(session.parent),
-        counts=counts,
-    )
-
-
-def _count_call(call: CallFeatures, read: int) -> ClassCount:
-    if call.before is None:
-        return ClassCount(1, 0, call.prompt, 0, (read,))
-    if not is_miss(call.shared, read):
-        return ClassCount(1, 0, call.shared, 0)
-    return ClassCount(1, 1, call.shared, call.shared - read, (read,))
-
-
-def find_main_family(calls: Sequence[CallFeatures], session: Session) -> str:
-    """Return the provider family of most of a session's calls."""
-    families = Counter(call.family for call in calls)
-    return max(families, key=families.__getitem__) if families else get_cache_family(session, None)
-
-
-def get_first_prompts(calls: Sequence[CallFeatures]) -> tuple[int, ...]:
-    """Return the tokens of the first prompts of a session."""
-    return tuple(call.prompt for call in calls[:HEAD_PROMPTS])
-
-
-def get_recorded_reads(session: Session) -> list[int]:
-    """Return what each billed call read, in tokens, as the log says."""
-    usages = (c.message.usage for c in select_billed_calls(session))
-    return [(u.cache_read_tokens or 0) if u else 0 for u in usages]
-
-
-class MissRate(NamedTuple):
-    """The probability that a call of a class misses, and what it still reads then."""
-
-    probability: float
-    read_share: float
-    """Share of the tokens that it could have read."""
+    probability: NDArray[Any]
+    read_share: NDArray[Any]
+    """Share of the tokens that could be read which a miss without a cause still reads."""
 
 
 class MissRates:
-    """Miss rates for one target session: a back-off estimate over groups of training sessions.
+    """Miss rates for one target session by training sessions of other developers.
 
     Args:
-        training: counts of other sessions.
-        target: the session that is predicted; its counts are used only with `has_own_half`.
-        has_own_half: whether the target's counts are those of its own first half, which then is
-            the narrowest group.
+        training: counts of other developers' sessions.
+        target: the session that is predicted; its counts are never used.
+        own: counts of other sessions of the same developer.
+        first_half: counts of the target's own first half; None: it is not known.
     """
 
     def __init__(
@@ -191,234 +102,286 @@ class MissRates:
         training: Iterable[SessionCounts],
         target: SessionCounts,
         *,
-        has_own_half: bool = False,
+        own: Iterable[SessionCounts] = (),
+        first_half: SessionCounts | None = None,
     ) -> None:
+        self.target = target
+        self.own = list(own)
         self.training = list(training)
-        self.has_own_half = has_own_half
-        family = target.family
-        same_family = [s for s in self.training if s.family == family]
-        any_family = same_family
-        if family in _FREE_WRITE_FAMILIES:
-            any_family = [s for s in self.training if s.family in _FREE_WRITE_FAMILIES]
-        same_tool = [s for s in same_family if s.tool == target.tool]
-        self.same_role = [s for s in same_tool if s.subagent == target.subagent] or same_tool
-        """Training sessions of the same tool, provider family and role."""
-        same_model = [s for s in self.same_role if s.model == target.model]
-        groups = [same_model, self.same_role, same_family, any_family]
-        long_groups = [_select_long_sessions(group) for group in groups]
-        self.drawn = next(
-            (group for group in long_groups if len(group) >= MIN_SESSIONS),
-            next(filter(None, long_groups), []),
-        )
-        """The sessions of which each draw takes one: the narrowest group that has enough."""
-        self._groups = [[target], *groups] if has_own_half else groups
-        self._pools = [_sum_counts(group) for group in self._groups]
-        self._donor_reads: dict[str, Sequence[Sequence[int]]] = {}
-        # what misses without a cause still read is the prefix that all sessions of a tool share
-        prefixes = [r for name in UNEXPLAINED_CLASSES for r in _narrowest_reads(self._pools, name)]
-        self._shared_prefix = round(median(prefixes)) if prefixes else 0
+        self.first_half = first_half
+        rows = [*self.training, *self.own]
+        halves = [first_half] if first_half is not None else []
+        self._developers = {
+            name: i for i, name in enumerate(sorted({r.owner for r in [*rows, *halves]}))
+        }
+        self.same_kind = [row for row in rows if row.kind == target.kind]
+        """Sessions of the same tool, model family and kind of agent."""
+
+    @property
+    def teachers(self) -> int:
+        """Developers whose sessions are of the same kind."""
+        return len({row.owner for row in self.same_kind})
 
     def with_own_half(self, first_half: SessionCounts) -> MissRates:
         """Return the rates with the target's own first half as the narrowest group."""
-        return MissRates(self.training, first_half, has_own_half=True)
+        return MissRates(self.training, self.target, own=self.own, first_half=first_half)
 
-    @property
-    def has_few_sessions(self) -> bool:
-        """True where there are too few training sessions of the same tool and provider."""
-        return len(self.same_role) < MIN_SESSIONS
+    def draw_weights(self, rng: np.random.Generator) -> NDArray[Any]:
+        """Return the weight of each developer, by draw."""
+        return rng.exponential(size=(N_DRAWS, len(self._developers)))
 
-    def estimate(self, class_name: str, source: SessionCounts | None = None) -> MissRate:
-        """Return the rate of a class of calls; with `source`, as that one training session has it.
+    def draw_rates(self, names: Sequence[str], weights: NDArray[Any]) -> _Rates:
+        """Return the estimated rates of classes, by draw and class.
 
         Args:
-            class_name: as `classify_call` returns it.
-            source: a session towards which the estimate is shrunk at the end; None: none.
+            names: classes, as `classify_call` returns them.
+            weights: weight of each developer, by draw.
         """
-        has_cause = class_name not in UNEXPLAINED_CLASSES
-        rate = MissRate(_DEFAULT_RATE_WITH_CAUSE if has_cause else _DEFAULT_RATE, 0.0)
-        # misses without a cause depend on the tool, so the two groups of all tools are left out
-        pools = self._pools if has_cause or not self.same_role else self._pools[:-2]
-        prior_calls: float = _PRIOR_CALLS
-        for pool in (*reversed(pools), source.counts if source else {}):
-            count = pool.get(class_name, ClassCount())
-            if count.calls:
-                rate = (
-                    _update_with_cause(rate, count)
-                    if has_cause
-                    else _update_without_cause(rate, count, prior_calls)
-                )
-            prior_calls = _calls_of_prior_misses(count) if self.has_own_half else _PRIOR_CALLS
-        return rate
+        caused = np.array([has_cause(name) for name in names], bool)
+        shape = (N_DRAWS, len(names))
+        default = np.where(caused, _DEFAULT_RATE_WITH_CAUSE, _DEFAULT_RATE)
+        rates = _Rates(np.broadcast_to(default, shape), np.full(shape, _DEFAULT_READ_SHARE))
+        for group in self._list_groups():
+            counts = self._pool_counts(group, names)
+            pooled = np.einsum("wd,dck->kwc", weights, counts)
+            rates = _update_rates(rates, pooled, caused, group.prior_calls)
+        if self.first_half is not None:
+            counts = _count_classes([self.first_half], names, by_base=False)
+            own = np.broadcast_to(counts.sum(0).T[:, None, :], (5, *shape))
+            rates = _update_rates(rates, own, caused, _PRIOR_CALLS_OWN_HALF)
+        return rates
 
-    def miss_reads(self, call: CallFeatures, class_name: str) -> Sequence[Sequence[int]]:
-        """Return what a call of a class with a cause may read at a miss: tokens, by session."""
-        if class_name == "reasoning_dropped":
-            return ((compute_read_before_reasoning(call),),)
-        if class_name == "too_short":
-            return ((0,),)
-        if class_name in _PREFIX_CAUSES:
-            return ((min(self._shared_prefix, compute_warm_read(call)),),)
-        return self.donor_reads(class_name) or ((0,),)
+    def _list_groups(self) -> list[_Group]:
+        """Return the groups of training sessions from wide to narrow."""
+        tool, family, _ = self.target.kind
+        same_tool = [row for row in self.training if row.tool == tool]
+        same_family = [row for row in same_tool if get_model_family(row.model) == family]
+        own = [row for row in self.own if row.kind[:2] == (tool, family)]
+        return [
+            _Group(self.training, by_base=True),
+            _Group(same_tool, by_base=True),
+            _Group(same_tool, by_base=False),
+            _Group(same_family, by_base=False),
+            _Group(own, by_base=False),
+        ]
 
-    def donor_reads(self, class_name: str) -> Sequence[Sequence[int]]:
-        """Return the reads at misses of a class, in tokens, of the sessions that are most alike.
+    def _pool_counts(self, group: _Group, names: Sequence[str]) -> NDArray[Any]:
+        """Return the counts of a group by developer, class and column, capped by developer."""
+        counts = np.zeros((len(self._developers), len(names), 5))
+        rows = _count_classes(group.rows, names, by_base=group.by_base)
+        np.add.at(counts, [self._developers[row.owner] for row in group.rows], rows)
+        calls = counts[:, :, :1]
+        capped: NDArray[Any] = counts * np.minimum(1.0, _MAX_CALLS / np.maximum(calls, 1.0))
+        return capped
 
-        A class of cold starts that no session has (another version of the program) takes the reads
-        of all cold starts.
+    def hit_reads(self, calls: Sequence[CallFeatures]) -> NDArray[Any]:
+        """Return what each call reads at a hit: the shared prefix less the model's shortfall.
+
+        Where no session of the model taught it, `compute_warm_read` says it by the block size.
         """
-        if class_name not in self._donor_reads:
-            reads = self._reads_of_narrowest(
-                lambda s: s.counts[class_name].reads if class_name in s.counts else ()
-            )
-            if not reads and class_name.startswith(_COLD_START):
-                reads = self._reads_of_narrowest(_cold_start_reads)
-            self._donor_reads[class_name] = reads
-        return self._donor_reads[class_name]
-
-    def _reads_of_narrowest(
-        self, reads_of: Callable[[SessionCounts], tuple[int, ...]]
-    ) -> list[tuple[int, ...]]:
-        """Return the reads, by session, of the narrowest group of which enough sessions have any
-        (of the own first half one is enough), else of the widest group that has any.
-        """
-        reads: list[tuple[int, ...]] = []
-        for group in self._groups:
-            reads = [r for r in map(reads_of, group) if r] or reads
-            is_own_half = self.has_own_half and group is self._groups[0]
-            if len(reads) >= (1 if is_own_half else MIN_SESSIONS):
-                break
+        by_developer = self._find_shortfalls()
+        if by_developer is None:
+            return np.array([compute_warm_read(call) for call in calls], float)
+        of_prompt, of_reply = np.median(by_developer, axis=0)
+        keeps_reply = abs(of_reply) < abs(of_prompt)
+        short = of_reply if keeps_reply else of_prompt
+        whole = np.array([(c.before or 0) + c.reply * keeps_reply for c in calls], float)
+        prompt = np.array([call.prompt for call in calls], float)
+        is_cached = np.array([call.shared >= call.least for call in calls], bool)
+        reads: NDArray[Any] = np.maximum(np.minimum(whole, prompt) - short, 0.0) * is_cached
         return reads
 
+    def _find_shortfalls(self) -> list[Any] | None:
+        """Return the median shortfalls of each developer, of the same model, else its family."""
+        family = self.target.kind[1]
+        rows = [row for row in (*self.training, *self.own) if row.shortfall is not None]
+        same_model = [row for row in rows if row.model == self.target.model]
+        for group in (same_model, [r for r in rows if get_model_family(r.model) == family]):
+            values = defaultdict[str, list[Any]](list)
+            for row in group:
+                if row.shortfall is not None:
+                    values[row.owner].append((row.shortfall.of_prompt, row.shortfall.of_reply))
+            if values:
+                return [np.median(each, axis=0) for each in values.values()]
+        return None
 
-def _update_with_cause(prior: MissRate, count: ClassCount) -> MissRate:
-    """Return the rate of a count shrunk towards a prior, by calls."""
-    misses = count.misses + _PRIOR_CALLS_WITH_CAUSE * prior.probability
-    return prior._replace(probability=misses / (count.calls + _PRIOR_CALLS_WITH_CAUSE))
+    def draw_miss_reads(
+        self, name: str, weights: NDArray[Any], rng: np.random.Generator
+    ) -> NDArray[Any] | None:
+        """Return by draw what a call of a class with a cause reads at a miss, in tokens.
+
+        Args:
+            name: the class.
+            weights: weight of each developer, by draw.
+            rng: random numbers.
+
+        Returns:
+            Tokens of one session, drawn by developer first; None where no session has any.
+        """
+        reads = self._find_donor_reads(name)
+        if not reads:
+            return None
+        owners = list(reads)
+        shares = weights[:, [self._developers[owner] for owner in owners]] + 1e-9
+        limits = np.cumsum(shares, axis=1)
+        at = (limits < rng.random((len(weights), 1)) * limits[:, -1:]).sum(axis=1)
+        quantile = rng.random(len(weights))
+        picked = (reads[owners[min(i, len(owners) - 1)]] for i in at.tolist())
+        return np.array([r[int(q * len(r))] for r, q in zip(picked, quantile, strict=True)], float)
+
+    def _find_donor_reads(self, name: str) -> dict[str, list[int]]:
+        """Return the reads at misses of a class, by developer, of the sessions most alike."""
+        base, target = get_class_base(name), self.target
+        if self.first_half is not None and (own := _collect_reads([self.first_half], base)):
+            return own
+        donors = self._list_donors(base)
+        if not donors and base.startswith(COLD_START) and base != COLD_SUBAGENT:
+            donors = self._list_donors(base := COLD_START)
+        kind, era = target.kind[:2], target.era
+        alike: list[tuple[int, Callable[[_Donor], bool]]] = [
+            (1, lambda d: d.is_own and d.is_same_program),
+            (1, lambda d: d.is_same_program),
+            (_MIN_DONORS, lambda d: d.row.kind[:2] == kind and d.row.era == era),
+            (_MIN_DONORS, lambda d: d.row.kind[:2] == kind),
+            (_MIN_DONORS, lambda d: d.row.tool == target.tool and d.row.era == era),
+            (_MIN_DONORS, lambda d: d.row.tool == target.tool),
+            (1, lambda _: True),
+        ]
+        for least, is_alike in alike:
+            reads = _collect_reads((d.row for d in donors if is_alike(d)), base)
+            if sum(map(len, reads.values())) >= least:
+                return reads
+        return {}
+
+    def _list_donors(self, base: str) -> list[_Donor]:
+        """Return the sessions that have reads at misses of a base."""
+        rows = [(row, True) for row in self.own] + [(row, False) for row in self.training]
+        program = self.target.tool, self.target.version, self.target.model
+        return [
+            _Donor(row, is_own, (row.tool, row.version, row.model) == program)
+            for row, is_own in rows
+            if _collect_reads([row], base)
+        ]
 
 
-def _update_without_cause(prior: MissRate, count: ClassCount, prior_calls: float) -> MissRate:
-    """Return the rate of a count shrunk towards a prior, by tokens.
+class _Donor(NamedTuple):
+    """A session whose reads at misses can be those of the target."""
 
-    Not by calls: small misses come early in a session, where little is lost. The lost share of the
-    readable tokens is estimated first; the probability is that share over what one miss loses.
+    row: SessionCounts
+    is_own: bool
+    """True where it is of the target's developer."""
+    is_same_program: bool
+    """True where tool, version and model are those of the target."""
+
+
+def _collect_reads(rows: Iterable[SessionCounts], base: str) -> dict[str, list[int]]:
+    """Return the reads at misses of the classes of a base, by developer."""
+    reads: dict[str, list[int]] = {}
+    for row in rows:
+        for name, count in row.counts.items():
+            is_base = get_class_base(name) == base
+            if count.reads and (is_base or (base == COLD_START and name.startswith(base))):
+                reads.setdefault(row.owner, []).extend(count.reads)
+    return reads
+
+
+def _count_classes(
+    rows: Sequence[SessionCounts], names: Sequence[str], *, by_base: bool
+) -> NDArray[Any]:
+    """Return an array of the counts of `names` by session, class and column."""
+    places: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        places.setdefault(get_class_base(name) if by_base else name, []).append(i)
+    counts = np.zeros((len(rows), len(names), 5))
+    for i, row in enumerate(rows):
+        for name, count in row.counts.items():
+            for at in places.get(get_class_base(name) if by_base else name, ()):
+                counts[i, at] += _columns(count)
+    return counts
+
+
+def _columns(count: ClassCount) -> tuple[int, int, int, int, int]:
+    return count.calls, count.misses, count.expected, count.lost, count.missed
+
+
+def _update_rates(
+    prior: _Rates, pooled: NDArray[Any], caused: NDArray[Any], prior_calls: float
+) -> _Rates:
+    """Return the rates of pooled counts, shrunk towards a prior.
+
+    With a cause by calls; without one by tokens, as small misses come early in a session, where
+    little is lost: the lost share of the readable tokens is estimated, and the probability is that
+    share over what one miss loses.
     """
-    tokens_per_call = count.expected / count.calls
-    lost = count.lost + prior_calls * tokens_per_call * prior.probability * (1 - prior.read_share)
-    lost_share = lost / (count.expected + prior_calls * tokens_per_call)
-    read_share = prior.read_share
-    if count.misses:
-        read_at_misses = 1 - count.lost / max(count.lost + sum(count.reads), 1)
-        read_share = (count.misses * read_at_misses + read_share) / (count.misses + 1)
-    return MissRate(min(lost_share / (1 - read_share), 1.0), read_share)
-
-
-def _calls_of_prior_misses(count: ClassCount) -> float:
-    """Return how many of a count's calls hold `_PRIOR_CALLS` misses; at least `_PRIOR_CALLS`.
-
-    So many calls of all other sessions count beside those of a session's own first half.
-    """
-    return max(_PRIOR_CALLS, min(1.0, _PRIOR_CALLS / max(count.misses, 1)) * count.calls)
-
-
-def _cold_start_reads(session: SessionCounts) -> tuple[int, ...]:
-    return tuple(
-        read
-        for name, count in session.counts.items()
-        if name.startswith(_COLD_START)
-        for read in count.reads
+    calls, misses, expected, lost, missed = pooled
+    mean = expected / np.maximum(calls, 1e-9)
+    weight = _PRIOR_MISSES * mean
+    read_share = np.clip(
+        (missed - lost + weight * prior.read_share) / np.maximum(missed + weight, 1e-9),
+        0.0,
+        _MAX_READ_SHARE,
+    )
+    prior_lost = prior_calls * mean * prior.probability * (1 - prior.read_share)
+    lost_share = (lost + prior_lost) / np.maximum(expected + prior_calls * mean, 1e-9)
+    by_tokens = np.clip(lost_share / (1 - read_share), 0.0, 1.0)
+    k = _PRIOR_CALLS_WITH_CAUSE
+    by_calls = (misses + k * prior.probability) / (calls + k)
+    has_calls = calls > 0
+    return _Rates(
+        np.where(has_calls, np.where(caused, by_calls, by_tokens), prior.probability),
+        np.where(has_calls, read_share, prior.read_share),
     )
 
 
-def _select_long_sessions(sessions: Iterable[SessionCounts]) -> list[SessionCounts]:
-    return [s for s in sessions if sum(c.calls for c in s.counts.values()) >= MIN_CALLS]
+class SimulatedReads(NamedTuple):
+    """What each call reads from the cache, in tokens."""
+
+    draws: NDArray[Any]
+    """By draw and call."""
+    rules_only: NDArray[Any]
+    """By call, with no unexplained miss: a hit where no cause holds, else the median draw."""
 
 
-def _sum_counts(sessions: Iterable[SessionCounts]) -> dict[str, ClassCount]:
-    total: dict[str, ClassCount] = {}
-    for session in sessions:
-        for name, count in session.counts.items():
-            total[name] = total.get(name, ClassCount()) + count
-    return total
-
-
-def _narrowest_reads(pools: Iterable[dict[str, ClassCount]], class_name: str) -> Sequence[int]:
-    """Return the reads at misses of a class by the narrowest pool that has any."""
-    return next((p[class_name].reads for p in pools if class_name in p and p[class_name].reads), ())
-
-
-def simulate_reads(calls: Sequence[CallFeatures], rates: MissRates) -> NDArray[Any]:
+def simulate_reads(calls: Sequence[CallFeatures], rates: MissRates) -> SimulatedReads:
     """Simulate what each call reads from the cache.
 
     Args:
         calls: the billed calls, in order.
-        rates: the estimated miss rates of their session.
-
-    Returns:
-        Tokens, by draw and call: an array of `N_DRAWS` rows.
+        rates: the miss rates of their session.
     """
     rng = np.random.default_rng(_SEED)
     classes = [classify_call(call) for call in calls]
     names = sorted(set(classes))
-    class_index = np.array([names.index(name) for name in classes])
-    has_cause = np.array([name not in UNEXPLAINED_CLASSES for name in classes], bool)
-    is_first_call = np.array([call.before is None for call in calls], bool)
-    read_at_hit = np.array([compute_warm_read(call) for call in calls], np.int64)
-    drawn_read, probability, read_share = (np.zeros((N_DRAWS, len(calls))) for _ in range(3))
-    # step 1: each draw takes the rates of one training session (a first half speaks for itself)
-    sources = [None] if rates.has_own_half or not rates.drawn else rates.drawn
-    source_of_draw = rng.integers(len(sources), size=N_DRAWS)
-    for i, source in enumerate(sources):
-        estimates, draws = [rates.estimate(name, source) for name in names], source_of_draw == i
-        probability[draws] = np.array([e.probability for e in estimates])[class_index]
-        read_share[draws] = np.array([e.read_share for e in estimates])[class_index]
-    # step 2: what calls with a cause would read; all calls of a class use one session in a draw
-    donor_quantile = {name: rng.random(N_DRAWS) for name in names}
-    read_quantile = rng.random((len(calls), N_DRAWS))
-    for i in np.flatnonzero(has_cause).tolist():
-        donors = rates.miss_reads(calls[i], classes[i])
-        picks = _pick_reads(donors, donor_quantile[classes[i]], read_quantile[i])
-        drawn_read[:, i] = np.minimum(picks, calls[i].prompt)
-    # step 3: each call misses or not; a first call has no rate, all of its read is drawn
-    is_missed = rng.random(drawn_read.shape) < probability
-    read_at_miss = np.where(has_cause, drawn_read, read_share * read_at_hit)
-    reads = np.where(is_missed, read_at_miss, read_at_hit)
-    reads[:, is_first_call] = drawn_read[:, is_first_call]
-    return reads
+    class_index = np.array([names.index(name) for name in classes], int)
+    weights = rates.draw_weights(rng)
+    estimated = rates.draw_rates(names, weights)
+    clipped = np.clip(estimated.probability, 1e-4, 1 - 1e-4)
+    probability = rng.beta(_SPREAD * clipped, _SPREAD * (1 - clipped))[:, class_index]
+    at_hit = rates.hit_reads(calls)
+    at_miss = estimated.read_share[:, class_index] * at_hit
+    # a first call reads nothing or a prefix; any other either all that is cached or less
+    is_first = np.array([call.before is None for call in calls], bool)
+    found = np.zeros_like(at_miss)
+    for name in filter(has_cause, names):
+        donors = rates.draw_miss_reads(name, weights, rng)
+        for i in np.flatnonzero(class_index == names.index(name)).tolist():
+            found[:, i] = _read_with_cause(calls[i], name, donors)
+    caused = np.array([has_cause(name) for name in classes], bool)
+    at_miss = np.where(caused, found, at_miss)
+    is_missed = rng.random(at_miss.shape) < probability
+    draws = np.where(is_missed, at_miss, at_hit[None, :])
+    draws[:, is_first] = np.where(is_missed, 0.0, found)[:, is_first]
+    rules_only = np.where(caused, np.median(draws, axis=0), at_hit)
+    return SimulatedReads(draws, rules_only)
 
 
-def _pick_reads(
-    donors: Sequence[Sequence[int]], donor_quantile: NDArray[Any], read_quantile: NDArray[Any]
-) -> list[int]:
-    """Return for each draw one read of one session, both picked by numbers from 0 to 1."""
-    picked = (donors[int(q * len(donors))] for q in donor_quantile)
-    return [reads[int(q * len(reads))] for reads, q in zip(picked, read_quantile, strict=True)]
-
-
-@cache
-def load_counts() -> tuple[SessionCounts, ...]:
-    """Read the counts of the committed training sessions; they hold no text of the sessions."""
-    data = resources.files(__package__).joinpath(TABLE_FILE).read_bytes()
-    return msgspec.json.decode(data, type=tuple[SessionCounts, ...])
-
-
-def is_informative(session: Session) -> bool:
-    """Return whether a session can be counted: one that never reads a token shows no cache."""
-    reads = get_recorded_reads(session)
-    return len(reads) > 1 and any(reads)
-
-
-def exclude_copies(
-    training: Iterable[SessionCounts], session_id: str, head: Sequence[int]
-) -> list[SessionCounts]:
-    """Return the counts that are neither of the session itself nor of a copy of its beginning.
-
-    Args:
-        training: counts of sessions.
-        session_id: the session's id.
-        head: tokens of its first prompts, as `get_first_prompts` returns them.
-    """
-    prompts = tuple(head)
-    can_be_copied = len(prompts) == HEAD_PROMPTS
-    return [
-        s for s in training if s.session != session_id and not (can_be_copied and s.head == prompts)
-    ]
+def _read_with_cause(call: CallFeatures, name: str, donors: NDArray[Any] | None) -> Any:
+    """Return by draw what a call with a cause reads at a miss, and a first call at a hit."""
+    base = get_class_base(name)
+    if base == "reasoning_dropped":
+        return float(compute_read_before_reasoning(call))
+    if base == "too_short":
+        return 0.0
+    if donors is None:
+        return _FIRST_READ_SHARE * call.prompt if call.before is None else 0.0
+    return np.minimum(donors, max(call.prompt - 3, 0))

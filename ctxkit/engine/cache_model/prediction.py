@@ -9,6 +9,7 @@ agree.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -21,15 +22,15 @@ from ctxkit.engine.cache_model.call_features import (
     get_cache_lifetime,
     get_call_features,
 )
-from ctxkit.engine.cache_model.miss_rates import (
+from ctxkit.engine.cache_model.miss_rates import MissRates, SimulatedReads, simulate_reads
+from ctxkit.engine.cache_model.session_counts import (
     MIN_CALLS,
-    MIN_SESSIONS,
-    MissRates,
+    PastBill,
     count_session,
     exclude_copies,
     get_recorded_reads,
     load_counts,
-    simulate_reads,
+    with_idle,
 )
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.tokens.prices import price
@@ -40,18 +41,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.miss_rates import SessionCounts
+    from ctxkit.engine.cache_model.developer_logs import DeveloperLogs
+    from ctxkit.engine.cache_model.session_counts import SessionCounts
     from ctxkit.session.session import Session
 
 
-# How an interval is made and calibrated.
+# How a prediction and its interval are made.
 #
-# The middle 80 % of the simulated dollars (`simulate_reads`) is the raw interval. It is then
-# stretched by two factors, one below and one above the median, which are the smallest that would
-# have covered 80 % of the training sessions (conformal calibration: `SessionCounts.stretch` is each
-# one's signed error in half widths of its own raw interval). Dollars are linear in the tokens read,
-# so a draw is priced by one dot product (`InputCosts`). Cost: one simulation and O(training
-# sessions).
+# Two bills are made of the same rates: the median of the simulated dollars (`simulate_reads`), and
+# rules alone (no unexplained miss). The point is half way between them, in logarithms: unexplained
+# misses are the developer's own, so that the first is too dear for some and the second too cheap.
+#
+# The middle 80 % of the simulated dollars is the raw interval. It is stretched by two factors, one
+# below and one above the point, which are the smallest that would have covered 80 % of the training
+# sessions (conformal calibration). `SessionCounts.past` has the signed error of each, in half
+# widths of its own raw interval, predicted **without the logs of its developer**; each developer
+# counts alike. Sessions of the same tool and kind of agent calibrate, of like length where they are
+# enough, and those that as few developers taught: an interval is wider the further its teachers.
+#
+# Where no log of the same tool, model family and kind of agent teaches, the figure is that of the
+# cache's lifetime alone, with the range of past errors of such logs, and there is no interval.
+# Dollars are linear in the tokens read, so a draw is priced by one dot product (`InputCosts`).
 
 NAIVE_MODELS = ("lifetime", "all_cached", "nothing_cached")
 """Baseline models with which a prediction is compared; see `compute_naive_reads`."""
@@ -60,8 +70,20 @@ _COVERAGE = 80
 """Percent of the records that lie in their intervals."""
 _MIN_STRETCH = 0.5
 """Smallest factor by which an interval is stretched."""
-DEFAULT_STRETCH = 1.5
-"""The factor where no training session has an error."""
+MIN_DEVELOPERS = 4
+"""Developers whose errors calibrate an interval; by fewer a wider group of sessions does."""
+_NOT_CALIBRATED = (
+    "The logs of too few developers are of its tool and kind of agent, so there is no 80 % "
+    "interval."
+)
+_STEPS = 21
+"""Divisions of the uncovered share that are tried."""
+_MIN_HALF_WIDTH = 0.01
+"""Smallest half width of an interval, in logarithms, before it is stretched."""
+_MIN_RECORDS = 10
+"""Past errors of which a range is given."""
+LONG_CALLS = 40
+"""Calls from which a session is long; errors of long ones calibrate long ones."""
 
 
 class Prediction(msgspec.Struct, frozen=True):
@@ -72,13 +94,13 @@ class Prediction(msgspec.Struct, frozen=True):
     """
 
     reads: tuple[int, ...] = ()
-    """Tokens that each billed call is predicted to read: the median of the draws of each call."""
+    """Tokens that each billed call is predicted to read."""
     error: float | None = None
-    """Error of the median of the draws in dollars, with rates of other sessions."""
+    """Error of the predicted dollars, by rates of other developers."""
     low: float | None = None
     """Lower end of the 80 % interval, as an error; it covers the record where low <= 0 <= high."""
     high: float | None = None
-    """Upper end of the interval."""
+    """Upper end of the interval; None, as `low`, where no log of its kind taught it."""
     second_half_error: float | None = None
     """Error of the second half of the calls, predicted with the first half's own counts."""
     read_split_error: float | None = None
@@ -90,23 +112,27 @@ class Prediction(msgspec.Struct, frozen=True):
     nothing_cached_error: float | None = None
     """Error of a baseline without a cache."""
     teachers: int = 0
-    """Training sessions of the same tool, provider family and role."""
+    """Developers whose logs of the same tool, model family and kind of agent taught it."""
     why: str | None = None
-    """Why there is no figure, or a warning where it rests on few calls or sessions."""
+    """Why there is no figure, or a warning where it rests on few calls or developers."""
     spread: tuple[float, float] | None = None
     """The interval around the predicted dollars, as shares of them; replays use it, too."""
 
 
 @accepts_session
 def predict_input_cost(
-    session: Session, training: Iterable[SessionCounts] | None = None
+    session: Session,
+    training: Iterable[SessionCounts] | None = None,
+    logs: DeveloperLogs | None = None,
 ) -> Prediction:
     """Predict a session's input cost from the cache behaviour of other sessions.
 
     Args:
         session: a recorded session, what holds one, or the path of a log.
-        training: counts of training sessions; None: the table that comes with ctxkit. The session
-            itself and copies of its beginning are left out of them.
+        training: counts of other developers' sessions; None: the table that comes with ctxkit. The
+            session itself and copies of its beginning are left out of them.
+        logs: sessions of the same developer, such as those of one folder: they tell how long ago
+            the last one was, and teach the developer's own rates.
 
     Returns:
         The prediction and its errors against the record; `why` where a figure is missing.
@@ -116,86 +142,192 @@ def predict_input_cost(
     """
     if not session.has_usage:
         return Prediction(why="The log has no usage, so nothing can be predicted or checked.")
-    calls = get_call_features(session)
-    if len(calls) < 2:
-        missing = "no cache split" if not calls else "one call with a cache split"
+    recorded = get_call_features(session)
+    if len(recorded) < 2:
+        missing = "no cache split" if not recorded else "one call with a cache split"
         return Prediction(why=f"The log has {missing}, so no prediction can be checked.")
-    rates = estimate_session_rates(session, load_counts() if training is None else training)
-    draws = simulate_reads(calls, rates)
-    median_reads = np.median(draws, axis=0)
-    recorded = get_recorded_reads(session)
-    prediction = Prediction(
-        reads=tuple(median_reads.astype(int).tolist()),
-        read_split_error=compute_split_error(calls, recorded, median_reads),
-        teachers=len(rates.same_role),
-        why=_limits_note(rates, len(calls)),
-    )
-    costs = compute_input_costs(session, calls)
-    if costs is None:
-        why = "A call has no known price, so only the split of its tokens can be checked."
-        return msgspec.structs.replace(prediction, why=why)
-    costs = _without_headless(costs, calls)
-    case = _PredictedSession(session, calls, rates, costs, np.array(recorded))
-    return case.with_errors(prediction, draws)
+    case = prepare_prediction(session, load_counts() if training is None else training, logs)
+    prediction = case.predict()
+    if case.half_size and prediction.error is not None:
+        own_half = count_session(session, case.half_size)
+        prediction = msgspec.structs.replace(
+            prediction, second_half_error=case.compute_half_error(own_half)
+        )
+    return prediction
 
 
-def estimate_session_rates(session: Session, training: Iterable[SessionCounts]) -> MissRates:
-    """Return the miss rates for a session by training sessions, itself and copies left out."""
+def prepare_prediction(
+    session: Session,
+    training: Iterable[SessionCounts],
+    logs: DeveloperLogs | None = None,
+    *,
+    teaches_itself: bool = True,
+) -> PredictedSession:
+    """Return a session with its estimated rates, prices and record.
+
+    The session itself and copies of it are left out of both training sessions and logs.
+
+    Args:
+        session: a session with two billed calls or more.
+        training: counts of other developers' sessions.
+        logs: sessions of the same developer.
+        teaches_itself: whether those logs teach rates, too, and not only the time since the last.
+    """
     target = count_session(session, 0)
-    return MissRates(exclude_copies(training, session.id, target.head), target)
+    rates = MissRates(
+        exclude_copies(training, session.id, target.head),
+        target,
+        own=exclude_copies(logs.counts, session.id, target.head) if logs and teaches_itself else (),
+    )
+    idle = logs.measure_idle(session) if logs else None
+    calls = with_idle(get_call_features(session), idle)
+    costs = compute_input_costs(session, calls)
+    priced = None if costs is None else _without_headless(costs, calls)
+    return PredictedSession(calls, rates, get_recorded_reads(session), priced)
 
 
 def _limits_note(rates: MissRates, calls: int) -> str | None:
     sentences = []
     if calls < MIN_CALLS:
         sentences.append(f"It has {calls} calls with a cache split, so one miss decides.")
-    if rates.has_few_sessions:
-        n = len(rates.same_role)
-        others = f"Only {n} other session{'s' * (n != 1)}" if n else "No other session"
-        sentences.append(f"{others} of its tool and provider taught it.")
+    n = rates.teachers
+    if 0 < n < MIN_DEVELOPERS:
+        sentences.append(
+            f"Only {n} other developer{'s' * (n != 1)} of its tool and model taught it."
+        )
+    if not n:
+        sentences.append(_untaught_note(rates.training))
     return " ".join(sentences) or None
 
 
-class _PredictedSession(NamedTuple):
+def _untaught_note(training: Sequence[SessionCounts]) -> str:
+    """Say that the lifetime alone is used, and how far off it was for such logs before."""
+    why = "No other log of its tool, model and kind of agent taught it: by cache lifetime alone."
+    errors = [-s.past.lifetime for s in training if s.past and not s.past.teachers]
+    if len(errors) < _MIN_RECORDS:
+        return f"{why} How far off that is, is not established."
+    low, high = np.exp(np.percentile(errors, [_LOW_PERCENTILE, _HIGH_PERCENTILE])) - 1
+    return (
+        f"{why} Of {len(errors)} such records four in five cost between {low:+.0%} and {high:+.0%} "
+        "of that figure; there is no 80 % interval."
+    )
+
+
+class PredictedSession(NamedTuple):
     """A session with its estimated rates, prices and record."""
 
-    session: Session
     calls: Sequence[CallFeatures]
     rates: MissRates
-    costs: InputCosts
-    recorded: NDArray[Any]
+    recorded: Sequence[int]
     """Tokens that each call read."""
+    costs: InputCosts | None
+    """Prices; None: not all are known."""
 
-    def with_errors(self, prediction: Prediction, draws: NDArray[Any]) -> Prediction:
-        """Return a prediction with the errors of its dollars, which the drawn reads give."""
-        recorded = float(self.costs.of(self.recorded))
+    @property
+    def half_size(self) -> int:
+        """Calls of the first half; 0 where a half has fewer than two."""
+        half = len(self.calls) // 2
+        return half if half >= 2 else 0
+
+    def predict(self) -> Prediction:
+        """Return the prediction without the second half's error."""
+        reads = simulate_reads(self.calls, self.rates)
+        naive = compute_naive_reads(self.calls)
+        is_taught = bool(self.rates.teachers)
+        by_call = reads.rules_only if is_taught else naive["lifetime"]
+        prediction = Prediction(
+            reads=tuple(by_call.astype(int).tolist()),
+            read_split_error=compute_split_error(self.calls, self.recorded, by_call),
+            teachers=self.rates.teachers,
+            why=_limits_note(self.rates, len(self.calls)),
+        )
+        if self.costs is None:
+            why = "A call has no known price, so only the split of its tokens can be checked."
+            return msgspec.structs.replace(prediction, why=why)
+        recorded = float(self.costs.of(np.array(self.recorded)))
         if not recorded:
             why = "Its calls cost nothing, so no share is off."
             return msgspec.structs.replace(prediction, why=why)
-        dollars = self.costs.of(draws)
-        point = float(np.median(dollars))
-        low, high = _stretched_interval(dollars, point, *compute_interval_stretch(self.rates))
-        naive = compute_naive_reads(self.calls)
-        return msgspec.structs.replace(
-            prediction,
-            error=point / recorded - 1,
-            low=low / recorded - 1,
-            high=high / recorded - 1,
-            spread=(low / point - 1, high / point - 1) if point else None,
-            second_half_error=self._second_half_error(),
-            **{f"{n}_error": float(self.costs.of(naive[n])) / recorded - 1 for n in NAIVE_MODELS},
+        errors = {n: float(self.costs.of(naive[n])) / recorded - 1 for n in NAIVE_MODELS}
+        prediction = msgspec.structs.replace(
+            prediction, **{f"{name}_error": error for name, error in errors.items()}
+        )
+        if not is_taught:
+            return msgspec.structs.replace(prediction, error=errors["lifetime"])
+        return _with_interval(prediction, self.measure_bill(reads), self.rates, recorded)
+
+    def measure_bill(self, reads: SimulatedReads) -> PredictedBill:
+        """Return the predicted dollars and the unstretched half widths.
+
+        Raises:
+            ValueError: a price is missing.
+        """
+        if self.costs is None:
+            raise ValueError("a price is missing")
+        dollars = self.costs.of(reads.draws)
+        middle, rules = float(np.median(dollars)), float(self.costs.of(reads.rules_only))
+        point = max(middle * rules, 0.0) ** 0.5
+        if not point:
+            return PredictedBill(0.0, 0.0, 0.0)
+        low, high = np.percentile(dollars, [_LOW_PERCENTILE, _HIGH_PERCENTILE]).tolist()
+        # Draws end where nothing is missed, yet the model can be wrong there, too: so no side is
+        # less than half the other, nor less than a hundredth.
+        below = float(np.log(point / max(low, 1e-12)))
+        above = float(np.log(max(high, 1e-12) / point))
+        return PredictedBill(
+            point, max(below, above / 2, _MIN_HALF_WIDTH), max(above, below / 2, _MIN_HALF_WIDTH)
         )
 
-    def _second_half_error(self) -> float | None:
+    def compute_half_error(self, first_half: SessionCounts) -> float | None:
         """Return the error of the second half of the calls, the first half being counted."""
-        half = len(self.calls) // 2
-        if half < 2:
+        half = self.half_size
+        if self.costs is None or not half:
             return None
-        rates = self.rates.with_own_half(count_session(self.session, half))
         costs = InputCosts(self.costs.whole[half:], self.costs.saved[half:])
-        recorded = float(costs.of(self.recorded[half:]))
-        dollars = costs.of(simulate_reads(self.calls[half:], rates))
-        return float(np.median(dollars)) / recorded - 1 if recorded else None
+        case = self._replace(
+            calls=self.calls[half:],
+            rates=self.rates.with_own_half(first_half),
+            recorded=self.recorded[half:],
+            costs=costs,
+        )
+        recorded = float(costs.of(np.array(case.recorded)))
+        bill = case.measure_bill(simulate_reads(case.calls, case.rates))
+        return bill.point / recorded - 1 if recorded else None
+
+
+class PredictedBill(NamedTuple):
+    """Predicted dollars, and how far the middle 80 % of the draws lie around them."""
+
+    point: float
+    below: float
+    """Half width below the point, in logarithms, before it is stretched."""
+    above: float
+
+    def compare_with(self, recorded: float) -> PastBill:
+        """Return the bill as held against recorded dollars; both are more than 0."""
+        error = float(np.log(self.point / recorded))
+        return PastBill(*(round(value, 4) for value in (error, self.below, self.above)))
+
+
+def _with_interval(
+    prediction: Prediction, bill: PredictedBill, rates: MissRates, recorded: float
+) -> Prediction:
+    """Return a prediction with its error and, where past errors calibrate it, its interval."""
+    ratio = bill.point / recorded
+    stretch = compute_interval_stretch(rates, len(prediction.reads))
+    if not bill.point or stretch is None:
+        note = None if not bill.point else _NOT_CALIBRATED
+        why = " ".join(filter(None, (prediction.why, note))) or None
+        return msgspec.structs.replace(prediction, error=ratio - 1, why=why)
+    down, up = stretch
+    low, high = np.exp([-bill.below * down, bill.above * up]).tolist()
+    return msgspec.structs.replace(
+        prediction,
+        error=ratio - 1,
+        low=ratio * low - 1,
+        high=ratio * high - 1,
+        spread=(low - 1, high - 1),
+    )
 
 
 def _without_headless(costs: InputCosts, calls: Sequence[CallFeatures]) -> InputCosts:
@@ -204,40 +336,57 @@ def _without_headless(costs: InputCosts, calls: Sequence[CallFeatures]) -> Input
     return InputCosts(costs.whole * counted, costs.saved * counted)
 
 
-def _stretched_interval(
-    dollars: NDArray[Any], point: float, stretch_down: float, stretch_up: float
-) -> tuple[float, float]:
-    """Return the ends of the interval around the median `point`.
+def compute_interval_stretch(rates: MissRates, calls: int) -> tuple[float, float] | None:
+    """Return the factors by which an interval is stretched downwards and upwards; None where too
+    few developers' errors are known.
 
-    Draws end where nothing is missed, yet the model can be wrong there, too. So no side is less
-    than half the other before it is stretched, nor less than a hundredth of the dollars.
+    They are those of the smallest sum that cover `_COVERAGE` percent of the training sessions, each
+    developer counting alike; where the developer's own logs teach, as their own taught those.
+
+    Args:
+        rates: the session's rates, with their training sessions.
+        calls: its number of billed calls.
     """
-    low, high = np.percentile(dollars, [_LOW_PERCENTILE, _HIGH_PERCENTILE]).tolist()
-    below, above = point - low, high - point
-    min_width = max(below / 2, above / 2, point / 100)
-    return (
-        max(point - max(below, min_width) * stretch_down, 0.0),
-        point + max(above, min_width) * stretch_up,
-    )
-
-
-def compute_interval_stretch(rates: MissRates) -> tuple[float, float]:
-    """Return the factors by which an interval is stretched downwards and upwards.
-
-    They are those of the smallest sum that cover `_COVERAGE` percent of the training sessions: of
-    the same tool and role if they are enough, else of all.
-    """
-    errors = [s.stretch for s in rates.same_role if s.stretch is not None]
-    if len(errors) < MIN_SESSIONS:
-        errors = [s.stretch for s in rates.training if s.stretch is not None]
-    if not errors:
-        return DEFAULT_STRETCH, DEFAULT_STRETCH
-    # p percent of the records may lie below the interval, and 100 - _COVERAGE - p above it
-    below = np.arange(0, 101 - _COVERAGE)
-    downs = np.maximum(-np.percentile(errors, below), _MIN_STRETCH)
-    ups = np.maximum(np.percentile(errors, below + _COVERAGE), _MIN_STRETCH)
+    rows = _select_calibrating(rates, calls)
+    if not rows:
+        return None
+    sessions = Counter(row.owner for row in rows)
+    pasts = [row.past for row in rows if row.past]
+    errors = np.array([(past.known if rates.own else past.folder).stretch for past in pasts])
+    weights = np.array([1 / sessions[row.owner] for row in rows])
+    order = np.argsort(errors)
+    errors, share = errors[order], np.cumsum(weights[order]) / weights.sum()
+    # The developer of the target is one more, of whom nothing is known: so the covered share of the
+    # n others is larger by (n + 1) / n. Of the rest any part may lie below the interval.
+    covered = min(_COVERAGE / 100 * (len(sessions) + 1) / len(sessions), 1.0)
+    below = np.linspace(0.0, 1.0 - covered, _STEPS)
+    last = len(errors) - 1
+    lows = errors[np.minimum(np.searchsorted(share, below), last)]
+    highs = errors[np.minimum(np.searchsorted(share, below + covered), last)]
+    downs, ups = np.maximum(-lows, _MIN_STRETCH), np.maximum(highs, _MIN_STRETCH)
     best = int(np.argmin(downs + ups))
     return float(downs[best]), float(ups[best])
+
+
+def _select_calibrating(rates: MissRates, calls: int) -> list[SessionCounts]:
+    """Return the training sessions whose errors stretch an interval: those of the same tool and
+    kind of agent, of like length and of as many or as few teachers where enough developers are
+    among them; none where too few are.
+    """
+    tool, _, subagent = rates.target.kind
+    is_near = rates.teachers >= MIN_DEVELOPERS
+    kind = [
+        row
+        for row in rates.training
+        if row.past and row.past.teachers and (row.tool, row.subagent) == (tool, subagent)
+    ]
+    near = [r for r in kind if r.past and (r.past.teachers >= MIN_DEVELOPERS) == is_near]
+    length = [row for row in near if (row.calls >= LONG_CALLS) == (calls >= LONG_CALLS)]
+    return next(filter(_has_enough_developers, (length, near, kind)), [])
+
+
+def _has_enough_developers(rows: Sequence[SessionCounts]) -> bool:
+    return len({row.owner for row in rows}) >= MIN_DEVELOPERS
 
 
 def compute_split_error(
@@ -360,9 +509,10 @@ def describe_prediction(
     error: float | None, low: float | None, high: float | None, note: str | None
 ) -> str:
     """Describe in a sentence the error and interval of one session's prediction, with its note."""
-    if error is None or low is None or high is None:
+    if error is None:
         return note or NO_CACHE_SPLIT
+    interval = "" if low is None or high is None else f" (80 % interval {low:+.0%} to {high:+.0%})"
     return (
         f"Predicted by other sessions, without its reads, the input side is {error:+.1%} off the "
-        f"record (80 % interval {low:+.0%} to {high:+.0%}).{f' {note}' if note else ''}"
+        f"record{interval}.{f' {note}' if note else ''}"
     )

@@ -1,0 +1,53 @@
+"""The interval beside a comparison holds the closed-loop runs that were measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trust_studies
+
+import ctxkit as ck
+from ctxkit.metrics import elongation
+from ctxkit.metrics.elongation import (
+    estimate_elongation,
+    load_closed_loops,
+    widen_to_closed_loops,
+)
+
+KINDS = ("mask", "summary", "hybrid", "other")
+
+
+def test_the_table_is_what_the_closed_loops_measure():
+    path = Path(elongation.__file__).with_name("elongation_loops.csv")
+    assert path.read_text(encoding="utf-8") == trust_studies.measure_closed_loops()
+
+
+@pytest.mark.parametrize("before", ["raw", *KINDS])
+@pytest.mark.parametrize("after", KINDS)
+@pytest.mark.parametrize("family", ["gemini", "qwen", "other"])
+def test_an_interval_holds_every_closed_loop_of_its_kind(before, after, family):
+    studied = estimate_elongation(after, before, family)
+    wide = widen_to_closed_loops(studied, after)
+    runs = [run for run in load_closed_loops() if run.kind == after]
+    assert runs
+    assert all(wide.low <= run.ratio <= wide.high for run in runs)
+    assert (wide.factor, wide.studies) == (studied.factor, studied.studies)
+    assert wide.low <= studied.low <= studied.high <= wide.high
+
+
+def test_rules_that_change_nothing_and_kinds_without_a_closed_loop_stay_as_they_were(monkeypatch):
+    nothing, mask = estimate_elongation("raw"), estimate_elongation("mask")
+    assert widen_to_closed_loops(nothing, "raw") == nothing
+    monkeypatch.setattr(elongation, "load_closed_loops", lambda: ())
+    assert widen_to_closed_loops(mask, "mask") == mask
+
+
+def test_a_comparison_knows_the_closed_loop_and_says_so():
+    rows = ck.compare(ck.samples.path(), ["tyrum", "clear:keep_last=3"], progress=False)
+    tyrum, clear = rows.loc["tyrum"], rows.iloc[2]
+    assert tyrum["elongation_low"] <= 2.14 <= tyrum["elongation_high"]
+    assert clear["elongation_low"] <= 1.70 <= clear["elongation_high"]
+    assert "closed-loop runs" in rows.caption
+    for kind in KINDS:
+        assert f"{kind} (up to " in rows.caption
