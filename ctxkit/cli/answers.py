@@ -38,13 +38,14 @@ def when_(out: CommandOutput, *, session: str, window: int | None, why: bool) ->
 
 
 def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:
-    """Print what has `to_text` and `_repr_html_`, or write it as a page."""
+    """Print what has `to_text` and HTML, or write it as a page."""
     if out.html is None:
         print_lines(answer.to_text(**options))
         return
     from ctxkit.widgets.reports.html_page import PageSection, render_page
 
-    section = PageSection("", answer._repr_html_())
+    html = answer.to_html() if hasattr(answer, "to_html") else answer._repr_html_()
+    section = PageSection("", html)
     write_file(out.html, render_page(title, "", [section], plotly=False))
 
 

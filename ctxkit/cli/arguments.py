@@ -257,6 +257,11 @@ rules_option = click.option(
 )
 
 
+max_loss_option = click.option(
+    "--max-loss",
+    type=click.FloatRange(0, 1),
+    help="Share of what was used again that a setting may lose; default: what the record lost.",
+)
 why_option = click.option("--why", is_flag=True, help="Say what the figures rest on, too.")
 
 
