@@ -19,10 +19,10 @@ import ctxkit as ck
 
 PICTURES = Path(__file__).parent / "pictures"
 COMMANDS = {
-    "when": ("when research.jsonl.gz", 16),
-    "spend": ("spend billing.jsonl", 13),
+    "when": ("when research.jsonl.gz", 22),
+    "spend": ("spend billing.jsonl", 16),
     "compare": (
-        "compare billing.jsonl -r pi -r codex -r strands -r inspect_edit -r claude_code -r none",
+        "compare billing.jsonl -r pi -r codex -r strands -r inspect_edit",
         13,
     ),
 }

@@ -80,6 +80,7 @@ def run(page: list[Piece], given: dict) -> list[str]:
 
 # -- what the pages take for granted ---------------------------------------------------------------------------------
 
+
 class Agent:
     """An agent of another framework: it calls LiteLLM, which answers by itself."""
 

@@ -39,7 +39,12 @@ def home(tmp_path_factory):
 def ran(home: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
-        words, check=False, cwd=folder, env=environment(home, PATH=path), capture_output=True, text=True
+        words,
+        check=False,
+        cwd=folder,
+        env=environment(home, PATH=path),
+        capture_output=True,
+        text=True,
     )
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -82,7 +83,7 @@ class DisplayFrame(pd.DataFrame):
         return self.display.to_text()
 
 
-class DisplaySeries(pd.Series):  # type: ignore[type-arg]
+class DisplaySeries(pd.Series):
     """A series with a display of its own, like `DisplayFrame`."""
 
     _metadata = ["_name", "render"]  # noqa: RUF012  "_name" is pandas' own
@@ -116,7 +117,8 @@ def with_display(
     return displayed
 
 
-class FixedDisplay(NamedTuple):
+@dataclass(frozen=True)
+class FixedDisplay:
     """Shows one table, whatever the frame holds."""
 
     table: Table
@@ -138,7 +140,8 @@ class ShownColumn(NamedTuple):
     """True where it is left out if the table is too wide."""
 
 
-class ColumnDisplay(NamedTuple):
+@dataclass(frozen=True)
+class ColumnDisplay:
     """Shows some columns of a frame, the first rows of it, below a sentence."""
 
     columns: tuple[ShownColumn, ...]

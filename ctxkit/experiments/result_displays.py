@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -49,7 +50,8 @@ _SCORE_ROWS = (
 """The figures of a score that are shown, each with its kind."""
 
 
-class SweepDisplay(NamedTuple):
+@dataclass(frozen=True)
+class SweepDisplay:
     """Shows a sweep: its settings by mean cost, and the cheapest within a bound on loss."""
 
     max_loss: float | None = None

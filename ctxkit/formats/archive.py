@@ -252,8 +252,8 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
     columns["time"] = pd.to_datetime(columns["time"], unit="s", utc=True).as_unit("ns")
     frame = pd.DataFrame(columns).astype(FIND_COLUMNS)
     frame.attrs.update(truncated=is_truncated, failed=len(sessions.failed))
-    columns = tuple(ShownColumn(*column) for column in _SHOWN_COLUMNS)
-    return with_display(frame, ColumnDisplay(columns, describe_hits))
+    shown = tuple(ShownColumn(*column) for column in _SHOWN_COLUMNS)
+    return with_display(frame, ColumnDisplay(shown, describe_hits))
 
 
 _SHOWN_COLUMNS = (
