@@ -128,7 +128,7 @@ class FixedDisplay:
         return FrameDisplay("", self.table)
 
 
-class ShownColumn(NamedTuple):
+class DisplayColumn(NamedTuple):
     """A column of a frame as a display has it."""
 
     key: str
@@ -144,7 +144,7 @@ class ShownColumn(NamedTuple):
 class ColumnDisplay:
     """Shows some columns of a frame, the first rows of it, below a sentence."""
 
-    columns: tuple[ShownColumn, ...]
+    columns: tuple[DisplayColumn, ...]
     verdict: str | Callable[[pd.DataFrame], str]
 
     def __call__(self, frame: pd.DataFrame) -> FrameDisplay:
@@ -155,7 +155,7 @@ class ColumnDisplay:
         return FrameDisplay(verdict, tabulate_columns(frame, self.columns), notes)
 
 
-def tabulate_columns(frame: pd.DataFrame, columns: tuple[ShownColumn, ...]) -> Table:
+def tabulate_columns(frame: pd.DataFrame, columns: tuple[DisplayColumn, ...]) -> Table:
     """Return a table of some columns of a frame, of at most `MAX_ROWS` rows."""
     heads = tuple(
         Column(c.title, c.hover, number=c.kind not in ("text", "when", "yes"), spare=c.spare)

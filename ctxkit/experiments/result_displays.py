@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ctxkit._internal.display_frame import FrameDisplay, ShownColumn, tabulate_columns
+from ctxkit._internal.display_frame import FrameDisplay, DisplayColumn, tabulate_columns
 from ctxkit._internal.formatting import (
     format_percent,
     format_usd,
@@ -24,23 +24,27 @@ if TYPE_CHECKING:
 
 _LOST = "share of what was used again that was out of sight by then"
 SWEEP_COLUMNS = (
-    ShownColumn("rules", "rules"),
-    ShownColumn("sessions_n", "sessions", "count", "sessions with figures under every setting"),
-    ShownColumn("cost_usd", "cost", "usd", "mean dollars of a session"),
-    ShownColumn("cost_usd_low", "from", "usd", "lower end of its 90 % interval", spare=True),
-    ShownColumn("cost_usd_high", "to", "usd", "upper end of it", spare=True),
-    ShownColumn("needed_later_loss", "lost", "share", _LOST),
-    ShownColumn("unpaid_cuts_n", "unpaid", "count", "compactions that did not pay for themselves"),
+    DisplayColumn("rules", "rules"),
+    DisplayColumn("sessions_n", "sessions", "count", "sessions with figures under every setting"),
+    DisplayColumn("cost_usd", "cost", "usd", "mean dollars of a session"),
+    DisplayColumn("cost_usd_low", "from", "usd", "lower end of its 90 % interval", spare=True),
+    DisplayColumn("cost_usd_high", "to", "usd", "upper end of it", spare=True),
+    DisplayColumn("needed_later_loss", "lost", "share", _LOST),
+    DisplayColumn(
+        "unpaid_cuts_n", "unpaid", "count", "compactions that did not pay for themselves"
+    ),
 )
 ADVICE_COLUMNS = (
-    ShownColumn("rules", "rules"),
-    ShownColumn("advised", "advised", "yes"),
-    ShownColumn("cost_usd", "cost", "usd", "mean dollars of a session"),
-    ShownColumn("saved_usd", "saved", "usd", "against no context management, a session"),
-    ShownColumn("saved_usd_low", "from", "usd", "lower end of its 90 % interval", spare=True),
-    ShownColumn("saved_usd_high", "to", "usd", "upper end of it", spare=True),
-    ShownColumn("needed_later_loss", "lost", "share", _LOST),
-    ShownColumn("unpaid_cuts_n", "unpaid", "count", "compactions that did not pay for themselves"),
+    DisplayColumn("rules", "rules"),
+    DisplayColumn("advised", "advised", "yes"),
+    DisplayColumn("cost_usd", "cost", "usd", "mean dollars of a session"),
+    DisplayColumn("saved_usd", "saved", "usd", "against no context management, a session"),
+    DisplayColumn("saved_usd_low", "from", "usd", "lower end of its 90 % interval", spare=True),
+    DisplayColumn("saved_usd_high", "to", "usd", "upper end of it", spare=True),
+    DisplayColumn("needed_later_loss", "lost", "share", _LOST),
+    DisplayColumn(
+        "unpaid_cuts_n", "unpaid", "count", "compactions that did not pay for themselves"
+    ),
 )
 _SCORE_ROWS = (
     ("cost_usd", "usd"), ("calls_n", "count"), ("prompt_tokens", "count"), ("peak_tokens", "count"),

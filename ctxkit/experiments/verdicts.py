@@ -1,4 +1,4 @@
-"""Which of several settings to take: the cheapest within a bound on loss, in one sentence."""
+"""The choice between several settings: the cheapest within a bound on loss, in one sentence."""
 
 # A choice between settings has two ends, the cheapest and the one that loses least. Advised is the
 # cheapest among those that lose no more than a bound: the user's, else the loss of the record. A

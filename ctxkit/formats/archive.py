@@ -232,7 +232,7 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
     """
     import pandas as pd
 
-    from ctxkit._internal.display_frame import ColumnDisplay, ShownColumn, with_display
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
 
     if not isinstance(text, str) or not text.strip():
         raise BadArguments("find expects the words to look for.")
@@ -252,7 +252,7 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
     columns["time"] = pd.to_datetime(columns["time"], unit="s", utc=True).as_unit("ns")
     frame = pd.DataFrame(columns).astype(FIND_COLUMNS)
     frame.attrs.update(truncated=is_truncated, failed=len(sessions.failed))
-    shown = tuple(ShownColumn(*column) for column in _SHOWN_COLUMNS)
+    shown = tuple(DisplayColumn(*column) for column in _SHOWN_COLUMNS)
     return with_display(frame, ColumnDisplay(shown, describe_hits))
 
 

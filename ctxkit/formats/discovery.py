@@ -96,7 +96,7 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from ctxkit._internal.display_frame import ColumnDisplay, ShownColumn, with_display
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
 
     if home is not None and "\0" in os.fspath(home):
         raise BadArguments("A home directory is a path, without NUL characters.")
@@ -110,7 +110,7 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     frame = pd.DataFrame(values_by_column).astype(DISCOVERY_COLUMNS)
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MAX_FILES
-    columns = tuple(ShownColumn(*column) for column in _SHOWN_COLUMNS)
+    columns = tuple(DisplayColumn(*column) for column in _SHOWN_COLUMNS)
     return with_display(frame, ColumnDisplay(columns, describe_discovery))
 
 

@@ -59,7 +59,7 @@ def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
-    from ctxkit._internal.display_frame import ColumnDisplay, ShownColumn, with_display
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
     from ctxkit.agent.store.session_log import list_checkpoints
 
     checkpoints = list_checkpoints(kit.session(line.session))
@@ -75,9 +75,12 @@ def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
         columns, index=pd.Index([c.number for c in checkpoints], name="checkpoint")
     )
     shown = (
-        *(ShownColumn("checkpoint", "checkpoint", "count"), ShownColumn("time", "time", "when")),
-        ShownColumn("tokens", "tokens", "count", "of the prompt before the compaction"),
-        *(ShownColumn("trigger", "trigger"), ShownColumn("stands", "stands", "yes")),
+        *(
+            DisplayColumn("checkpoint", "checkpoint", "count"),
+            DisplayColumn("time", "time", "when"),
+        ),
+        DisplayColumn("tokens", "tokens", "count", "of the prompt before the compaction"),
+        *(DisplayColumn("trigger", "trigger"), DisplayColumn("stands", "stands", "yes")),
     )
     return with_display(table, ColumnDisplay(shown, _describe_checkpoints))
 

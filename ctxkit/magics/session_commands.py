@@ -229,15 +229,15 @@ def show_context_status(kit: KitState, options: CallLine) -> ContextStatus:
 
 def list_window(kit: KitState, options: CallLine) -> pd.DataFrame:
     """Return one row a section of the window."""
-    from ctxkit._internal.display_frame import ColumnDisplay, ShownColumn, with_display
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
 
     report = make_report(kit, options)
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
     shown = (
-        *(ShownColumn("part", "part"), ShownColumn("name", "name")),
-        *(ShownColumn("tokens", "tokens", "count"), ShownColumn("share", "share", "share")),
-        ShownColumn("messages_n", "messages", "count"),
-        ShownColumn("source", "source", hover="of the tokens", spare=True),
+        *(DisplayColumn("part", "part"), DisplayColumn("name", "name")),
+        *(DisplayColumn("tokens", "tokens", "count"), DisplayColumn("share", "share", "share")),
+        DisplayColumn("messages_n", "messages", "count"),
+        DisplayColumn("source", "source", hover="of the tokens", spare=True),
     )
     sentence = show_context_status(kit, options).one_line
     return with_display(clean_texts(report.frame()[columns]), ColumnDisplay(shown, sentence))
@@ -245,15 +245,15 @@ def list_window(kit: KitState, options: CallLine) -> pd.DataFrame:
 
 def list_audience(kit: KitState, options: SessionLine) -> pd.DataFrame:
     """Return one row a message that the user sees, and whether the agent sees it, too."""
-    from ctxkit._internal.display_frame import ColumnDisplay, ShownColumn, with_display
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
     from ctxkit.metrics.frames.per_message import audience as of
 
     table = of(kit.session(options.session))
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
     shown = (
-        *(ShownColumn("position", "entry", "count"), ShownColumn("role", "role")),
-        *(ShownColumn("tool", "tool"), ShownColumn("agent_sees", "agent sees", "yes")),
-        *(ShownColumn("chars", "characters", "count"), ShownColumn("text", "text")),
+        *(DisplayColumn("position", "entry", "count"), DisplayColumn("role", "role")),
+        *(DisplayColumn("tool", "tool"), DisplayColumn("agent_sees", "agent sees", "yes")),
+        *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
     )
     return with_display(
         clean_texts(seen.set_index("position")), ColumnDisplay(shown, _describe_audience)
