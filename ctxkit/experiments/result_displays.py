@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ctxkit._internal.display_frame import FrameDisplay, DisplayColumn, tabulate_columns
+from ctxkit._internal.display_frame import DisplayColumn, FrameDisplay, tabulate_columns
 from ctxkit._internal.formatting import (
     format_percent,
     format_usd,
