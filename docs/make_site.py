@@ -59,6 +59,7 @@ NAV = {
     "Gallery": ["gallery.md"],
     "Reference": ["api-overview.md", "frames.md", "scores.md", "systems.md", "formats.md"],
     "How far to trust it": [
+        "limits.md",
         "trust.md",
         "conformance.md",
         "mission.md",
@@ -169,6 +170,7 @@ def copied() -> None:
     page("decisions/index.md", "\n".join(rows) + "\n")
     for name in ("frontier.svg", "frontier.csv", "gate-workflow.yml", "ci-matrix.yml"):
         shutil.copy(DOCS / name, PAGES / name)
+    shutil.copytree(DOCS / "pictures", PAGES / "pictures", dirs_exist_ok=True)
     shutil.copy(DOCS / "site" / "site.css", PAGES / "site.css")
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 INDEX_FILE = "seen.jsonl"
-INDEX_VERSION = 2
+INDEX_VERSION = 3
 """Of what a line means; with that of the kit it stands in the first line."""
 _MAX_TITLE_CHARS = 2000
 """Characters of a title that are looked at."""
@@ -156,6 +156,7 @@ def index_session(session: Session) -> IndexedSession:
     """Return what a list shows of a session."""
     from ctxkit._internal.redaction import redact
     from ctxkit.metrics.frames.per_session import rows
+    from ctxkit.session.titles import get_title
 
     row = {name: values[0] for name, values in rows([session]).items()}
     spent = tuple(_spend_by_day(session, row))
@@ -163,9 +164,7 @@ def index_session(session: Session) -> IndexedSession:
     is_priced = bool(prices) and None not in prices
     return IndexedSession(
         id=session.id,
-        title=sanitize_line(redact(session.title[:_MAX_TITLE_CHARS]), 200)
-        if session.title
-        else None,
+        title=sanitize_line(redact(get_title(session, _MAX_TITLE_CHARS)), 200),
         format=session.format,
         began=row["ts"],
         cost_usd=sum(p or 0.0 for p in prices) if is_priced else None,

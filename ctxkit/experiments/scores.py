@@ -80,7 +80,8 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
             what it summarises as fresh input.
 
     Returns:
-        A series with the columns of `experiments.score_columns.SCORE_COLUMNS`. Shares lie between 0
+        A series with the columns of `experiments.score_columns.SCORE_COLUMNS`, shown by its chief
+        figures (`.detail` has all). Shares lie between 0
         and 1, counts end in `_n`, money is in US dollars; unknown values are missing, never zero.
 
     Raises:
@@ -94,9 +95,14 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     """
     import pandas as pd
 
+    from ctxkit._internal.display_frame import DisplaySeries
+    from ctxkit.experiments.result_displays import display_score
+
     row = score_session(session, loss=loss, reuse=reuse)
     values = {n: pd.NA if row.get(n) is None else row[n] for n in SCORE_COLUMN_NAMES}
-    return pd.Series(values, name=row["rules"], dtype=object)
+    displayed = DisplaySeries(values, name=row["rules"], dtype=object)
+    displayed.render = display_score
+    return displayed
 
 
 def score_session(
