@@ -73,6 +73,7 @@ NAV = {
         "providers.md",
     ],
     "How far to trust it": [
+        "limits.md",
         "trust.md",
         "conformance.md",
         "mission.md",
@@ -186,6 +187,7 @@ def copied() -> None:
         *("gate-workflow.yml", "ci-matrix.yml"),
     ):
         shutil.copy(DOCS / name, PAGES / name)
+    shutil.copytree(DOCS / "pictures", PAGES / "pictures", dirs_exist_ok=True)
     shutil.copy(DOCS / "site" / "site.css", PAGES / "site.css")
 
 

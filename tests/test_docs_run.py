@@ -80,11 +80,6 @@ def run(page: list[Piece], given: dict) -> list[str]:
 
 # -- what the pages take for granted ---------------------------------------------------------------------------------
 
-MESSAGES = [
-    {"role": "user", "content": "Sum up notes.md."},
-    {"role": "assistant", "content": "It is empty."},
-]
-
 
 class Agent:
     """An agent of another framework: it calls LiteLLM, which answers by itself."""
@@ -98,7 +93,15 @@ class Agent:
 
 
 def given_to(page: Path, folder: Path) -> dict:
-    """Make the files and return the names that the text of a page speaks of as the reader's own."""
+    """Make the files and return the names that the text of a page speaks of as the reader's own.
+
+    The README speaks of none but the newest session: it is run in an empty folder.
+    """
+    if page.name == "README.md":
+        logs = folder / "home" / ".pi" / "agent" / "sessions" / "work"
+        logs.mkdir(parents=True)
+        ck.write(ck.read(ck.samples.path("billing")), logs / "one.jsonl", "pi")
+        return {}
     sample = ck.samples.path("billing")
     shutil.copy(sample, folder / "session.jsonl")
     (folder / "settings.json").write_text(ck.presets.fased().to_config())
@@ -109,7 +112,6 @@ def given_to(page: Path, folder: Path) -> dict:
     team = {"Agents": agents, "Compaction": {"TriggerTurnCount": 40}}
     (folder / "team.yaml").write_text(json.dumps({"Orchestration": team}))
     own = {
-        "README.md": {"messages": MESSAGES},
         "configs.md": {"session": ck.read(sample)},
         "own-loop.md": {"agent": Agent()},
     }
@@ -121,6 +123,7 @@ def test_every_block_of_a_page_runs_and_holds(page: Path, tmp_path: Path, monkey
     for package in NEEDS.get(page.name, ()):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(
         registry, "_USER_READERS", {}
     )  # a page's own reader is none of other tests'

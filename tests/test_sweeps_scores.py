@@ -186,7 +186,7 @@ def test_the_display_is_escaped_and_has_a_twin_in_text():
     found = ck.compare(talk(8, id="<b>x</b>"), ["none"], loss=False)
     assert "<b>x" not in found._repr_html_()
     assert "$" in found.to_text()
-    assert "recorded trajectory" in found.to_text()
+    assert "recorded trajectory" in " ".join(found.to_text(why=True).split())
 
 
 def test_every_cell_of_the_display_carries_the_figure_it_is_sorted_by():

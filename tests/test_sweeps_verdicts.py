@@ -20,16 +20,54 @@ def test_each_setting_has_its_word(found):
     words = dict(zip(found.index, (v.word for v in judge_settings(found)), strict=True))
     assert words["none"] == "over the window from call 211"
     assert words["pi"] == "thrashes"
-    assert words["strands"] == "cheapest on the front"
-    assert words["inspect_edit"] == "on the front, within noise"
+    assert words["strands"] == "cheapest of all, but 81 % lost"
+    assert words["inspect_edit"] == "loses least, not told apart"
+    assert words["recorded"] == "cheapest within the bound"
 
 
-def test_green_is_only_a_front_whose_cost_is_told_apart_from_the_record(found):
+def test_the_one_that_forgot_most_is_never_green(found):
     said = dict(zip(found.index, judge_settings(found), strict=True))
     assert found.loc["strands", "vs_recorded"] == "cheaper"
-    assert said["strands"].tone == "good"
+    assert said["strands"].tone == ""
     assert found.loc["inspect_edit", "vs_recorded"] == "within noise"
     assert said["inspect_edit"].tone == ""
+    within = dict(zip(found.index, judge_settings(found, max_loss=0.9), strict=True))
+    assert within["strands"].tone == "good"
+    assert within["strands"].word == "cheapest"
+
+
+def test_the_verdict_stands_above_the_table_with_both_ends(found):
+    assert found.verdict == (
+        "Nothing that loses no more than 45 % (as the record did) is cheaper than the record: "
+        "$3.29, 45 % lost. Cheapest of all: strands, $1.19, 81 % lost. Loses least: inspect_edit, "
+        "$3.44, 0 % lost."
+    )
+    text = found.to_text()
+    assert " ".join(text.split()).startswith(found.verdict)
+    assert found.verdict in found._repr_html_()
+
+
+def test_the_rows_stand_by_cost(found):
+    dollars = [row[1].value for row in found.summary.rows]
+    assert dollars == sorted(dollars)
+    assert found.index[0] == "recorded"  # the frame itself stays as it was
+
+
+def test_the_bound_is_the_users_and_what_is_no_share_is_refused(found):
+    made = ck.compare(SAMPLE, ["strands", "none"], progress=False, max_loss=0.85)
+    assert made.verdict.startswith("Cheapest of those that lose no more than 85 %: strands, $1.19")
+    with pytest.raises(ck.BadArguments, match="max_loss is a share from 0 to 1"):
+        ck.compare(SAMPLE, ["none"], max_loss=20)
+
+
+def test_a_comparison_without_losses_says_that_they_are_unknown():
+    made = ck.compare(SAMPLE, ["strands", "none"], loss=False, progress=False)
+    assert made.verdict == "Cheapest: strands, $1.19, loss unknown."
+
+
+def test_reservations_are_shown_where_they_are_asked_for(found):
+    assert "Replays keep the recorded trajectory" not in found.to_text()
+    assert "Replays keep the recorded trajectory" in " ".join(found.to_text(why=True).split())
 
 
 def test_the_call_is_the_first_that_does_not_fit(found):

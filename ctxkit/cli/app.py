@@ -11,6 +11,7 @@ import click
 from ctxkit._internal.distribution import DISTRIBUTION
 
 COMMAND_MODULES = {
+    "when": "answers",
     "list": "sessions",
     "report": "sessions",
     "spend": "sessions",
@@ -74,11 +75,18 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.version_option(package_name=DISTRIBUTION, prog_name="ctxkit")
-def app() -> None:
-    """Look into agents' sessions: what they cost, what filled the window, what else it could be.
+@click.pass_context
+def app(context: click.Context) -> None:
+    """Say when agents' sessions should compact, what they cost, and what filled their windows.
 
-    A SESSION is a path, an id (or its first characters), a title, or `last`.
+    Without a command: the answers for the newest session of this machine. A SESSION is a path, an
+    id (or its first characters), a title, or `last`.
     """
+    if context.invoked_subcommand is None:
+        from ctxkit.cli.answers import print_newest_answers
+
+        print_newest_answers()

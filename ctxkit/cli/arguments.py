@@ -141,6 +141,11 @@ def find_indexed_session(
     index.save()
     if len(matches) == 1:
         return matches[0]
+    if not matches and word == LAST_WORD:
+        raise BadArguments(
+            "No session of a known tool is on this machine: give the path of a log, or see a"
+            " bundled one with `ctxkit demo`."
+        )
     if not matches:
         ids = [s.id for log in index.list_files() for s in log.sessions or ()]
         raise BadArguments(
@@ -250,6 +255,14 @@ rules_option = click.option(
     multiple=True,
     help="A preset (`pi`, `pi:reserve_tokens=8000`), a chain, or `all`; again for more.",
 )
+
+
+max_loss_option = click.option(
+    "--max-loss",
+    type=click.FloatRange(0, 1),
+    help="Share of what was used again that a setting may lose; default: what the record lost.",
+)
+why_option = click.option("--why", is_flag=True, help="Say what the figures rest on, too.")
 
 
 def resolve_sessions(words: Sequence[str]) -> list[Session]:

@@ -33,11 +33,20 @@ def demo_(context: click.Context, folder: Path) -> None:
     _print_question("What fills the window?")
     context.invoke(sessions.report_, session=file, call=-1, as_json=False, html=None)
     _print_question("Where did the money go?")
-    print_lines("\n".join(spend(session).sentences))
+    bill = spend(session)
+    print_lines("\n".join([bill.answer, "", *bill.sentences]))
     _print_question("When to compact?")
-    print_lines("\n".join(when_to_compact(session).sentences()))
+    print_lines(when_to_compact(session).to_text())
     _print_question("What would other rules have cost, and lost?")
-    context.invoke(experiments.compare_, session=file, rules=RULES, as_json=False, html=None)
+    context.invoke(
+        experiments.compare_,
+        session=file,
+        rules=RULES,
+        max_loss=None,
+        why=False,
+        as_json=False,
+        html=None,
+    )
 
     page, notebook = (export(session, folder / f"{SAMPLE}.{end}") for end in ("html", "ipynb"))
     sys.stdout.write(f"\npage:     {page}\nnotebook: {notebook}\n")

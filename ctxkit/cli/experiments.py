@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ctxkit.cli import EXIT_WORSE, arguments
+from ctxkit.cli.answers import print_answer
 from ctxkit.cli.arguments import SESSION_WORD, resolve_session
 from ctxkit.cli.output import (
-    COST_COLUMN,
-    LOSS_COLUMN,
-    PEAK_COLUMN,
-    PROMPTS_COLUMN,
-    RULES_COLUMN,
-    SESSIONS_COLUMN,
-    UNPAID_COLUMN,
     CommandOutput,
     TableColumn,
+    get_screen_width,
     list_records,
     print_json,
     print_lines,
@@ -32,59 +27,40 @@ if TYPE_CHECKING:
     from ctxkit.experiments.gates.regression_gate import GateReport
 
 
-COMPACTIONS_COLUMN, THRASH_COLUMN = (
-    TableColumn("compactions_n", "compactions", "count"),
-    TableColumn("is_thrashing", "is_thrashing", "yes"),
-)
-COMPARE_COLUMNS = (
-    RULES_COLUMN,
-    PROMPTS_COLUMN,
-    PEAK_COLUMN,
-    COST_COLUMN,
-    COMPACTIONS_COLUMN,
-    UNPAID_COLUMN,
-    LOSS_COLUMN,
-    THRASH_COLUMN,
-)
-COST_LOW_COLUMN, COST_HIGH_COLUMN = (
-    TableColumn("cost_usd_low", "from", "usd"),
-    TableColumn("cost_usd_high", "to", "usd"),
-)
-SWEEP_COLUMNS = (
-    RULES_COLUMN,
-    SESSIONS_COLUMN,
-    COST_COLUMN,
-    COST_LOW_COLUMN,
-    COST_HIGH_COLUMN,
-    LOSS_COLUMN,
-    UNPAID_COLUMN,
-)
-LOSS_NOTE = "lost: share of what was used again that a cut had taken before (docs/scores.md)."
-
-
 @click.command()
 @arguments.session_argument
 @arguments.rules_option
+@arguments.max_loss_option
+@arguments.why_option
 @arguments.add_output_options
-def compare_(out: CommandOutput, *, session: str, rules: tuple[str, ...]) -> None:
+def compare_(
+    out: CommandOutput, *, session: str, rules: tuple[str, ...], max_loss: float | None, why: bool
+) -> None:
     """Show what SESSION would have cost and lost under each of some RULES (all presets)."""
     from ctxkit.experiments.comparison import compare
 
-    table = compare(resolve_session(session), list(rules) or "all", progress=sys.stderr.isatty())
+    table = compare(
+        resolve_session(session),
+        list(rules) or "all",
+        progress=sys.stderr.isatty(),
+        max_loss=max_loss,
+    )
     if out.html is not None:
         from ctxkit.widgets.reports import export
 
         print_message(f"written: {export(table, out.html)}")
         return
-    errors = [f"{row['rules']}: {row['error']}" for row in list_records(table) if row["error"]]
-    notes = [LOSS_NOTE, table.caption, *(f"Note: {n}" for n in table.notes)]
-    out.table("Compared", COMPARE_COLUMNS, list_records(table), [*errors, *notes])
+    if out.json:
+        print_json(list_records(table))
+    else:
+        print_lines(table.to_text(why=why))
 
 
 @click.command()
 @arguments.sessions_argument
 @arguments.rules_option
 @click.option("--loss/--no-loss", default=True, show_default=True, help="Work out losses too.")
+@arguments.max_loss_option
 @click.option(
     "--out",
     "resume_file",
@@ -98,6 +74,7 @@ def sweep_(
     sessions: tuple[str, ...],
     rules: tuple[str, ...],
     loss: bool,
+    max_loss: float | None,
     resume_file: Path | None,
 ) -> None:
     """Run SESSIONS (files, folders, ids) under RULES (all presets), and sum up by rules.
@@ -105,11 +82,17 @@ def sweep_(
     Money and loss are means over sessions with their 90 % interval; --json has every run.
     """
     from ctxkit.experiments.sweep_runs import sweep
-    from ctxkit.metrics.stats import summarise_runs
 
     resolved = arguments.resolve_sessions(sessions)
     show_bar = sys.stderr.isatty()
-    runs = sweep(resolved, list(rules) or "all", out=resume_file, loss=loss, progress=show_bar)
+    runs = sweep(
+        resolved,
+        list(rules) or "all",
+        out=resume_file,
+        loss=loss,
+        progress=show_bar,
+        max_loss=max_loss,
+    )
     if out.json:
         print_json(list_records(runs))
     elif out.html is not None:
@@ -117,14 +100,7 @@ def sweep_(
 
         print_message(f"written: {export(runs, out.html)}")
     else:
-        failed = runs["error"].notna().sum()
-        notes = [f"{failed} of {len(runs)} runs failed: --json says why."] if failed else []
-        out.table(
-            "Sweep",
-            SWEEP_COLUMNS,
-            list_records(summarise_runs(runs)),
-            [*notes, LOSS_NOTE] if loss else notes,
-        )
+        print_lines(runs.display.to_text(get_screen_width()))
 
 
 @click.command()
@@ -137,7 +113,10 @@ def advise_(out: CommandOutput, *, sessions: tuple[str, ...], rules: tuple[str, 
 
     show_bar = sys.stderr.isatty()
     advice = advise(arguments.resolve_sessions(sessions), list(rules) or "all", progress=show_bar)
-    out.table("Advice", SWEEP_COLUMNS, list_records(advice), [*advice["advice"], LOSS_NOTE])
+    if out.json:
+        print_json(list_records(advice))
+    else:
+        print_answer(out, "Advice", advice.display)
 
 
 GATE_COLUMNS = (

@@ -35,14 +35,11 @@ class TableColumn(NamedTuple):
     """At most so many characters."""
 
 
-RULES_COLUMN = TableColumn("rules", "rules", wide=True)
 SESSIONS_COLUMN = TableColumn("sessions_n", "sessions", "count")
 CALLS_COLUMN = TableColumn("calls_n", "calls", "count")
 PROMPTS_COLUMN = TableColumn("prompt_tokens", "prompts", "count")
 PEAK_COLUMN = TableColumn("peak_tokens", "peak", "count")
 COST_COLUMN = TableColumn("cost_usd", "cost", "usd")
-LOSS_COLUMN = TableColumn("needed_later_loss", "lost", "share")
-UNPAID_COLUMN = TableColumn("not_paid_back_n", "not paid back", "count")
 
 
 @dataclass(frozen=True)

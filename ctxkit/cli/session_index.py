@@ -162,6 +162,7 @@ def index_session(session: Session) -> IndexedSession:
     """Return what a list shows of a session."""
     from ctxkit._internal.redaction import redact
     from ctxkit.metrics.frames.per_session import rows
+    from ctxkit.session.titles import get_title
 
     row = {name: values[0] for name, values in rows([session]).items()}
     spent = tuple(_spend_by_day(session, row))
@@ -169,9 +170,7 @@ def index_session(session: Session) -> IndexedSession:
     is_priced = bool(prices) and None not in prices
     return IndexedSession(
         id=session.id,
-        title=sanitize_line(redact(session.title[:_MAX_TITLE_CHARS]), 200)
-        if session.title
-        else None,
+        title=sanitize_line(redact(get_title(session, _MAX_TITLE_CHARS)), 200),
         format=session.format,
         began=row["ts"],
         with_subagents_usd=sum(p or 0.0 for p in prices) if is_priced else None,

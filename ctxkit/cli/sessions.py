@@ -11,11 +11,17 @@ from time import gmtime, strftime
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import asdict
+import msgspec
 
 from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit.cli import arguments
-from ctxkit.cli.arguments import locate_session, open_session, session_argument
+from ctxkit.cli.arguments import (
+    find_indexed_session,
+    is_path,
+    locate_session,
+    open_session,
+    session_argument,
+)
 from ctxkit.cli.output import (
     CALLS_COLUMN,
     COST_COLUMN,
@@ -37,14 +43,14 @@ from ctxkit.formats.reading import LOG_SUFFIXES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.cli.session_index import DaySpent, IndexedSession, LogFile
+    from ctxkit.cli.session_index import DaySpent, IndexedSession, LogFile, SessionIndex
     from ctxkit.session.session import Session
 
 
 LIST_COLUMNS = (
     TableColumn("modified", "last", "when"),
     TableColumn("tool", "tool", most=11),
-    TableColumn("title", "title or id", wide=True),
+    TableColumn("title", "title", wide=True),
     CALLS_COLUMN,
     TableColumn("compactions_n", "compactions", "count"),
     PEAK_COLUMN,
@@ -155,7 +161,7 @@ def filter_by_tool(logs: list[LogFile], tool: str | None) -> list[LogFile]:
 
 def make_list_row(log: LogFile, indexed: IndexedSession) -> dict[str, Any]:
     """Return a line of the list."""
-    figures = asdict(indexed)
+    figures = msgspec.structs.asdict(indexed)
     del figures["spent"]
     name, title = figures.pop("id"), figures.pop("title")
     return {
@@ -254,7 +260,7 @@ _UNKNOWN_GROUP = "unknown"
 
 @click.command()
 @click.argument("place", required=False, type=click.Path())
-@click.option("--by", type=click.Choice(list(SPEND_GROUPINGS)), default="day", show_default=True)
+@click.option("--by", type=click.Choice(list(SPEND_GROUPINGS)), help="What a row is; default: day.")
 @arguments.since_option
 @arguments.project_option
 @arguments.tool_option
@@ -263,26 +269,50 @@ def spend_(
     out: CommandOutput,
     *,
     place: str | None,
-    by: str,
+    by: str | None,
     since: float | None,
     project: str | None,
     tool: str | None,
 ) -> None:
     """Say what sessions cost, with their summaries and subagents: of all tools, or at PLACE.
 
+    PLACE is a folder or a file, or a SESSION, as `last`; one session is answered by what its money
+    went on, unless --by asks for rows.
+
     Days are UTC. `total_usd` is the sum of what has a price. Dollars are
     the log's own, else usage times the table of prices; calls of models
     without a price are counted and add nothing to it: the last column says how many.
     """
+    from ctxkit.cli.answers import print_answer
     from ctxkit.cli.session_index import SessionIndex
+    from ctxkit.metrics.cost.spending import spend
 
     index = SessionIndex()
-    logs = filter_by_tool(index.read_files(select_files(place, since, project, tool)), tool)
+    logs = _find_spend_logs(index, place, since, project, tool)
     index.save()
+    sessions = [(log.path, s) for log in logs for s in log.sessions or ()]
+    if place is not None and by is None and len(sessions) == 1 and not out.json:
+        print_answer(out, "What it cost", spend(open_session(*sessions[0])))
+        return
+    by = by or "day"
     rows = sum_spend(logs, by, since)
     is_filtered = (since, project, tool) != (None, None, None)
     notes = [*_describe_total(rows), *describe_omissions(logs, is_filtered=is_filtered)]
     out.table(f"Spent by {by}", _spend_columns(by), rows, [] if out.json else notes)
+
+
+def _find_spend_logs(
+    index: SessionIndex,
+    place: str | None,
+    since: float | None,
+    project: str | None,
+    tool: str | None,
+) -> list[LogFile]:
+    """Return the logs at a place; a word that is no path names one session."""
+    if place is None or is_path(place):
+        return filter_by_tool(index.read_files(select_files(place, since, project, tool)), tool)
+    log, session = find_indexed_session(place, index)
+    return [msgspec.structs.replace(log, sessions=(session,))]
 
 
 def sum_spend(logs: list[LogFile], by: str, since: float | None = None) -> list[dict[str, Any]]:

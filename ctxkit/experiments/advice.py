@@ -47,8 +47,8 @@ def advise(
     loss and unpaid compactions, and better in one of them.
 
     Args:
-        sessions: at least five recorded sessions with text, usage and prices. Fewer sessions say
-            nothing about the next one.
+        sessions: recorded sessions with text, usage and prices. With fewer than five nothing is
+            advised, as they say little about the next one; the display names the best for them.
         rules: the settings to choose among: a grid, presets, or ``"all"`` presets.
         executor: where the runs are made (see `sweep`).
         progress: show a progress bar.
@@ -69,22 +69,24 @@ def advise(
         - `session_notes`: what the logs do not record or record wrongly.
 
     Raises:
-        BadArguments: fewer than five sessions can be used; the sentence says what the others lack.
+        BadArguments: no session can be used; the sentence says what they lack.
 
     Example:
         >>> import ctxkit as ck
-        >>> ck.advise(ck.read_all(ck.samples.path()), ["pi"], progress=False)
-        Traceback (most recent call last):
-        ctxkit.errors.BadArguments: Advice needs at least 5 sessions with text, usage ...
+        >>> advice = ck.advise(ck.samples.path("billing"), ["pi", "inspect_edit"], progress=False)
+        >>> advice["advised"].tolist()
+        [False, False]
     """
     import pandas as pd
 
+    from ctxkit._internal.display_frame import with_display
+    from ctxkit.experiments.result_displays import display_advice
     from ctxkit.presets import none
 
     recorded = get_recorded_sessions(sessions)
     usable = [s for s in recorded if s.has_text and s.has_usage]
-    if len(usable) < FEW_SESSIONS:
-        raise BadArguments(_explain_too_few(len(usable), len(recorded)))
+    if not usable:
+        raise BadArguments(_explain_none_usable(len(recorded)))
     settings = [*resolve_rules(rules), none(context_window=10_000_000).but(name=NO_MANAGEMENT)]
     bounds: dict[int, _SessionBound | None] = {}
 
@@ -101,8 +103,8 @@ def advise(
     runs = pd.DataFrame(runs_frame)[[*_COLUMNS]]
     front = get_pareto_front(runs_frame)
     sessions_n = int(front["sessions_n"].max())
-    if sessions_n < FEW_SESSIONS:
-        raise BadArguments(_explain_too_few(sessions_n, len(recorded)))
+    if not sessions_n:
+        raise BadArguments(_explain_none_usable(len(recorded)))
     best = front[front["on_pareto_front"]].reset_index(drop=True)
     # A session that a worker process ran has no runner here, so its bound is computed anew.
     session_bounds = [
@@ -118,7 +120,7 @@ def advise(
     for column in advice_rows[0] if advice_rows else ():
         best[column] = [row[column] for row in advice_rows]
     best["session_notes"] = " ".join(f"{s.id}: {note}" for s in usable for note in s.notes) or None
-    return best
+    return with_display(best, display_advice)
 
 
 def _indistinguishable_from(row: dict[Any, Any], best: pd.DataFrame) -> str:
@@ -169,7 +171,7 @@ def _advice_columns(
         "max_loss": max_loss,
     }
     objection = (
-        _find_objection_to_none(runs, bounds)
+        _find_objection_to_none(row["sessions_n"], runs, bounds)
         if rules == NO_MANAGEMENT
         else _find_objection(row | columns, runs, bounds)
     )
@@ -206,6 +208,8 @@ def _find_objection(
     row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_SessionBound]
 ) -> str:
     """Return the first reason against a setting as a clause; empty where it is advised."""
+    if row["sessions_n"] < FEW_SESSIONS:
+        return _describe_few(row["sessions_n"])
     # The order is that of severity: no saving, saving within the error of the model, a saving
     # of one session only, then prompts too small to work, then too much loss.
     if (low := row["saved_usd_low"]) is None or low <= 0:
@@ -233,17 +237,24 @@ def _find_objection(
     return ""
 
 
-def _find_objection_to_none(runs: pd.DataFrame, bounds: Sequence[_SessionBound]) -> str:
+def _describe_few(sessions_n: int) -> str:
+    return f"{pluralize(sessions_n, 'session says', 'sessions say')} little about the next one"
+
+
+def _find_objection_to_none(
+    sessions_n: int, runs: pd.DataFrame, bounds: Sequence[_SessionBound]
+) -> str:
+    if sessions_n < FEW_SESSIONS:
+        return _describe_few(sessions_n)
     peak = runs[runs["rules"] == NO_MANAGEMENT].groupby("session")["peak_tokens"].max().to_dict()
     over = sum(peak.get(b.session, 0) > b.window for b in bounds)
     return f"{pluralize(over, 'session')} would not fit the window" if over else ""
 
 
-def _explain_too_few(usable: int, sessions_n: int) -> str:
+def _explain_none_usable(sessions_n: int) -> str:
     return (
-        f"Advice needs at least {FEW_SESSIONS} sessions with text, usage and prices; {usable} "
-        f"of the {sessions_n}"
-        " given have them. Read more with read_all, or look at one with compare."
+        f"Advice needs sessions with text, usage and prices; of the {sessions_n} given none has"
+        " them all."
     )
 
 
@@ -253,23 +264,37 @@ def _write_advice(row: dict[Any, Any], objection: str) -> str:
     if row["rules"] == NO_MANAGEMENT:
         return (
             f"{start}{NO_MANAGEMENT}: ${row['cost_usd']:,.2f} a session and nothing out of sight, "
-            f"while the window holds it all; over {n} sessions."
+            f"while the window holds it all; over {pluralize(n, 'session')}."
         )
+    return (
+        f"{start}{row['rules']}: ${row['cost_usd']:,.2f} a session (${row['saved_usd']:,.2f} less"
+        f" than no management{_describe_saving(row)});"
+        f" {row['needed_later_loss']:.0%} of what was used again had been cut away"
+        f"{_describe_loss(row)}; {row['not_paid_back_n']:.1f} cuts a session did not pay for"
+        " themselves."
+        f"{_list_similar(row)}"
+    )
+
+
+def _describe_saving(row: dict[Any, Any]) -> str:
+    """Return the interval of a saving, and who carries it; few sessions have no interval."""
+    if row["sessions_n"] < FEW_SESSIONS:
+        return ""
     share = (
         ""
         if row["largest_session_share"] is None
         else f", the largest {row['largest_session_share']:.0%} of it"
     )
     return (
-        f"{start}{row['rules']}: ${row['cost_usd']:,.2f} a session (${row['saved_usd']:,.2f} less"
-        f" than no management, 90 % interval ${row['saved_usd_low']:,.2f} to"
-        f" ${row['saved_usd_high']:,.2f}; {row['sessions_saving_n']} of {n} sessions"
-        f" save{share});"
-        f" {row['needed_later_loss']:.0%} of what was used again had been cut away"
-        f" ({row['needed_later_loss_low']:.0%} to {row['needed_later_loss_high']:.0%});"
-        f" {row['not_paid_back_n']:.1f} compactions a session were not paid back."
-        f"{_list_similar(row)}"
+        f", 90 % interval ${row['saved_usd_low']:,.2f} to ${row['saved_usd_high']:,.2f};"
+        f" {row['sessions_saving_n']} of {row['sessions_n']} sessions carry it{share}"
     )
+
+
+def _describe_loss(row: dict[Any, Any]) -> str:
+    if row["sessions_n"] < FEW_SESSIONS:
+        return ""
+    return f" ({row['needed_later_loss_low']:.0%} to {row['needed_later_loss_high']:.0%})"
 
 
 def _list_similar(row: dict[Any, Any]) -> str:

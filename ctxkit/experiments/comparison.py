@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import nan
+from math import inf, nan
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
@@ -28,6 +28,12 @@ from ctxkit.experiments.score_columns import SCORE_COLUMNS, build_score_frame
 from ctxkit.experiments.scores import score_session
 from ctxkit.experiments.session_runner import RunOptions, SessionRunner
 from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
+from ctxkit.experiments.verdicts import (
+    SettingChoice,
+    SettingOutcome,
+    check_max_loss,
+    choose_setting,
+)
 from ctxkit.formats.inputs import as_session
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR, load_closed_loops
 from ctxkit.metrics.stats import find_pareto_front
@@ -90,9 +96,21 @@ class Comparison(pd.DataFrame):
     each name to its session, which ``plots.growth(comparison)`` charts.
     """
 
-    _metadata = ["replays"]  # noqa: RUF012  pandas' own way to carry attributes
+    _metadata = ["replays", "max_loss"]  # noqa: RUF012  pandas' own way to carry attributes
 
     replays: Mapping[str, Session]
+    max_loss: float | None
+    """The bound on loss that was asked for; None: what the record lost."""
+
+    @property
+    def choice(self) -> SettingChoice:
+        """The cheapest setting within the bound on loss, and both ends."""
+        return choose_row(self, getattr(self, "max_loss", None))
+
+    @property
+    def verdict(self) -> str:
+        """The choice in one sentence, with dollars and losses."""
+        return self.choice.sentence
 
     @property
     def caption(self) -> str:
@@ -164,29 +182,27 @@ class Comparison(pd.DataFrame):
             (Column("rules", _COLUMN_MEANINGS["rules"], number=False), *heads), tuple(rows)
         )
 
-    def to_text(self) -> str:
-        """Return the display as lines of text, 80 columns wide."""
+    @property
+    def summary(self) -> Table:
+        """The chief figures, the cheapest first."""
+        return make_summary_table(self, getattr(self, "max_loss", None))
+
+    def to_text(self, *, why: bool = False) -> str:
+        """Return the display as lines of text, 80 columns wide.
+
+        Args:
+            why: add what the columns mean and what the figures rest on.
+        """
         errors = [
             f"{sanitize_line(str(n), 60)}: {sanitize_line(str(e), 300)}"
             for n, e in self["error"].items()
             if has_value(e)
         ]
-        table = make_summary_table(self)
-        paragraphs = [
-            *errors,
-            table.legend,
-            self.caption,
-            *(f"Note: {sanitize_line(n, 400)}" for n in self.notes),
-        ]
-        return "\n".join(
-            [
-                self._make_title(),
-                "",
-                table.to_text(),
-                "",
-                *(w for paragraph in paragraphs for w in wrap(paragraph, WIDE)),
-            ]
-        )
+        table = self.summary
+        notes = [f"Note: {sanitize_line(n, 400)}" for n in self.notes]
+        below = [*errors, *([table.legend, self.caption, *notes] if why else [])]
+        lines = [*wrap(self.verdict, WIDE), "", self._make_title(), table.to_text()]
+        return "\n".join([*lines, *(line for text in below for line in ["", *wrap(text, WIDE)])])
 
     def _make_title(self) -> str:
         record = self.replays.get("recorded") if hasattr(self, "replays") else None
@@ -211,8 +227,9 @@ class Comparison(pd.DataFrame):
         hover = escape_html(f"id {sanitize_line(str(self['session'].iloc[0]), 120)}", 200)
         return (
             f'<div class="ctxkit-comparison {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">'
-            f'<strong title="{hover}">{escape_html(self._make_title(), 120)}</strong>'
-            f"{make_summary_table(self).to_html()}{f'<ul>{errors}</ul>' if errors else ''}"
+            f'<strong style="font-size:120%">{escape_html(self.verdict, 600)}</strong>'
+            f'<div title="{hover}">{escape_html(self._make_title(), 120)}</div>'
+            f"{self.summary.to_html()}{f'<ul>{errors}</ul>' if errors else ''}"
             f"{basis}{full}{notes}</div>"
         )
 
@@ -237,6 +254,7 @@ def compare(
     loss: bool = ...,
     reuse: bool = ...,
     progress: bool = ...,
+    max_loss: float | None = ...,
 ) -> Comparison: ...
 def compare(
     session: SessionLike,
@@ -245,6 +263,7 @@ def compare(
     loss: bool = True,
     reuse: bool = False,
     progress: bool = True,
+    max_loss: float | None = None,
 ) -> Comparison | ViewComparison:
     """Score a session as recorded and under each of several rules.
 
@@ -261,6 +280,8 @@ def compare(
         reuse: bill the call that writes a summary as reading the cached prompt; otherwise it sends
             what it summarises as fresh input.
         progress: show a progress bar where the work takes longer than a second.
+        max_loss: share of what was used again that a setting may lose to be called the cheapest, 0
+            to 1; None: what the record lost.
 
     Returns:
         A `Comparison`: one row per setting, columns as in `score`. For views of a team, the frame
@@ -278,6 +299,7 @@ def compare(
         [2, 0]
     """
     session = as_session(session)
+    check_max_loss(max_loss)
     if isinstance(rules, Mapping) or (isinstance(rules, str) and rules == "views"):
         from ctxkit.teams.views import compare_views
 
@@ -299,6 +321,7 @@ def compare(
     frame.replays = LazyReplays(
         runner, {s.label: s.rules for s in settings if s.label in succeeded}
     )
+    frame.max_loss = max_loss
     frame.attrs["interrupted"] = interrupted
     return frame
 
@@ -399,7 +422,8 @@ SUMMARY_HEADS = (
 SUMMARY_LEGEND = (
     "Change: the cost against the record. Window: the largest prompt as a share of it; in grey what"
     " does not fit. Cuts: compactions. Lost: of the items needed again, the share out of sight by"
-    " then. Front: nothing that fits is both cheaper and loses less. Thrashes: compactions follow"
+    " then. Cheapest within the bound: of those that lose no more than max_loss, or than the record"
+    " did. Front: nothing that fits is both cheaper and loses less. Thrashes: compactions follow"
     " each other before they have paid. Not told apart: from the record, as real runs differ by"
     " more. In a notebook a click on a head sorts; .detail has every figure."
 )
@@ -429,15 +453,53 @@ class SettingVerdict(NamedTuple):
 # minimised, only rows that fit); its cost differs from the record by more than real runs vary. Rows
 # with equal figures are one setting in effect (a trigger that never fires, for instance) and share
 # a row of the table, which keeps the verdict with most words.
-def judge_settings(frame: pd.DataFrame) -> list[SettingVerdict]:
+def judge_settings(frame: pd.DataFrame, max_loss: float | None = None) -> list[SettingVerdict]:
     """Return the verdict on each row of a frame of scores of one session."""
-    on_front, rows = find_pareto_rows(frame), frame.to_dict("records")
-    cheapest = min(
-        (i for i, on in enumerate(on_front) if on), key=lambda i: rows[i]["cost_usd"], default=-1
-    )
-    # the cheapest of all rows on the front gets a verdict of its own
-    numbered = enumerate(zip(rows, on_front, strict=True))
-    return [_judge_setting(row, front=on, cheapest=i == cheapest) for i, (row, on) in numbered]
+    on_front, choice = find_pareto_rows(frame), choose_row(frame, max_loss)
+    return [
+        _judge_setting(row, _name_ends(str(row["rules"]), choice), front=on)
+        for row, on in zip(frame.to_dict("records"), on_front, strict=True)
+    ]
+
+
+def choose_row(frame: pd.DataFrame, max_loss: float | None) -> SettingChoice:
+    """Return the choice between the rows of a frame of scores of one session.
+
+    A row that failed or does not fit the window is left out, and one that thrashes is never the
+    best; the record always can be.
+    """
+    outcomes, record = [], None
+    for row in frame.to_dict("records"):
+        if not has_value(row["cost_usd"]) or has_value(row["error"]):
+            continue
+        loss, is_record = row["needed_later_loss"], row["rules"] == RECORDED_LABEL
+        thrashes = not is_record and has_value(row["is_thrashing"]) and row["is_thrashing"]
+        outcome = SettingOutcome(
+            str(row["rules"]),
+            float(row["cost_usd"]),
+            float(loss) if has_value(loss) else None,
+            "it thrashes" if thrashes else "",
+        )
+        record = outcome if is_record else record
+        if is_record or not has_value(row["first_call_over_window"]):
+            outcomes.append(outcome)
+    return choose_setting(outcomes, max_loss, record=record)
+
+
+def _name_ends(rules: str, choice: SettingChoice) -> list[tuple[str, str]]:
+    """Return the words and tones of the ends of a choice that a setting is."""
+    is_end = [end is not None and end.name == rules for end in choice[:3]]
+    is_best, is_cheapest, loses_least = is_end
+    words = []
+    if is_cheapest and not is_best and choice.cheapest is not None:
+        loss = choice.cheapest.loss
+        much = "" if loss is None else f", but {format_percent(loss)} lost"
+        words.append((f"cheapest of all{much}", ""))
+    if is_best:
+        words.append(("cheapest" if is_cheapest else "cheapest within the bound", "good"))
+    if loses_least:
+        words.append(("loses least", "good"))
+    return words
 
 
 def find_pareto_rows(frame: pd.DataFrame) -> list[bool]:
@@ -454,7 +516,9 @@ def find_pareto_rows(frame: pd.DataFrame) -> list[bool]:
     return on_front
 
 
-def _judge_setting(row: dict[Any, Any], *, front: bool, cheapest: bool) -> SettingVerdict:
+def _judge_setting(
+    row: dict[Any, Any], ends: list[tuple[str, str]], *, front: bool
+) -> SettingVerdict:
     if has_value(row["error"]):
         return SettingVerdict("failed", "bad", (sanitize_line(str(row["error"]), 300),))
     # Words in order of importance; the first becomes the verdict, all of them its tooltip.
@@ -465,8 +529,9 @@ def _judge_setting(row: dict[Any, Any], *, front: bool, cheapest: bool) -> Setti
         )
     if has_value(row["is_thrashing"]) and row["is_thrashing"]:
         verdicts.append(("thrashes", "bad"))
-    if front:
-        verdicts.append((f"cheapest {ON_FRONT}" if cheapest else ON_FRONT, "good"))
+    verdicts += [(", ".join(word for word, _ in ends), ends[0][1])] if ends else []
+    if front and not ends:
+        verdicts.append((ON_FRONT, ""))
     if row["rules"] == RECORDED_LABEL:
         verdicts.append(("as it was", ""))
     elif has_value(row["vs_recorded"]):
@@ -475,7 +540,8 @@ def _judge_setting(row: dict[Any, Any], *, front: bool, cheapest: bool) -> Setti
     if not verdicts:
         return SettingVerdict("")
     words = tuple(word for word, _ in verdicts)
-    if words[0].endswith(ON_FRONT) and words[-1] == INDISTINGUISHABLE:
+    # a gain within the noise of real runs is no gain: it is named without the colour of one
+    if verdicts[0][1] == "good" and words[-1] == INDISTINGUISHABLE:
         return SettingVerdict(f"{words[0]}, {INDISTINGUISHABLE}", "", words)
     return SettingVerdict(*verdicts[0], words)
 
@@ -494,13 +560,14 @@ def group_equal_rows(frame: pd.DataFrame) -> list[list[int]]:
     return list(groups.values())
 
 
-def make_summary_table(frame: pd.DataFrame) -> Table:
-    """Return the summary table of a comparison: one row per group of equal settings."""
+def make_summary_table(frame: pd.DataFrame, max_loss: float | None = None) -> Table:
+    """Return the summary table of a comparison: a row per group of equal settings, by cost."""
     names = [sanitize_line(str(n), 80) for n in frame.index]
-    rows, verdicts = frame.to_dict("records"), judge_settings(frame)
+    rows, verdicts = frame.to_dict("records"), judge_settings(frame, max_loss)
     recorded_usd = next((r["cost_usd"] for r in rows if r["rules"] == RECORDED_LABEL), None)
     table_rows = []
-    for group in group_equal_rows(frame):
+    costs = [float(r["cost_usd"]) if has_value(r["cost_usd"]) else inf for r in rows]
+    for group in sorted(group_equal_rows(frame), key=lambda g: costs[g[0]]):
         i = group[0]
         verdict = verdicts[i] if len(group) == 1 else _merge_verdicts([verdicts[k] for k in group])
         table_rows.append(

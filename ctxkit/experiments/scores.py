@@ -96,7 +96,8 @@ def score(
             the last one was, and learns from them. None: it rests on other developers' logs alone.
 
     Returns:
-        A series with the columns of `experiments.score_columns.SCORE_COLUMNS`. Shares lie between 0
+        A series with the columns of `experiments.score_columns.SCORE_COLUMNS`, shown by its chief
+        figures (`.detail` has all). Shares lie between 0
         and 1, counts end in `_n`, money is in US dollars; unknown values are missing, never zero.
 
     Raises:
@@ -110,10 +111,15 @@ def score(
     """
     import pandas as pd
 
+    from ctxkit._internal.display_frame import DisplaySeries
+    from ctxkit.experiments.result_displays import display_score
+
     base = SessionScoreCache(session.origin or session, read_developer_logs(logs))
     row = score_session(session, base, loss=loss, reuse=reuse)
     values = {n: pd.NA if row.get(n) is None else row[n] for n in SCORE_COLUMN_NAMES}
-    return pd.Series(values, name=row["rules"], dtype=object)
+    displayed = DisplaySeries(values, name=row["rules"], dtype=object)
+    displayed.render = display_score
+    return displayed
 
 
 def read_developer_logs(

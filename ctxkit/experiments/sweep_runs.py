@@ -20,6 +20,7 @@ from ctxkit.experiments.session_runner import (
     SessionRunner,
     make_session_key,
 )
+from ctxkit.experiments.verdicts import check_max_loss
 from ctxkit.formats.inputs import as_sessions
 from ctxkit.metrics.stats import compare_settings, summarise_runs
 from ctxkit.metrics.stats import find_pareto_front as _front
@@ -56,6 +57,7 @@ def sweep(
     *,
     reuse: bool = False,
     progress: bool = True,
+    max_loss: float | None = None,
 ) -> pd.DataFrame:
     """Replay each session under each of the rules and score the runs.
 
@@ -75,10 +77,13 @@ def sweep(
         reuse: bill the call that writes a summary as reading the cached prompt; otherwise it sends
             what it summarises as fresh input.
         progress: show a progress bar with the remaining time.
+        max_loss: share of what was used again that a setting may lose, 0 to 1, to be called the
+            cheapest in the display; None: no bound.
 
     Returns:
         One row per session and setting: the columns of `score`, and one column for each parameter
-        in which the rules differ. A failed run or refused setting is a row with its `error`.
+        in which the rules differ. A failed run or refused setting is a row with its `error`. It is
+        shown by its settings; `.detail` shows all.
 
     Raises:
         BadArguments: there are no sessions or no rules, or an item is neither.
@@ -91,10 +96,15 @@ def sweep(
         >>> frame[["reserve_tokens", "compactions_n"]].values.tolist()
         [[8000, 4], [16000, 20]]
     """
+    from ctxkit._internal.display_frame import with_display
+    from ctxkit.experiments.result_displays import SweepDisplay
+
+    check_max_loss(max_loss)
     options = RunOptions(loss, reuse)
-    return run_sweep(
+    runs = run_sweep(
         get_recorded_sessions(sessions), rules, options, executor, out, progress=progress
     )
+    return with_display(runs, SweepDisplay(max_loss))
 
 
 def run_sweep(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from ctxkit._internal.formatting import sanitize_line, sanitize_text
+from ctxkit._internal.formatting import pluralize, sanitize_line, sanitize_text
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.errors import BadArguments, CtxkitError, ReadError
@@ -232,6 +232,8 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
     """
     import pandas as pd
 
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+
     if not isinstance(text, str) or not text.strip():
         raise BadArguments("find expects the words to look for.")
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
@@ -250,7 +252,27 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
     columns["time"] = pd.to_datetime(columns["time"], unit="s", utc=True).as_unit("ns")
     frame = pd.DataFrame(columns).astype(FIND_COLUMNS)
     frame.attrs.update(truncated=is_truncated, failed=len(sessions.failed))
-    return frame
+    shown = tuple(DisplayColumn(*column) for column in _SHOWN_COLUMNS)
+    return with_display(frame, ColumnDisplay(shown, describe_hits))
+
+
+_SHOWN_COLUMNS = (
+    ("time", "when", "when"),
+    ("session", "session"),
+    ("message", "message", "count", "its index in the session"),
+    ("role", "role"),
+    ("text", "text"),
+)
+
+
+def describe_hits(frame: pd.DataFrame) -> str:
+    """Return in a sentence how many messages there are, and what was left out."""
+    sessions = frame["session"].nunique()
+    found = f"{pluralize(len(frame), 'message')} in {pluralize(sessions, 'session')}."
+    more = " There are more: most= sets how many." if frame.attrs.get("truncated") else ""
+    failed = frame.attrs.get("failed", 0)
+    unread = f" {pluralize(failed, 'file')} could not be read." if failed else ""
+    return f"{found}{more}{unread}"
 
 
 def _find_in_session(

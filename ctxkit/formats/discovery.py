@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import json5
 
-from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.formatting import pluralize, sanitize_text
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 
@@ -96,6 +96,8 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+
     if home is not None and "\0" in os.fspath(home):
         raise BadArguments("A home directory is a path, without NUL characters.")
     rows = list(islice(_iter_rows(home), _MAX_FILES))
@@ -108,7 +110,40 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     frame = pd.DataFrame(values_by_column).astype(DISCOVERY_COLUMNS)
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MAX_FILES
-    return frame
+    columns = tuple(DisplayColumn(*column) for column in _SHOWN_COLUMNS)
+    return with_display(frame, ColumnDisplay(columns, describe_discovery))
+
+
+_SHOWN_COLUMNS = (
+    ("modified", "changed", "when"),
+    ("tool", "tool"),
+    ("project", "project"),
+    ("size_bytes", "bytes", "count"),
+    ("messages", "messages", "count", "lines of the file; of a large one an estimate"),
+    ("compactions", "compactions", "count", "known of files that were read whole", True),
+    ("goes", "deleted", "when", "when its tool deletes it; empty: never, or unknown"),
+    ("path", "file"),
+)
+_SOON_DAYS = 7
+"""Days before a deletion at which it is named."""
+
+
+def describe_discovery(frame: pd.DataFrame) -> str:
+    """Return in a sentence how many sessions there are, and how many go soon."""
+    import pandas as pd
+
+    if frame.empty:
+        return "No session of a known tool is on this machine."
+    days = (frame["goes"] - pd.Timestamp.now(tz="UTC")).dt.total_seconds() / 86_400
+    soon = int((days < _SOON_DAYS).sum())
+    tools = frame["tool"].value_counts()
+    by_tool = ", ".join(f"{n:,} of {tool}" for tool, n in tools.items())
+    going = (
+        f" {soon:,} will be deleted within {_SOON_DAYS} days: ck.keep(folder) copies them before."
+        if soon
+        else ""
+    )
+    return f"{pluralize(len(frame), 'session')}: {by_tool}.{going}"
 
 
 def _iter_rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:

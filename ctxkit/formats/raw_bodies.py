@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.anthropic_compaction import AnthropicConversation
 from ctxkit.formats.fields import as_dict, as_list, as_str, parse_timestamp, str_or_none
 from ctxkit.session.messages import Fault
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from ctxkit.formats.anthropic_compaction import AnthropicConversation
     from ctxkit.session.session import Session
 
 # One file is open at a time: a conversation holds its messages and the last request alone, so that

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import word
 from ctxkit.magics.commands import Subcommand, TextPage
@@ -64,6 +64,7 @@ def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
     from ctxkit.agent.store.session_log import list_checkpoints
 
     checkpoints = list_checkpoints(kit.session(line.session))
@@ -75,7 +76,28 @@ def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
         "stands": [c.stands for c in checkpoints],
         "entry": [c.entry for c in checkpoints],
     }
-    return pd.DataFrame(columns, index=pd.Index([c.number for c in checkpoints], name="checkpoint"))
+    table = pd.DataFrame(
+        columns, index=pd.Index([c.number for c in checkpoints], name="checkpoint")
+    )
+    shown = (
+        *(
+            DisplayColumn("checkpoint", "checkpoint", "count"),
+            DisplayColumn("time", "time", "when"),
+        ),
+        DisplayColumn("tokens", "tokens", "count", "of the prompt before the compaction"),
+        *(DisplayColumn("trigger", "trigger"), DisplayColumn("stands", "stands", "yes")),
+    )
+    return with_display(table, ColumnDisplay(shown, _describe_checkpoints))
+
+
+def _describe_checkpoints(table: pd.DataFrame) -> str:
+    if table.empty:
+        return "No compaction yet, so there is nothing to go back to."
+    last = table.index[-1]
+    return (
+        f"{pluralize(len(table), 'checkpoint')}, each before a compaction: %context restore {last}"
+        " goes back to the last."
+    )
 
 
 def restore_checkpoint(kit: KitState, line: RestoreLine) -> TextPage:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
+from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
 from ctxkit.magics.arguments import option, word
 from ctxkit.magics.commands import Subcommand, TextPage
 from ctxkit.session.messages import Edit
@@ -95,7 +95,7 @@ def list_sessions(kit: KitState, _: EmptyLine) -> pd.DataFrame:
     """One row a session that the magics know; the index is the name it goes by."""
     import pandas as pd
 
-    from ctxkit.magics.tables import with_display
+    from ctxkit._internal.display_frame import with_display
     from ctxkit.metrics.recorded_compactions import group_edits
     from ctxkit.widgets.reports.session_summary import tabulate_sessions
 
@@ -120,7 +120,7 @@ def list_sessions(kit: KitState, _: EmptyLine) -> pd.DataFrame:
 def _session_frame(
     kit: KitState, options: SessionLine, per: str, make_table: Callable[[Session], Table]
 ) -> pd.DataFrame:
-    from ctxkit.magics.tables import with_display
+    from ctxkit._internal.display_frame import with_display
     from ctxkit.metrics.frames import frame
 
     session = kit.session(options.session)
@@ -239,6 +239,10 @@ def show_context_status(kit: KitState, options: StatusLine) -> ContextStatus | T
     """Return the context of the active session in short."""
     if options.count:
         return count_next_prompt(kit, options)
+    return _make_status(kit, options)
+
+
+def _make_status(kit: KitState, options: CallLine) -> ContextStatus:
     session, report = kit.session(options.session), make_report(kit, options)
     stop = len(session.path) if report.call is None else session.call(report.call).position
     before = sum(isinstance(e, Edit) for e in session.path[:stop])
@@ -249,17 +253,40 @@ def list_window(kit: KitState, options: WindowLine) -> pd.DataFrame:
     """Return one row a section of the window."""
     if options.user:
         return list_audience(kit, options)
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+
+    report = make_report(kit, options)
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
-    return clean_texts(make_report(kit, options).frame()[columns])
+    shown = (
+        *(DisplayColumn("part", "part"), DisplayColumn("name", "name")),
+        *(DisplayColumn("tokens", "tokens", "count"), DisplayColumn("share", "share", "share")),
+        DisplayColumn("messages_n", "messages", "count"),
+        DisplayColumn("source", "source", hover="of the tokens", spare=True),
+    )
+    sentence = _make_status(kit, options).one_line
+    return with_display(clean_texts(report.frame()[columns]), ColumnDisplay(shown, sentence))
 
 
 def list_audience(kit: KitState, options: SessionLine) -> pd.DataFrame:
     """Return one row a message that the user sees, and whether the agent sees it, too."""
+    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
     from ctxkit.metrics.frames.per_message import audience as of
 
     table = of(kit.session(options.session))
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
-    return clean_texts(seen.set_index("position"))
+    shown = (
+        *(DisplayColumn("position", "entry", "count"), DisplayColumn("role", "role")),
+        *(DisplayColumn("tool", "tool"), DisplayColumn("agent_sees", "agent sees", "yes")),
+        *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
+    )
+    return with_display(
+        clean_texts(seen.set_index("position")), ColumnDisplay(shown, _describe_audience)
+    )
+
+
+def _describe_audience(table: pd.DataFrame) -> str:
+    gone = int((~table["agent_sees"]).sum())
+    return f"The user sees {pluralize(len(table), 'message')}; the agent no longer sees {gone:,}."
 
 
 def show_detail(kit: KitState, options: DetailLine) -> ContextReport:

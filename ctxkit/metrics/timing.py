@@ -22,12 +22,20 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import inf, isinf
+from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    escape_html,
+    format_percent,
+    format_usd,
+    sanitize_line,
+)
 from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
@@ -35,6 +43,8 @@ from ctxkit.metrics.growth_profile import ContextFloor, GrowthProfile, LossRisk,
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL, TriggerReplays
+from ctxkit.metrics.trigger_settings import describe_setting
+from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -47,7 +57,13 @@ __dir__ = public_dir(__all__)
 EXTRA_LOSS = 0.05
 """Share of reused items that a trigger may put at stake beyond what compacting at the window does.
 """
-_HEADS = ("tokens", "calls between", "a call", "at stake")
+_TABLE_COLUMNS = (
+    Column("trigger", "where the context is compacted", number=False),
+    Column("tokens", "of the prompt at which it is compacted"),
+    Column("calls between", "from one compaction to the next"),
+    Column("a call", "average dollars of a call"),
+    Column("at stake", "share of what is used again that would be taken before its use"),
+)
 
 
 class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +73,21 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     session: str
+    title: str
+    """A readable name of the session: its title, else its first prompt."""
+    format: str
+    """The format of its log, which tells the tool that wrote it."""
     model: str
+    calls_n: int
+    """Calls with recorded usage."""
+    peak: int
+    """Tokens of the largest prompt."""
+    recorded: int | None
+    """Tokens at which the log's own compactions came (median); None: it has none."""
+    saved_usd: float
+    """Dollars that the best trigger saves on this session's calls by the cost model, against the
+    recorded one, or against no compaction where the log has none; negative: it is dearer.
+    """
     window: int
     window_source: str
     growth: float
@@ -113,8 +143,68 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         """True where a due compaction should wait for a cold call; None without times."""
         return None if self.cold_every is None else self.cold_every <= self.wait_at_most
 
+    @property
+    def answer(self) -> str:
+        """The recommendation in one sentence, with its price and its loss."""
+        usd, loss = format_usd(abs(self.saved_usd)), self._loss_at("best")
+        taken = f"; {loss} of what is used again would be taken before its use" if loss else ""
+        if not self.is_change:
+            return self._describe_no_change()
+        if self.recorded is None and self.saved_usd < 0:
+            return (
+                f"Compaction does not pay on this session: at best, at {self.best:,} tokens, it"
+                f" costs about {usd} more{taken}."
+            )
+        if self.recorded is None:
+            return (
+                f"Compact at {self.best:,} tokens: about {usd} less on this session than without"
+                f" compaction{taken}."
+            )
+        start = f"Compact at {self.best:,} tokens, not {self.recorded:,}: about {usd}"
+        if self.saved_usd >= 0:
+            return f"{start} less on this session{taken}."
+        before = self._loss_at("recorded")
+        taken = f", but {loss} of what is used again would be taken, not {before}" if before else ""
+        return f"{start} more on this session{taken}."
+
+    @property
+    def is_change(self) -> bool:
+        """True where the best trigger differs from what the session did."""
+        if self.recorded is None:
+            return self.peak > self.best
+        return not self.low <= self.recorded <= self.high
+
+    def _describe_no_change(self) -> str:
+        compaction = f"{_usd(self.reset_usd)} a compaction"
+        if self.recorded is None:
+            return (
+                f"Nothing to compact: the largest prompt had {self.peak:,} tokens, and compacting"
+                f" is due from {self.best:,} on, at {compaction}."
+            )
+        loss = self._loss_at("recorded")
+        taken = f"; {loss} of what is used again is taken before its use" if loss else ""
+        return (
+            f"Keep compacting at about {self.recorded:,} tokens: {self.low:,} to {self.high:,} cost"
+            f" about the same, {compaction}{taken}."
+        )
+
+    def _loss_at(self, name: str) -> str:
+        """Return what is at stake at a trigger of the table; empty where it is unknown."""
+        loss = {c.name: c.loss for c in self.ceilings}.get(name)
+        return "" if loss is None else format_percent(loss)
+
+    @property
+    def setting(self) -> str:
+        """The setting to change, in the syntax of the tool that wrote the log; empty where nothing
+        is to be changed.
+        """
+        does_not_pay = self.recorded is None and self.saved_usd < 0
+        if does_not_pay or not self.is_change:
+            return ""
+        return describe_setting(self.format, self.best, self.window)
+
     def sentences(self) -> tuple[str, ...]:
-        """Return the recommendation as sentences."""
+        """Return the reasons for the recommendation as sentences."""
         return (
             (
                 f"A call adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,}"
@@ -126,9 +216,15 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
                 f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after"
                 f" {_calls(self.pays_after)}."
             ),
+            self._describe_wait(),
+        )
+
+    def reservations(self) -> tuple[str, ...]:
+        """Return what the figures rest on, and what they leave open, as sentences."""
+        return (
             f"Floor: {self.stays.total:,} must stay ({self.stays}).",
             f"1,000 tokens more kept cost {_usd(self.kept_usd)} a call.",
-            self._describe_wait(),
+            self.assumptions(),
         )
 
     def _describe_trigger(self) -> str:
@@ -186,32 +282,49 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
             " ask others, or advise for many." + "".join(f" Note: {note}" for note in self.notes)
         )
 
-    def __repr__(self) -> str:
-        rows = [
-            f"{c.name:<14}{c.tokens:>10,}{c.calls:>10,.0f}{_usd(c.usd):>12}{_share(c.loss):>10}"
-            for c in self.ceilings
-        ]
-        head = f"{'ceiling':<14}{'tokens':>10}{'calls':>10}{'a call':>12}{'at stake':>10}"
-        return "\n".join([*self.sentences(), head, *rows, self.assumptions()])
-
-    def _repr_html_(self) -> str:
-        right = 'style="text-align:right;padding:2px 10px"'
-        left = 'style="text-align:left;padding:2px 10px 2px 0"'
-        rows = "".join(
-            f'<tr><th scope="row" {left}>{escape_html(c.name)}</th><td {right}>{c.tokens:,}</td>'
-            f"<td {right}>{c.calls:,.0f}</td><td {right}>{_usd(c.usd)}</td>"
-            f"<td {right}>{_share(c.loss)}</td></tr>"
+    @property
+    def table(self) -> Table:
+        """The best trigger beside others, by size."""
+        rows = tuple(
+            (
+                Cell(c.name, None, "", "good" if c.name == "best" else ""),
+                Cell(f"{c.tokens:,}", c.tokens),
+                Cell(f"{c.calls:,.0f}", c.calls),
+                Cell(_usd(c.usd), c.usd),
+                Cell(_share(c.loss), c.loss),
+            )
             for c in self.ceilings
         )
-        heads = "".join(f'<th scope="col" {right}>{h}</th>' for h in _HEADS)
+        return Table(_TABLE_COLUMNS, rows)
+
+    def to_text(self, *, why: bool = False) -> str:
+        """Return the answer, its reasons and the table as lines of 80 columns.
+
+        Args:
+            why: add what the figures rest on.
+        """
+        title = f"{sanitize_line(self.title, 40)}: {self.calls_n:,} calls, {self.model}"
+        lines = [*wrap(self.answer, TERMINAL_COLUMNS), *self.setting.splitlines(), "", title]
+        lines += [line for s in self.sentences() for line in wrap(s, TERMINAL_COLUMNS)]
+        lines += ["", self.table.to_text()]
+        if why:
+            lines += ["", *(w for s in self.reservations() for w in wrap(s, TERMINAL_COLUMNS))]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        reasons = "".join(f"<li>{escape_html(s)}</li>" for s in self.sentences())
+        basis = "".join(f"<li>{escape_html(s, 1500)}</li>" for s in self.reservations())
         return (
-            f'<div class="ctxkit-when {NO_MATHJAX}"'
-            ' style="color:var(--jp-content-font-color1,inherit)"><ul>'
-            + "".join(f"<li>{escape_html(s)}</li>" for s in self.sentences())
-            + '</ul><table style="border-collapse:collapse"><thead><tr><th scope="col"'
-            f" {left}>ceiling</th>{heads}</tr>"
-            f"</thead><tbody>{rows}</tbody></table>"
-            f"<p>{escape_html(self.assumptions(), 1500)}</p></div>"
+            f'<div class="ctxkit-when {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">'
+            f'<strong style="font-size:120%">{escape_html(self.answer, 600)}</strong>'
+            f'<div style="white-space:pre-wrap">{escape_html(self.setting, 400)}</div>'
+            f"<ul>{reasons}</ul>"
+            f"{self.table.to_html(sorts=False)}"
+            "<details><summary>What these figures rest on</summary>"
+            f"<ul>{basis}</ul></details></div>"
         )
 
 
@@ -287,8 +400,16 @@ def when_to_compact(
         for name, size in triggers.items()
         if floor < size <= window
     ]
+    peak = max(c.message.usage.prompt_tokens or 0 for c in profile.billed if c.message.usage)
+    recorded = profile.recorded_trigger.get("recorded")
     return CompactionTiming(
         session=session.id,
+        title=get_title(session),
+        format=(session.origin or session).format,
+        calls_n=len(profile.billed),
+        peak=peak,
+        recorded=recorded,
+        saved_usd=len(profile.billed) * costs.estimate_saving(best, recorded, peak),
         notes=session.notes,
         model=profile.model,
         window=window,
@@ -481,6 +602,20 @@ class TriggerCostModel:
         above = [best + (window - best) * k // SEARCH_STEPS for k in range(SEARCH_STEPS + 1)]
         fits = [n for n in (*below, *above) if self.cost_trigger("", n).usd <= max_usd]
         return min(fits), max(fits)
+
+    def estimate_saving(self, best: int, recorded: int | None, peak: int) -> float:
+        """Return the dollars per call that a trigger saves against the record.
+
+        Args:
+            best: the trigger.
+            recorded: the trigger of the record; None: it was never compacted.
+            peak: tokens of its largest prompt.
+        """
+        if recorded is not None:
+            return self.cost_trigger("", recorded).usd - self.cost_trigger("", best).usd
+        grown = self.cost_trigger("", max(peak, self.floor + 1))
+        uncompacted_usd = grown.usd - self.cost_compaction(grown.tokens) / grown.calls
+        return uncompacted_usd - self.cost_trigger("", best).usd
 
     def cost_trigger(self, name: str, size: int) -> TriggerCost:
         """Return the average cost of a call with compactions at a size."""

@@ -39,7 +39,7 @@ def test_each_command_explains_itself_within_80_columns(home, name):
         (["compare", "billing", "-r", "pie"], "'pi'"),
         (["compare", "billing", "-r", "pi:reserv=1"], "reserv"),
         (["convert", "billing", "/nowhere/x.jsonl"], "/nowhere/x.jsonl"),
-        (["advise", "billing"], "at least 5 sessions"),
+        (["advise", "billing", "-r", "pie"], "'pi'"),
         (["gate"], "--compacted"),
         (
             ["gate", "billing", "-r", "pi", "-b", "none.json"],

@@ -41,6 +41,43 @@ def test_the_shipped_sample_has_an_answer():
     assert "Ceiling: compact at" in repr(told)
 
 
+def test_the_first_words_are_the_answer_with_its_price_and_its_loss():
+    told = when_to_compact(read(samples.path("research")))
+    assert repr(told).startswith("Compact at 186,212 tokens, not 161,727: about $0.27 more on this")
+    assert " ".join(repr(told).split("\n")[:2]) == told.answer
+    assert "but 0 % of what is used again would be taken, not 54 %" in told.answer
+    assert "triggers.Above(186_212)" in told.setting
+    assert all(len(line) <= 80 for line in told.to_text(why=True).splitlines())
+
+
+def test_the_saving_is_that_of_the_cost_model_over_all_calls():
+    told = when_to_compact(read(samples.path("research")))
+    usd = {c.name: c.usd for c in told.ceilings}
+    assert told.saved_usd == pytest.approx(told.calls_n * (usd["recorded"] - usd["best"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("billing", "Keep compacting at about 39,040 tokens"),
+        ("chat", "Nothing to compact: the largest prompt had 12,414 tokens"),
+        ("migration", "Compaction does not pay on this session"),
+    ],
+)
+def test_where_nothing_is_to_be_changed_no_setting_is_named(name, start):
+    told = when_to_compact(read(samples.path(name)))
+    assert told.answer.startswith(start)
+    assert "$" in told.answer
+    assert told.setting == ""
+
+
+def test_reservations_are_shown_where_they_are_asked_for():
+    told = when_to_compact(read(samples.path("billing")))
+    assert "One session carries this" not in repr(told)
+    assert "One session carries this" in " ".join(told.to_text(why=True).split())
+    assert "<details>" in told._repr_html_()
+
+
 def test_another_window_gets_another_answer():
     """In its own window the sample must compact; in a large one it is left alone: it never gets so large."""
     sample = read(samples.path("billing"))
@@ -50,7 +87,7 @@ def test_another_window_gets_another_answer():
     assert own == replace(when_to_compact(sample), window_source="given")
     assert small.best == small.cheapest == own.cheapest < own.best
     assert max(c.message.usage.prompt_tokens for c in sample.calls) < 77_542 < large.best
-    assert "window 200,000 (given)" in repr(large)
+    assert "window 200,000 (given)" in large.assumptions()
     for wrong in (0, -1, own.floor):
         with pytest.raises(BadArguments, match="does not lie in a window"):
             when_to_compact(sample, context_window=wrong)
@@ -80,14 +117,14 @@ def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
 def test_without_pauses_there_is_nothing_to_wait_for():
     told = when_to_compact(grown())
     assert (told.cold_every, told.missed) == (inf, 0.0)
-    assert "no cold call to wait for" in repr(told)
+    assert "no cold call to wait for" in " ".join(repr(told).split())
 
 
 def test_times_that_say_when_lines_were_copied_tell_of_no_pauses():
     log = [replace(e, time=1_000.0) for e in grown().log]
     told = when_to_compact(session(*log))
     assert (told.cold_every, told.wait) == (None, None)
-    assert "no times that can be used" in repr(told)
+    assert "no times that can be used" in " ".join(repr(told).split())
 
 
 def test_no_more_is_missed_than_was_carried():

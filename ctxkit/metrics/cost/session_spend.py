@@ -264,6 +264,35 @@ class Spend(BillSplits):
         )
 
     @property
+    def answer(self) -> str:
+        """The cost in one sentence, with the largest part of it that could be avoided."""
+        total = self.total_usd
+        if total is None:
+            return self.sentences[0]
+        start = f"{format_usd(total)} for {pluralize(len(self.accounts.charges), 'call')}"
+        repeats = pluralize(len(self.fetched), "result")
+        causes = [
+            *(
+                (usd, f"sending again what the cache had held, after {n}")
+                for usd, n in self._misses
+            ),
+            (sum(f.usd for f in self.fetched), f"{repeats} that had been fetched before"),
+        ]
+        usd, cause = max(causes, key=lambda c: c[0])
+        if usd < MIN_USD:
+            return f"{start}; nothing of it was sent or fetched twice."
+        return f"{start}: {format_percent(usd / total)} of it ({format_usd(usd)}) for {cause}."
+
+    @property
+    def _misses(self) -> list[tuple[float, str]]:
+        """The dollars of tokens that were sent again, and how many misses of which cause."""
+        return [
+            (sum(r.sent_usd for r in resent), pluralize(len(resent), *words))
+            for kinds, words in _CAUSE_NAMES.items()
+            if (resent := [r for r in self.resent if r.miss.kind in kinds])
+        ]
+
+    @property
     def sentences(self) -> list[str]:
         """The causes of the cost in sentences, the largest first."""
         total = self.total_usd
@@ -330,25 +359,29 @@ class Spend(BillSplits):
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
-        lines = [sanitize_line(get_title(self.session), TERMINAL_COLUMNS)]
+        lines = wrap(sanitize_line(self.answer, 400), TERMINAL_COLUMNS)
+        if self.total_usd is None:
+            return "\n".join(lines)
+        lines += ["", sanitize_line(get_title(self.session), TERMINAL_COLUMNS)]
         for sentence in self.sentences:
             lines += wrap(sanitize_line(sentence, 400), TERMINAL_COLUMNS)
-        if self.total_usd is not None:
-            for way in _TEXT_SPLITS:
-                lines += ["", self.table(way, _MAX_TEXT_ROWS).to_text()]
-            lines += ["", "if:"] + [
-                row
-                for w in self.what_ifs[:_MAX_TEXT_ROWS]
-                for row in wrap(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
-            ]
+        for way in _TEXT_SPLITS:
+            lines += ["", self.table(way, _MAX_TEXT_ROWS).to_text()]
+        lines += ["", "if:"] + [
+            row
+            for w in self.what_ifs[:_MAX_TEXT_ROWS]
+            for row in wrap(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
+        ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{escape_html(s, 600)}</li>" for s in self.sentences)
         title = escape_html(get_title(self.session, 160))
-        head = f'<strong style="font-size:120%">{title}</strong><ul>{items}</ul>'
+        answer = escape_html(self.answer, 600)
+        head = f'<strong style="font-size:120%">{answer}</strong><div>{title}</div>'
         if self.total_usd is None:
             return f'<div class="ctxkit-spend {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
+        head += f"<ul>{items}</ul>"
         tables = "".join(
             f"<details{' open' if way in ('cache', 'tool') else ''}>"
             f"<summary>{SPLITS[way]}</summary>"

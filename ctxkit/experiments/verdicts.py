@@ -1,0 +1,124 @@
+"""The choice between several settings: the cheapest within a bound on loss, in one sentence."""
+
+# A choice between settings has two ends, the cheapest and the one that loses least. Advised is the
+# cheapest among those that lose no more than a bound: the user's, else the loss of the record. A
+# cheaper setting beyond the bound is named with its loss, so that no winner forgets unsaid.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit._internal.formatting import format_percent, format_usd, sanitize_line
+from ctxkit.errors import BadArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class SettingOutcome(NamedTuple):
+    """The dollars and the needed-later loss of a setting that can be chosen."""
+
+    name: str
+    usd: float
+    loss: float | None = None
+    """Share of what was used again that was out of sight by then; None: unknown."""
+    flaw: str = ""
+    """Why it is never the best, as the end of a sentence ("it thrashes")."""
+
+
+class SettingChoice(NamedTuple):
+    """The settings that a choice is about; None where there is none of the kind."""
+
+    best: SettingOutcome | None
+    """The cheapest within the bound."""
+    cheapest: SettingOutcome | None
+    """The cheapest of all."""
+    loses_least: SettingOutcome | None
+    max_loss: float | None
+    """The bound; None: there is none."""
+    is_record_bound: bool = False
+    """True where the bound is the loss of the record."""
+    record: SettingOutcome | None = None
+    """The record, where it is among the settings."""
+
+    @property
+    def sentence(self) -> str:
+        """The choice in words, with dollars and losses."""
+        if self.cheapest is None:
+            return "Nothing can be chosen: no setting that fits the window has a known cost."
+        if self.max_loss is None:
+            start = f"Cheapest: {_describe(self.best or self.cheapest)}"
+        else:
+            whose = " (as the record did)" if self.is_record_bound else ""
+            bound = f"no more than {format_percent(self.max_loss)}{whose}"
+            if self.best is None:
+                start = f"No setting loses {bound}"
+            elif self.best == self.record:
+                start = (
+                    f"Nothing that loses {bound} is cheaper than the record:"
+                    f" {_describe(self.best, with_name=False)}"
+                )
+            else:
+                start = f"Cheapest of those that lose {bound}: {_describe(self.best)}"
+        return f"{start}.{self._describe_ends()}"
+
+    def _describe_ends(self) -> str:
+        out = ""
+        if self.cheapest not in (None, self.best):
+            out += f" Cheapest of all: {_describe(self.cheapest)}."
+        if self.loses_least not in (None, self.best):
+            out += f" Loses least: {_describe(self.loses_least)}."
+        return out
+
+
+def choose_setting(
+    outcomes: Sequence[SettingOutcome],
+    max_loss: float | None = None,
+    *,
+    record: SettingOutcome | None = None,
+) -> SettingChoice:
+    """Return the settings that a choice is about.
+
+    Args:
+        outcomes: the settings that can be chosen, the record among them where it can be kept.
+        max_loss: share of what was used again that may be lost; None: what the record lost.
+        record: the record, whose loss is the default bound.
+
+    Raises:
+        BadArguments: `max_loss` is no share.
+    """
+    check_max_loss(max_loss)
+    is_record_bound = max_loss is None and record is not None
+    if is_record_bound and record is not None:
+        max_loss = record.loss
+    by_cost = sorted(outcomes, key=lambda o: (o.usd, o.loss or 0.0))
+    sound = [o for o in by_cost if not o.flaw]
+    within = [o for o in sound if max_loss is None or (o.loss is not None and o.loss <= max_loss)]
+    with_loss = [o for o in by_cost if o.loss is not None]
+    return SettingChoice(
+        best=within[0] if within else None,
+        cheapest=by_cost[0] if by_cost else None,
+        loses_least=min(with_loss, key=lambda o: (o.loss, o.usd), default=None),
+        max_loss=max_loss,
+        is_record_bound=is_record_bound,
+        record=record,
+    )
+
+
+def check_max_loss(max_loss: float | None) -> None:
+    """Refuse a bound that is no share.
+
+    Raises:
+        BadArguments: it does not lie between 0 and 1.
+    """
+    if max_loss is not None and (isinstance(max_loss, bool) or not 0 <= max_loss <= 1):
+        raise BadArguments(f"max_loss is a share from 0 to 1, as 0.2, not {max_loss!r}.")
+
+
+def _describe(outcome: SettingOutcome | None, *, with_name: bool = True) -> str:
+    if outcome is None:
+        return ""
+    lost = "loss unknown" if outcome.loss is None else f"{format_percent(outcome.loss)} lost"
+    name = f"{sanitize_line(outcome.name, 60)}, " if with_name else ""
+    flaw = f", but {outcome.flaw}" if outcome.flaw else ""
+    return f"{name}{format_usd(outcome.usd)}, {lost}{flaw}"

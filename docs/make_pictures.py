@@ -1,0 +1,119 @@
+"""Draw the pictures of the README: `python docs/make_pictures.py` writes docs/pictures/*.svg.
+
+Each is a real answer about a bundled session: what a command prints, or a chart.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from IPython.core.interactiveshell import InteractiveShell
+
+import ctxkit as ck
+
+PICTURES = Path(__file__).parent / "pictures"
+COMMANDS = {
+    "when": ("when research.jsonl.gz", 22),
+    "spend": ("spend billing.jsonl", 16),
+    "compare": (
+        "compare billing.jsonl -r pi -r codex -r strands -r inspect_edit",
+        13,
+    ),
+}
+"""Commands by the name of their picture, and how many lines of the answer are drawn."""
+CHARACTER, LINE = 8.4, 19
+"""Width of a character and height of a line, in pixels."""
+STYLE = """
+.page{fill:#ffffff;stroke:#d0d7de}.text{font:14px ui-monospace,Menlo,Consolas,monospace;fill:#1f2328}
+.answer{font-weight:700}.command{fill:#57606a}
+@media(prefers-color-scheme:dark){.page{fill:#0d1117;stroke:#3d444d}.text{fill:#e6edf3}
+.command{fill:#9198a1}}
+"""
+
+
+def draw_terminal(command: str, lines: list[str]) -> str:
+    """Return an SVG of a command and what it prints; the first paragraph is the answer, in bold."""
+    width, height = 80 * CHARACTER + 32, (len(lines) + 2) * LINE + 16
+    answer = lines.index("") if "" in lines else 1
+    rows = [("command", f"$ {command}"), ("", "")]
+    rows += [("answer" if i < answer else "", line) for i, line in enumerate(lines)]
+    texts = "".join(
+        f'<text class="text {kind}" x="16" y="{(i + 1) * LINE + 8}" xml:space="preserve">'
+        f"{html.escape(line)}</text>\n"
+        for i, (kind, line) in enumerate(rows)
+    )
+    label = html.escape(" ".join(lines[:answer]), quote=True)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
+        f'aria-label="{label}" width="{width:.0f}"><style>{STYLE}</style>\n'
+        f'<rect class="page" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1}" rx="8"/>\n'
+        f"{texts}</svg>\n"
+    )
+
+
+def run_command(words: str, folder: Path) -> list[str]:
+    """Return the lines that a command prints in a folder, 80 columns wide."""
+    environment = {**os.environ, "HOME": str(folder), "COLUMNS": "80", "TZ": "UTC"}
+    done = subprocess.run(  # noqa: S603  our own command
+        [sys.executable, "-m", "ctxkit", *words.split()],
+        check=True,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.splitlines()
+
+
+def draw_chart(chart: ck.plots.Chart, label: str) -> str:
+    """Return the SVG of a chart, named for who cannot see it."""
+    picture = chart.drawing.svg().partition("</svg>")[0] + "</svg>\n"
+    return picture.replace('aria-hidden="true"', f'role="img" aria-label="{label}"')
+
+
+def run_agent(folder: Path) -> ck.Session:
+    """Return a session of three turns of a scripted agent, whose context fills until it is compacted."""
+    os.chdir(folder)
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "ctxkit")
+    for _ in range(3):
+        line = "--session long --model scripted/audit"
+        turn = shell.run_cell_magic("agent", line, "Audit the next part.")
+    return turn.session
+
+
+def make_pictures() -> dict[str, str]:
+    """Return each picture by its name."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, here = Path(name), Path.cwd()
+        for path in ck.samples.paths():
+            shutil.copy(path, folder)
+        pictures = {
+            name: draw_terminal(f"ctxkit {words}", run_command(words, folder)[:lines])
+            for name, (words, lines) in COMMANDS.items()
+        }
+        growth = ck.plots.growth(ck.read(ck.samples.path("billing")))
+        pictures["window"] = draw_chart(growth, "Size of every prompt of a session")
+        try:
+            live = ck.plots.growth(run_agent(folder))
+        finally:
+            os.chdir(here)
+        pictures["agent"] = draw_chart(live, "An agent whose context fills until it is compacted")
+    return pictures
+
+
+def main() -> None:
+    """Write the pictures."""
+    PICTURES.mkdir(exist_ok=True)
+    for name, picture in make_pictures().items():
+        (PICTURES / f"{name}.svg").write_text(picture, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
