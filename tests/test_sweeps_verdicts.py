@@ -21,7 +21,7 @@ def test_each_setting_has_its_word(found):
     assert words["none"] == "over the window from call 211"
     assert words["pi"] == "thrashes"
     assert words["strands"] == "cheapest of all, but 81 % lost"
-    assert words["inspect_edit"] == "loses least, not told apart"
+    assert words["inspect_edit"] == "loses least, within noise"
     assert words["recorded"] == "cheapest within the bound"
 
 

@@ -79,7 +79,7 @@ def test_a_chart_by_agent_shows_each_view_and_who_hands_on(compared):
     lines = {t.name: t for t in panels["Tester"].traces}
     assert lines["shared"].y[-1] == tokens(compared, "Tester", "shared")
     assert lines["recorded"].y[:4] == [0, 0, 0, 0]
-    assert lines["hand-off"].x == [3]
+    assert lines["handoff"].x == [3]
     assert "<svg" in chart.to_html()
     assert "of recorded" in chart.to_text()
     assert len(chart.to_plotly()["data"]) == len(chart.drawing.traces)

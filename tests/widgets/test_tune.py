@@ -150,7 +150,7 @@ def test_a_held_back_compaction_is_a_row_with_its_reason(sample):
     held = [s for s in tuner.trial.steps if s.after is None]
     assert held
     assert held[0].why == "held back: anti-thrash: 1 of 1 below 50%"
-    assert f"{len(held):,} held back" in tuner.steps.value
+    assert f"{len(held):,} suppressed" in tuner.steps.value
 
 
 def test_sliders_of_rules_that_take_long_wait_for_rest(sample, monkeypatch):
