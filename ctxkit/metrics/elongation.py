@@ -87,14 +87,14 @@ class ClosedLoop(NamedTuple):
     kind: str
     """Family of the policy."""
     rules: str
-    calls_foretold: int
+    calls_predicted: int
     """Calls of the run without a policy, which a replay keeps."""
     calls_real: int
 
     @property
     def ratio(self) -> float:
         """Calls of the real run over those of the replay."""
-        return self.calls_real / self.calls_foretold
+        return self.calls_real / self.calls_predicted
 
 
 class Elongation(NamedTuple):
