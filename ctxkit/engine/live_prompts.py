@@ -61,7 +61,9 @@ class _PromptRun(NamedTuple):
         It may differ from the session's number: a run has calls that got no reply, too.
         """
         replies, numbers = self.run.log.replies, self.numbers
-        for call in range(self.run.begin + len(numbers), len(replies)):
+        # An agent of another program adds replies whose calls the run has not prepared.
+        prepared = min(self.run.call, len(replies))
+        for call in range(self.run.begin + len(numbers), prepared):
             reply_then = replies[call]
             if reply_then is None and call + 1 == len(replies):
                 break  # it may still come
