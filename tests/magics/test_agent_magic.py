@@ -463,7 +463,7 @@ def test_a_live_budget_is_drawn_with_its_warning_and_its_cut_over(shell):
     chart = run(shell, "%context budget")
     assert [(n.y, n.label) for n in chart.drawing.limits] == [
         (5_000, "warn at 5,000"),
-        (9_000, "cut over at 9,000"),
+        (9_000, "cutover at 9,000"),
     ]
     peak = run(shell, "%context turns")["cumulative_input_tokens"].max()
     assert f"{peak / 9_000:.0%}" in repr(chart)
