@@ -7,7 +7,7 @@ import pytest
 import ctxkit as ck
 from ctxkit.policies import Recall
 
-SMALL = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens=4_000"
+SMALL = "pi:context_window=16_000,reserve_tokens=4_000,keep_recent_tokens=3_000"
 SAMPLE = ck.samples.path()
 
 
