@@ -33,7 +33,6 @@ from ctxkit.metrics.compactions import (
     get_run_compactions,
     make_compaction_columns,
 )
-from ctxkit.metrics.cost.call_prices import is_sealed
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.elongation import (
@@ -50,7 +49,7 @@ from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions
+from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions, is_sealed
 from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
@@ -563,9 +562,9 @@ def classify_recorded_policy(session: Session) -> PolicyKind | None:
 _FIGURES = {
     **{name: name for name in ("peak_tokens", "prompt_tokens", "output_tokens", "cost_usd")},
     **{name: name for name in ("cost_source", "summaries_usd", "list_price_usd", "token_savings")},
-    **{name: name for name in ("not_paid_back_n", "thrash", "input_usd", "output_usd")},
+    **{name: name for name in ("not_paid_back_n", "is_thrashing", "input_usd", "output_usd")},
     "compactions_n": "compactions_n",
-    "cache_read_tokens": "cached_tokens",
+    "cache_read_tokens": "cache_read_tokens",
     "cache_write_tokens": "written_tokens",
 }
 """Names of a score's columns, and of the figures that they show."""

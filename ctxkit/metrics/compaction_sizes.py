@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.metrics.cost.call_prices import is_sealed
 from ctxkit.metrics.message_counts import count_messages
-from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.metrics.recorded_compactions import group_edits, is_sealed
 from ctxkit.session.messages import Message, has_sealed_part
 from ctxkit.session.session import apply_edit
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction

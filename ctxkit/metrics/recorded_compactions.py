@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.session.messages import Edit
+from ctxkit.session.messages import SEALED_SUMMARY, Edit
 from ctxkit.tokens.sizes import group_prompts_by_agent
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ def group_edits(session: Session) -> tuple[EditGroup, ...]:
                 groups.append(EditGroup(len(groups), position, (entry,)))
         previous_stem = stem
     return tuple(groups)
+
+
+def is_sealed(cut: EditGroup) -> bool:
+    """Return True where the log does not hold the text of the summary that a model wrote."""
+    return any(e.details.get(SEALED_SUMMARY) is True for e in cut.edits)
 
 
 def hides_compactions(session: Session) -> bool:

@@ -451,4 +451,4 @@ def _read_figures(session: Session) -> dict[str, Any]:
     summary = thrash(session)
     if not summary.cuts:
         return {}
-    return {"not_paid_back_n": summary.not_paid_back_n, "thrash": summary.is_thrashing}
+    return {"not_paid_back_n": summary.not_paid_back_n, "is_thrashing": summary.is_thrashing}

@@ -437,4 +437,4 @@ def _read_figures(session: Session) -> dict[str, Any]:
     if not uses:
         return {}
     read, written = sum(use.read for use in uses), sum(use.written for use in uses)
-    return {"cached_tokens": read, "written_tokens": written}
+    return {"cache_read_tokens": read, "written_tokens": written}

@@ -1,4 +1,4 @@
-"""What prunings changed of single prompts, as the replies of a session record it.
+"""The records of what prunings changed of single prompts, kept with the replies of a session.
 
 A pruning, or a trim to fit, changes what one call is sent and leaves the conversation as it is, so
 no `Edit` shows it. The session's own program records it with the reply of that call.

@@ -95,7 +95,7 @@ def test_frame_and_score_miss_the_same_figures_of_compactions(file, real):
         assert n is pd.NA or n == scored
         assert pd.isna(row["summaries_usd"]) == pd.isna(score["summaries_usd"]), s.id
         if n is pd.NA:
-            assert score[["thrash", "not_paid_back_n", "summary_tokens"]].isna().all()
+            assert score[["is_thrashing", "not_paid_back_n", "summary_tokens"]].isna().all()
 
 
 def test_a_total_is_missing_where_a_call_has_no_part_of_it():
@@ -105,8 +105,8 @@ def test_a_total_is_missing_where_a_call_has_no_part_of_it():
         for second in (known, unknown)
     )
     for per in ("session", "turn"):
-        assert ck.frame(whole, per=per)["cached_tokens"].iloc[0] == 180
-        assert ck.frame(part, per=per)["cached_tokens"].iloc[0] is pd.NA
+        assert ck.frame(whole, per=per)["cache_read_tokens"].iloc[0] == 180
+        assert ck.frame(part, per=per)["cache_read_tokens"].iloc[0] is pd.NA
 
 
 def test_causes_of_misses_stand_in_the_call_frame():

@@ -306,7 +306,7 @@ def test_a_reply_that_was_left_beside_the_path_is_billed_and_marked(tmp_path, bl
     assert [c.message.stop for c in s.calls] == [None, "abandoned", None]
     frame, score = ck.frame(s, per="call"), ck.score(s, loss=False)
     assert frame["prompt_tokens"].tolist() == [153] * 3
-    assert frame["stop"].astype(object).tolist()[1] == "abandoned"
+    assert frame["stop_reason"].astype(object).tolist()[1] == "abandoned"
     assert ck.frame(s, per="session")["prompt_tokens"].iloc[0] == score["prompt_tokens"] == 459
     assert score["calls_n"] == 3
     assert [c.call for c in ck.spend(s).accounts.charges] == [0, 1, 2]

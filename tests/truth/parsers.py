@@ -40,7 +40,7 @@ Told = tuple[int, int | None, int | None, int | None]
 def billed(usages: Iterable[Told]) -> Figures:
     """Return sums by class, the prompts together and the largest; a call without a prompt is none."""
     known = [u for u in usages if u[0] or u[1] or u[2]]
-    names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+    names = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
     sums = {n: _sum(u[i] for u in known) for i, n in enumerate(names)}
     prompts = [u[0] + (u[1] or 0) + (u[2] or 0) for u in known]
     return {**sums, "prompt_tokens": _sum(prompts), "peak_tokens": max(prompts, default=None)}

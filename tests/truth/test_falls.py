@@ -94,7 +94,7 @@ def test_it_is_hollow_on_the_chart_and_said():
         for t in chart.to_plotly()["data"]
         if str(t.get("marker", {}).get("symbol", "")).endswith("-open")
     ]
-    assert [t["name"] for t in hollow] == ["falls without a mark"]
+    assert [t["name"] for t in hollow] == ["unmarked drops"]
     assert "Hollow ones are falls" in chart.caption
     assert 'fill="none" stroke=' in chart.to_html()
 

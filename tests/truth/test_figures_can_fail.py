@@ -167,11 +167,11 @@ def lived():
 
 
 def test_what_was_out_of_sight_agrees_with_what_was_read_again_and_chance_does_not(lived):
-    hint = lived["out_of_sight"].corr(lived["again"])
+    hint = lived["out_of_sight"].corr(lived["rereads_n"])
     assert hint > 0.9
     rest = [
         lived["out_of_sight"].corr(
-            lived["again"].sample(frac=1, random_state=i).set_axis(lived.index)
+            lived["rereads_n"].sample(frac=1, random_state=i).set_axis(lived.index)
         )
         for i in range(20)
     ]

@@ -27,7 +27,7 @@ TURN_DTYPES = {
     **dict.fromkeys(SNAPSHOT_FIELDS[3:9], "Int64"),
     "compaction_occurred": "boolean",
     "context_tokens": "Int64",
-    "cached_tokens": "Int64",
+    "cache_read_tokens": "Int64",
     "cost_usd": "Float64",
     "cost_source": "string",
     "model": "string",

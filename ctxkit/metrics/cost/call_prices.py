@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.policies.base import FUNCTION_METHOD
 from ctxkit.policies.evidence import EvidenceSummariser, IntentSummariser
-from ctxkit.session.messages import SEALED_SUMMARY, Message
+from ctxkit.session.messages import Message
 from ctxkit.tokens.prices import cost_usd, price
 
 if TYPE_CHECKING:
@@ -103,11 +104,6 @@ def price_summary(
 def has_summary_calls(cut: EditGroup) -> bool:
     """Return True where a model was called: the log bills the call, or it holds a summary."""
     return any(e.usage is not None for e in cut.edits) or _has_model_summary(cut) or is_sealed(cut)
-
-
-def is_sealed(cut: EditGroup) -> bool:
-    """Return True where the log does not hold the text of the summary that a model wrote."""
-    return any(e.details.get(SEALED_SUMMARY) is True for e in cut.edits)
 
 
 def _has_model_summary(cut: EditGroup) -> bool:

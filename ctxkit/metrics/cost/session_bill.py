@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.compactions import get_replay_prompts
 from ctxkit.metrics.cost.bill import SessionBill, make_charge
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from ctxkit.tokens.prices import Price
 
     Floats = NDArray[np.float64]
+
+__all__ = ["bill_session"]
+__dir__ = public_dir(__all__)
 
 
 @accepts_session

@@ -23,13 +23,13 @@ def test_the_frame_of_a_replay_is_billed_as_compare_bills_it(rules):
     (of_session,) = ck.frame(replay, per="session").itertuples()
     assert of_session.cost_usd == pytest.approx(row["cost_usd"])
     assert of_session.summaries_usd == pytest.approx(row["summaries_usd"])
-    assert of_session.cached_tokens == row["cache_read_tokens"]
+    assert of_session.cache_read_tokens == row["cache_read_tokens"]
     assert of_session.cost_source == row["cost_source"] == "derived"
     calls, turns, cuts = (ck.frame(replay, per=p) for p in ("call", "turn", "compaction"))
     assert calls["cost_usd"].sum() == pytest.approx(of_session.calls_usd)
     assert turns["cost_usd"].sum() == pytest.approx(of_session.calls_usd)
     assert cuts["cost_usd"].sum() == pytest.approx(of_session.summaries_usd)
-    assert calls["cache_read_tokens"].sum() == turns["cached_tokens"].sum()
+    assert calls["cache_read_tokens"].sum() == turns["cache_read_tokens"].sum()
     assert calls["cache_read_tokens"].sum() == row["cache_read_tokens"]
     assert calls["cache_write_tokens"].sum() == row["cache_write_tokens"]
 
