@@ -186,13 +186,13 @@ def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not any(n is not None for n in data["prompt_tokens"]):
         return {}
-    costs = [usd for usd, n in zip(data["cost_usd"], data["source"], strict=True) if n is not None]
+    # Calls without usage are left out, as by the session frame.
+    billed = [i for i, source in enumerate(data["source"]) if source is not None]
     figures = {
-        "prompt_tokens": sum(n or 0 for n in data["prompt_tokens"]),
-        "cache_read_tokens": sum_or_none(data["cache_read_tokens"]),
-        "output_tokens": sum_or_none(data["output_tokens"]),
-        "calls_usd": sum_if_complete(costs),
+        name: sum_or_none([data[name][i] for i in billed])
+        for name in ("prompt_tokens", "cache_read_tokens", "output_tokens")
     }
+    figures["calls_usd"] = sum_if_complete(data["cost_usd"][i] for i in billed)
     if figures["cache_read_tokens"] is not None:
         figures["written_tokens"] = sum(n or 0 for n in data["cache_write_tokens"])
     if data["prompt_tokens"][-1] is not None:

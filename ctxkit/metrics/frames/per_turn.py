@@ -204,9 +204,14 @@ def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not any(n is not None for n in data["turn_input_tokens"]):
         return {}
+    columns = ("turn_input_tokens", "cache_read_tokens", "turn_output_tokens")
+    by_turn = zip(*(data[name] for name in columns), strict=True)
+    # A turn without usage is left out, as its calls are by the session frame.
+    billed = [row for row in by_turn if any(n is not None for n in row)]
+    prompts, reads, outputs = (sum_or_none(list(values)) for values in zip(*billed, strict=True))
     return {
-        "prompt_tokens": sum_or_none(data["turn_input_tokens"]),
-        "cache_read_tokens": sum_or_none(data["cache_read_tokens"]),
-        "output_tokens": sum_or_none(data["turn_output_tokens"]),
+        "prompt_tokens": prompts,
+        "cache_read_tokens": reads,
+        "output_tokens": outputs,
         "turns_n": len(data["turn"]),
     }
