@@ -97,7 +97,8 @@ def given_to(page: Path, folder: Path) -> dict:
 
     The README speaks of none but the newest session: it is run in an empty folder.
     """
-    if page.name == "README.md":
+    (folder / "home").mkdir()
+    if page.name == "README.md" and page.parent == ROOT:
         logs = folder / "home" / ".pi" / "agent" / "sessions" / "work"
         logs.mkdir(parents=True)
         ck.write(ck.read(ck.samples.path("billing")), logs / "one.jsonl", "pi")

@@ -26,7 +26,7 @@ def one(tmp_path):
 def test_when_last_begins_with_the_answer_and_names_the_setting(one):
     done = told(one, "when", "last")
     assert done.returncode == 0
-    assert done.stdout.startswith("Compact at 186,212 tokens, not 161,727: about $0.27 more")
+    assert done.stdout.startswith("Compact at 186,212 tokens, not 167,161: about $0.21 more")
     assert "\n  Rules(policy=..., trigger=triggers.Above(186_212))\n" in done.stdout
     assert "One session carries this" not in done.stdout
     assert "One session carries this" in " ".join(told(one, "when", "last", "--why").stdout.split())
@@ -73,7 +73,7 @@ def test_alone_it_answers_for_the_newest_session(one):
     done = ctxkit(one)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("Compact at 186,212 tokens, not 161,727")
+    assert lines[0].startswith("Compact at 186,212 tokens, not 167,161")
     assert any(line.startswith("$") for line in lines)
     for command in ("when last", "spend last", "compare last"):
         assert f"ctxkit {command}" in " ".join(done.stdout.split())
