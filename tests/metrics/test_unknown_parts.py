@@ -67,8 +67,11 @@ def test_a_sealed_summary_has_no_size_and_no_price(tmp_path, items):
     assert cut[["summary_tokens", "cost_usd", "cost_source"]].isna().all()
     row, score = ck.frame(s, per="session").iloc[0], ck.score(s, loss=False)
     assert row["compactions_n"] == score["compactions_n"] == 1
-    assert row["cost_usd"] > 0  # of the calls
-    for missing in (row["summaries_usd"], *score[["summaries_usd", "cost_usd", "summary_tokens"]]):
+    assert row["calls_usd"] > 0
+    for missing in (
+        *row[["summaries_usd", "cost_usd"]],
+        *score[["summaries_usd", "cost_usd", "summary_tokens"]],
+    ):
         assert missing is pd.NA
     assert bill_session(s).unpriced_summaries_n == 1
     assert make_board_row(s).usd is None

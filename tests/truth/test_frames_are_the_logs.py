@@ -30,6 +30,8 @@ DIFFERS: dict[tuple[str, str], Any] = {
     (_ZOO, "results_n"): 3,
     # What a program printed and an answer follows at once was sent: it counts as the user's.
     ("aider/add-test.md", "users_n"): 4,
+    # Five aborted replies have the output of the start of their streams: theirs is estimated.
+    ("pi/before-compaction.jsonl", "output_tokens"): 187_895 + 843,
 }
 """File and figure to what the frame holds."""
 FILES = [r for r in rows() if "/events/" not in r["file"]]

@@ -46,7 +46,7 @@ def test_reports_and_frames_show_it(session, tmp_path):
 
 def test_comparisons_and_their_reports_show_it(session, tmp_path):
     found = ck.compare(session, ["pi", "none"], loss=False, progress=False)
-    assert ABOUT in found.to_text()
+    assert ABOUT in found.to_text(why=True)
     assert ABOUT in found._repr_html_()
     assert found["session_notes"].str.contains(ABOUT).all()
     ck.export(found, tmp_path / "c.html")
@@ -69,8 +69,9 @@ def test_charts_of_runs_show_it(session):
 
 
 def test_a_log_that_says_all_has_no_note(real):
-    assert ck.read(real / "mini-swe-agent/marshmallow-code__marshmallow-1343.traj.json").notes == ()
-    chart = ck.plots.growth(ck.read(real / "pi/before-compaction.jsonl"))
+    session = ck.read(real / "mini-swe-agent/marshmallow-code__marshmallow-1343.traj.json")
+    assert session.notes == ()
+    chart = ck.plots.growth(session)
     assert "Note:" not in chart.to_text()
 
 
