@@ -137,7 +137,9 @@ def test_a_saving_below_the_error_of_the_dollars_is_not_advised(monkeypatch):
 
 
 def test_advice_that_many_sessions_carry_is_given_with_its_interval_and_their_number():
-    found = ck.advise([working(150 + 5 * i, back=2, id=f"s{i}") for i in range(5)], RULES)
+    """The error of the dollars is known of Codex's logs, as other developers' calibrate it."""
+    sessions = [working(150 + 5 * i, back=2, id=f"s{i}", format="codex") for i in range(5)]
+    found = ck.advise(sessions, RULES)
     mine = found[found["rules"].str.startswith("pi") & found["advised"]]
     assert len(mine)
     row = mine.iloc[0]

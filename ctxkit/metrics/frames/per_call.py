@@ -188,7 +188,7 @@ def _read_figures(session: Session) -> dict[str, Any]:
         return {}
     # Calls without usage are left out, as by the session frame.
     billed = [i for i, source in enumerate(data["source"]) if source is not None]
-    figures = {
+    figures: dict[str, Any] = {
         name: sum_or_none([data[name][i] for i in billed])
         for name in ("prompt_tokens", "cache_read_tokens", "output_tokens")
     }
