@@ -23,6 +23,7 @@ from ctxkit.agent import (
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import Message, Text, Usage
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 
 COUNT = tokens.get_counter("chars/4")
 
@@ -111,7 +112,10 @@ def test_live_and_replay_agree_call_by_call(tmp_path):
     live = a.session
     sizes = [COUNT.message(m) for m in live.messages]
     again = ck.replay(
-        live, COMPACTING, tokens=sizes, fixed=sum(t.schema.chars for t in a.tools.values()) // 4
+        live,
+        COMPACTING,
+        tokens=sizes,
+        fixed=estimate_schema_tokens(t.schema for t in a.tools.values()),
     )
     assert [c.message.usage.prompt_tokens for c in again.calls] == [
         c.message.usage.prompt_tokens for c in live.calls

@@ -25,6 +25,7 @@ from ctxkit.agent.models.scripted import make_reply
 from ctxkit.policies import Chain, Recall
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Message, ToolCall
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 
 TURNS = 5
 
@@ -106,7 +107,7 @@ def test_live_log_and_replay_agree_with_all_layers_on(place, mode):
             now = live.session
     assert len(asked) == TURNS + TURNS // 2  # each turn's block, and the talk of every second
     log = ck.read(place / ".ctxkit/sessions/main.jsonl")
-    fixed = sum(t.schema.chars for t in live.agent.tools.values()) // 4
+    fixed = estimate_schema_tokens(t.schema for t in live.agent.tools.values())
     again = ck.replay(log, rules, tokens=[COUNT.message(m) for m in log.messages], fixed=fixed)
     names = {name for m in log.messages for name, _, _ in m.sections}
     assert names >= {"base", "own", "runtime", "project", "gitignore", "store", "memory", "time"}

@@ -17,6 +17,7 @@ from ctxkit.agent import Agent, ScriptedModel, tool
 from ctxkit.policies import Above, AntiThrash, Count, Rules, Share, Spent, Summary, ToolPairs
 from ctxkit.policies.guards import Grace
 from ctxkit.session import ToolCall
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 
 SMALL = 6_000
 RULES = {
@@ -80,7 +81,7 @@ def agree(a, rules):
     live = a.session
     sizes = [COUNT.message(m) for m in live.messages]
     again = ck.replay(
-        live, rules, tokens=sizes, fixed=sum(t.schema.chars for t in a.tools.values()) // 4
+        live, rules, tokens=sizes, fixed=estimate_schema_tokens(t.schema for t in a.tools.values())
     )
     prompts = [[c.message.usage.prompt_tokens for c in s.calls] for s in (live, again)]
     assert prompts[0] == prompts[1]

@@ -25,6 +25,7 @@ from ctxkit.agent.memory.session_memory import make_memory_provider
 from ctxkit.policies import Above, Recall, Rules, Summary
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Usage
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 
 WISH = "Always keep the column order of the CSV."
 
@@ -229,7 +230,7 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
         now = live.session
     log = ck.read(tmp_path / ".ctxkit/sessions/main.jsonl")
     sizes = [COUNT.message(m) for m in log.messages]
-    fixed = sum(t.schema.chars for t in live.agent.tools.values()) // 4
+    fixed = estimate_schema_tokens(t.schema for t in live.agent.tools.values())
     again = ck.replay(log, rules, tokens=sizes, fixed=fixed)
     prompts = [[c.message.usage.prompt_tokens for c in s.calls] for s in (now, log, again)]
     assert prompts[0] == prompts[1] == prompts[2]

@@ -13,6 +13,7 @@ from yaml import safe_load
 
 import ctxkit as ck
 from ctxkit.tokens import default_counter
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 
 SHELL = ("files", "shell")
 
@@ -57,7 +58,7 @@ def test_live_log_and_replay_of_a_team_agree_to_the_token(name, tmp_path):
         for live in team.lives:
             session, kept = live.session, ck.read(live.log.path)
             sizes = [default_counter().message(m) for m in session.messages]
-            fixed = sum(t.schema.chars for t in live.agent.tools.values()) // 4
+            fixed = estimate_schema_tokens(t.schema for t in live.agent.tools.values())
             again = ck.replay(kept, live.agent.rules, tokens=sizes, fixed=fixed)
             sent, read, told = ([c.message.usage.prompt_tokens for c in s.calls]
                                 for s in (session, kept, again))  # fmt: skip

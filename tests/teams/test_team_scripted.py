@@ -12,6 +12,7 @@ from teams.makes import shown
 import ctxkit as ck
 from ctxkit.teams.demo import DEMO_TASK
 from ctxkit.tokens import default_counter
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_live_log_and_replay_agree_to_the_token(team):
         session = live.session
         kept = ck.read(live.log.path)
         sizes = [default_counter().message(m) for m in session.messages]
-        fixed = sum(t.schema.chars for t in live.agent.tools.values()) // 4
+        fixed = estimate_schema_tokens(t.schema for t in live.agent.tools.values())
         again = ck.replay(kept, live.agent.rules, tokens=sizes, fixed=fixed)
         prompts = [[c.message.usage.prompt_tokens for c in s.calls] for s in (session, kept, again)]
         assert prompts[0] == prompts[1] == prompts[2]

@@ -146,9 +146,10 @@ def test_live_and_replay_agree_under_each_view(talk, window):
     team = talk(ContextWindow=window)
     live = team.sessions["C"]
     from ctxkit.tokens import default_counter
+    from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 
     sizes = [default_counter().message(m) for m in live.session.messages]
-    fixed = sum(t.schema.chars for t in live.agent.tools.values()) // 4
+    fixed = estimate_schema_tokens(t.schema for t in live.agent.tools.values())
     again = ck.replay(ck.read(live.log.path), live.agent.rules, tokens=sizes, fixed=fixed)
     for a, b in zip(live.session.calls, again.calls, strict=True):
         assert a.message.usage.prompt_tokens == b.message.usage.prompt_tokens
