@@ -241,6 +241,9 @@ def _read_figures(session: Session) -> dict[str, Any]:
     figures: dict[str, Any] = {"compactions_n": len(data["compaction"])}
     if None not in data["token_savings"]:
         figures["token_savings"] = fmean(data["token_savings"])
-    if any(usd is not None for usd in data["cost_usd"]):
+    # A missing cost is that of a compaction without a model's summary, or of one without a price:
+    # the costs add up to those of all summaries where each that was billed has its price.
+    is_priced = all(bill.usd is not None for bill in bill_summaries(session))
+    if is_priced and any(usd is not None for usd in data["cost_usd"]):
         figures["summaries_usd"] = sum(usd or 0.0 for usd in data["cost_usd"])
     return figures
