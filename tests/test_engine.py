@@ -169,7 +169,10 @@ def fold(log, rules):
         if due and all(guard.first(past, view, u, u + 1) == u for guard in rules.guards):
             new = rules.policy(h, done.room)
             if new is not h and not any(guard.refuses(past, h, new) for guard in rules.guards):
-                done.cuts.append(Compaction(u, h, new, ""))
+                # under a pruning, guards go by what the call was sent, not by the whole conversation
+                sent_sizes = tuple(sum(map(size, make(x).messages)) + log.fixed for x in (h, new))
+                pruned_sizes = sent_sizes if rules.pruning else None
+                done.cuts.append(Compaction(u, h, new, "", pruned_sizes=pruned_sizes))
                 cuts.append((u, [(e.kind, e.targets) for e in new.edits]))
                 h = new
         now = make(h)
