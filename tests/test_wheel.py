@@ -121,6 +121,10 @@ def where(tmp_path) -> dict[str, str]:
 @pytest.mark.long
 @pytest.mark.parametrize("script", [FIRST, ASKING, FIRST_BLOCK], ids=["first", "asking", "readme"])
 def test_it_is_used_in_an_empty_environment(script, empty, where, tmp_path):
+    # the README asks for the newest session of the machine
+    logs = tmp_path / ".pi" / "agent" / "sessions" / "work"
+    logs.mkdir(parents=True)
+    ctxkit.write(ctxkit.read(ctxkit.samples.path("billing")), logs / "one.jsonl", "pi")
     subprocess.run([str(empty / "python"), "-c", script], cwd=tmp_path, check=True, timeout=300,
                    env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | where)  # fmt: skip
     assert not list(empty.parent.glob("lib/*/site-packages/litellm"))

@@ -75,7 +75,7 @@ def advise(
         >>> import ctxkit as ck
         >>> advice = ck.advise(ck.samples.path("billing"), ["pi", "inspect_edit"], progress=False)
         >>> advice["advised"].tolist()
-        [False, False]
+        [False]
     """
     import pandas as pd
 

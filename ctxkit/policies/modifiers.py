@@ -138,7 +138,7 @@ def leveled(rules: Rules, fan: int = 4) -> Rules:
         >>> rules = ck.policies.Rules("summary:keep_tokens=2000", above)
         >>> replay = ck.replay(ck.read(ck.samples.path("chat")), leveled(rules))
         >>> sum(item.message.role == "summary" for item in replay.sent(-1))
-        4
+        5
     """
 
     def level(part: Summary | LeveledSummary) -> LeveledSummary:

@@ -321,9 +321,9 @@ CLAIMS = {
             and max(f["cost_usd"] for f in four()) < 1.2 * min(f["cost_usd"] for f in four())
         ),
         "there is nothing to clear": lambda: not replay_sample(make_rules_above("clear:keep_last=5", 8_000), "chat").edits,
-        "The chain costs less than either and loses little more than clearing alone": lambda: (
+        "The chain costs less than either and loses no more than clearing alone": lambda: (
             cost(make_rules_above(CHAIN, 30_000)) < cost(make_rules_above("clear:keep_last=5", 30_000)) < cost(make_rules_above("summary:keep_tokens=8000", 30_000))
-            and 0 < lost(make_rules_above(CHAIN, 30_000)) - lost(make_rules_above("clear:keep_last=5", 30_000)) < 0.03
+            and lost(make_rules_above(CHAIN, 30_000)) == lost(make_rules_above("clear:keep_last=5", 30_000))
         ),
         "`no management` runs past the window": lambda: score_replay(replay_sample("none"), loss=False)["first_call_over_window"] > 0,
     },
@@ -470,7 +470,7 @@ CLAIMS = {
         "chains lose little (02), distance cures thrash (03)": lambda: (
             lost(make_rules_above(CHAIN, 30_000)) < 0.06 and not score_replay(replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000)), loss=False)["is_thrashing"]
         ),
-        "57 % of what is needed later out of sight": lambda: round(lost(make_rules_above("summary:keep_tokens=8000", 30_000)), 2) == 0.57,
+        "55 % of what is needed later out of sight": lambda: round(lost(make_rules_above("summary:keep_tokens=8000", 30_000)), 2) == 0.55,
         "`research` pays six times as much for one setting as for another": lambda: 5.5 < (
             cost(Rules(policy="clear:keep_last=20", trigger=triggers.Share(0.2)), "research")
             / cost(Rules(policy="clear:keep_last=5", trigger=triggers.Share(0.2)), "research")

@@ -31,7 +31,7 @@ def losses(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
 
 @guess(
     "07",
-    "Summaries above 30,000 tokens lose 57 % of what is needed later. Move the trigger to anything "
+    "Summaries above 30,000 tokens lose 55 % of what is needed later. Move the trigger to anything "
     "from 28,000 to 32,000. By how many points does the loss change, from the least to the most?",
     "That much is chance: no one would call these triggers different settings.",
 )
