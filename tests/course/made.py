@@ -17,7 +17,7 @@ sent = costs["cost_usd"].drop("time, at the top")
     "11": """
 views = priced.drop("shared")
 usages = [c.message.usage for c in reviewer.shared.calls]
-rules = {view.name: view.rules("Reviewer") for view in views_of("views")}
+rules = {view.name: view.rules("Reviewer") for view in parse_views("views")}
 where = {name: ck.replay(reviewer.shared, each).sent(call) for name, each in rules.items()}
 where = {
     name: {i.message.kind or i.message.role for i in sent if CODE in i.message.text}
@@ -65,7 +65,7 @@ MADE = {
     },
     "10": {
         "you have a reference of three thousand tokens": (
-            "2_800 < default().message(reading(0)[1]) < 3_500"
+            "2_800 < default_counter().message(reading(0)[1]) < 3_500"
         ),
         "The rules have 3,000 characters, the guide 12,000": (
             '2_900 < len(Path("AGENTS.md").read_text()) < 3_200 and '
