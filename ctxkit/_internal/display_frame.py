@@ -55,7 +55,24 @@ def _wrap(text: str, columns: int) -> str:
     return "\n".join(wrap(sanitize_line(text, 2000), columns))
 
 
-class DisplayFrame(pd.DataFrame):
+class _Displayed:
+    """A display in place of pandas' own, made by `render` when it is shown."""
+
+    render: Callable[[Any], FrameDisplay]
+
+    @property
+    def display(self) -> FrameDisplay:
+        """What is shown."""
+        return self.render(self)
+
+    def _repr_html_(self) -> str:
+        return self.display.to_html()
+
+    def __repr__(self) -> str:
+        return self.display.to_text()
+
+
+class DisplayFrame(_Displayed, pd.DataFrame):
     """A frame with a display of its own; what a method makes of it is a plain frame.
 
     `render` makes the display from the frame when it is shown. `detail` is the plain frame with all
@@ -64,47 +81,21 @@ class DisplayFrame(pd.DataFrame):
 
     _metadata = ["render"]  # noqa: RUF012  pandas' own way to carry attributes
 
-    render: Callable[[pd.DataFrame], FrameDisplay]
-
     @property
     def detail(self) -> pd.DataFrame:
         """All rows and columns, as pandas shows them."""
         return pd.DataFrame(self)
 
-    @property
-    def display(self) -> FrameDisplay:
-        """What is shown."""
-        return self.render(self)
 
-    def _repr_html_(self) -> str:
-        return self.display.to_html()
-
-    def __repr__(self) -> str:
-        return self.display.to_text()
-
-
-class DisplaySeries(pd.Series):
+class DisplaySeries(_Displayed, pd.Series):
     """A series with a display of its own, like `DisplayFrame`."""
 
     _metadata = ["_name", "render"]  # noqa: RUF012  "_name" is pandas' own
-
-    render: Callable[[pd.Series], FrameDisplay]
 
     @property
     def detail(self) -> pd.Series:
         """All values, as pandas shows them."""
         return pd.Series(self)
-
-    @property
-    def display(self) -> FrameDisplay:
-        """What is shown."""
-        return self.render(self)
-
-    def _repr_html_(self) -> str:
-        return self.display.to_html()
-
-    def __repr__(self) -> str:
-        return self.display.to_text()
 
 
 def with_display(

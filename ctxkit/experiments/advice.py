@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import pluralize
+from ctxkit._internal.formatting import has_value, pluralize
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.grids import resolve_rules
 from ctxkit.experiments.scores import SessionScoreCache
@@ -213,10 +213,10 @@ def _find_objection(
     # The order is that of severity: no saving, saving within the error of the model, a saving
     # of one session only, then prompts too small to work, then too much loss.
     if (low := row["saved_usd_low"]) is None or low <= 0:
-        return "it is not told apart from no management in dollars"
+        return "it is within noise of no management in dollars"
     if row["saved_usd"] <= row["cost_uncertainty_usd"]:
         return (
-            f"it is not told apart from no management: its dollars are known within "
+            f"it is within noise of no management: its dollars are known within "
             f"${row['cost_uncertainty_usd']:,.2f} alone"
         )
     if row["largest_session_share"] > MAX_SESSION_SHARE:
@@ -270,8 +270,8 @@ def _write_advice(row: dict[Any, Any], objection: str) -> str:
         f"{start}{row['rules']}: ${row['cost_usd']:,.2f} a session (${row['saved_usd']:,.2f} less"
         f" than no management{_describe_saving(row)});"
         f" {row['needed_later_loss']:.0%} of what was used again had been cut away"
-        f"{_describe_loss(row)}; {row['not_paid_back_n']:.1f} cuts a session did not pay for"
-        " themselves."
+        f"{_describe_loss(row)}; {row['not_paid_back_n']:.1f} compactions a session were"
+        " not paid back."
         f"{_list_similar(row)}"
     )
 
@@ -298,6 +298,9 @@ def _describe_loss(row: dict[Any, Any]) -> str:
 
 
 def _list_similar(row: dict[Any, Any]) -> str:
+    """Return what is known of the error of the cost, and the settings that lie within it."""
+    if not has_value(row["cost_uncertainty_usd"]):
+        return " The error of these dollars is not known."
     if not row["indistinguishable_from"]:
         return ""
     return (

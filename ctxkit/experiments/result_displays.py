@@ -31,7 +31,7 @@ SWEEP_COLUMNS = (
     DisplayColumn("cost_usd_high", "to", "usd", "upper end of it", spare=True),
     DisplayColumn("needed_later_loss", "lost", "share", _LOST),
     DisplayColumn(
-        "not_paid_back_n", "unpaid", "count", "compactions that did not pay for themselves"
+        "not_paid_back_n", "not paid back", "count", "the next one came before they had paid"
     ),
 )
 ADVICE_COLUMNS = (
@@ -43,13 +43,13 @@ ADVICE_COLUMNS = (
     DisplayColumn("saved_usd_high", "to", "usd", "upper end of it", spare=True),
     DisplayColumn("needed_later_loss", "lost", "share", _LOST),
     DisplayColumn(
-        "not_paid_back_n", "unpaid", "count", "compactions that did not pay for themselves"
+        "not_paid_back_n", "not paid back", "count", "the next one came before they had paid"
     ),
 )
 _SCORE_ROWS = (
     ("cost_usd", "usd"), ("calls_n", "count"), ("prompt_tokens", "count"), ("peak_tokens", "count"),
     ("compactions_n", "count"), ("not_paid_back_n", "count"), ("needed_later_loss", "share"),
-    ("thrash", "yes"),
+    ("is_thrashing", "yes"),
 )  # fmt: skip
 """The figures of a score that are shown, each with its kind."""
 
@@ -137,7 +137,7 @@ def display_score(score: pd.Series) -> FrameDisplay:
     rows = tuple(
         (Cell(name), Cell(_format(score[name], kind)), Cell(meanings[name]))
         for name, kind in _SCORE_ROWS
-        if name in score.index and has_value(score[name])
+        if has_value(score[name])
     )
     heads = (
         Column("figure", number=False, firm=True),

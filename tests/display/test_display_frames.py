@@ -149,3 +149,11 @@ def test_what_is_advised_on_needs_usage_and_prices():
     talk = [{"role": "user", "content": "Sum up."}, {"role": "assistant", "content": "Done."}]
     with pytest.raises(ck.BadArguments, match="Advice needs sessions with text, usage and prices"):
         ck.advise([ck.read(talk)], RULES, progress=False)
+
+
+def test_each_figure_of_a_display_is_a_column_of_its_frame():
+    """A name that is in no score would be left out of the display without a word."""
+    from ctxkit.experiments import result_displays
+    from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
+
+    assert {name for name, _ in result_displays._SCORE_ROWS} <= set(SCORE_COLUMN_NAMES)
