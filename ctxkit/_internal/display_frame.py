@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pandas as pd
@@ -17,6 +16,7 @@ from ctxkit._internal.formatting import (
     format_usd,
     has_value,
     sanitize_line,
+    wrap_lines,
 )
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 
@@ -52,7 +52,7 @@ class FrameDisplay(NamedTuple):
 
 
 def _wrap(text: str, columns: int) -> str:
-    return "\n".join(wrap(sanitize_line(text, 2000), columns))
+    return "\n".join(wrap_lines(sanitize_line(text, 2000), columns))
 
 
 class _Displayed:

@@ -6,6 +6,7 @@ import html
 import re
 import unicodedata
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ def format_usd(value: Any) -> str:
 def format_percent(value: Any) -> str:
     """Format a share: `71 %`."""
     return f"{100 * value:.0f} %" if has_value(value) else MISSING
+
+
+def wrap_lines(text: str, columns: int) -> list[str]:
+    """Wrap text to lines of at most `columns` characters; a number stays with its percent sign."""
+    no_break = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in wrap(no_break, columns)]
 
 
 def format_change(value: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf, nan
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import pandas as pd
@@ -19,6 +18,7 @@ from ctxkit._internal.formatting import (
     format_usd,
     has_value,
     sanitize_line,
+    wrap_lines,
 )
 from ctxkit._internal.tables import TERMINAL_COLUMNS as WIDE
 from ctxkit._internal.tables import TEXT_COLOR_CSS, Cell, Column, Table
@@ -201,8 +201,10 @@ class Comparison(pd.DataFrame):
         table = self.summary
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.notes]
         below = [*errors, *([table.legend, self.caption, *notes] if why else [])]
-        lines = [*wrap(self.verdict, WIDE), "", self._make_title(), table.to_text()]
-        return "\n".join([*lines, *(line for text in below for line in ["", *wrap(text, WIDE)])])
+        lines = [*wrap_lines(self.verdict, WIDE), "", self._make_title(), table.to_text()]
+        return "\n".join(
+            [*lines, *(line for text in below for line in ["", *wrap_lines(text, WIDE)])]
+        )
 
     def _make_title(self) -> str:
         record = self.replays.get("recorded") if hasattr(self, "replays") else None

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import inf, isinf
-from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -33,6 +32,7 @@ from ctxkit._internal.formatting import (
     format_percent,
     format_usd,
     sanitize_line,
+    wrap_lines,
 )
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
@@ -230,15 +230,16 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     def _describe_trigger(self) -> str:
         """Return the trigger, its interval, and why it is not the one of dollars alone."""
         window = " (the window)" if self.best == self.window else ""
-        sentence = f"Ceiling: compact at {self.best:,} tokens{window}"
+        sentence = f"Trigger: compact at {self.best:,} tokens{window}"
         if self.low < self.high:
             sentence += f"; {self.low:,} to {self.high:,} cost about the same, also in replays"
         loss_by_name = {c.name: c.loss for c in self.ceilings}
         loss, max_loss = loss_by_name.get("dollars alone"), self.max_loss
         if loss is not None and max_loss is not None:
             sentence += (
-                f". In dollars alone {self.cheapest:,}, but there {loss:.0%} of what is used again"
-                f" would be taken before its use (at most {max_loss:.0%} may be)"
+                f". In dollars alone {self.cheapest:,}, but there {format_percent(loss)} of what is"
+                f" used again would be taken before its use (at most {format_percent(max_loss)}"
+                " may be)"
             )
         return sentence + "."
 
@@ -304,11 +305,14 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
             why: add what the figures rest on.
         """
         title = f"{sanitize_line(self.title, 40)}: {self.calls_n:,} calls, {self.model}"
-        lines = [*wrap(self.answer, TERMINAL_COLUMNS), *self.setting.splitlines(), "", title]
-        lines += [line for s in self.sentences() for line in wrap(s, TERMINAL_COLUMNS)]
+        lines = [*wrap_lines(self.answer, TERMINAL_COLUMNS), *self.setting.splitlines(), "", title]
+        lines += [line for s in self.sentences() for line in wrap_lines(s, TERMINAL_COLUMNS)]
         lines += ["", self.table.to_text()]
         if why:
-            lines += ["", *(w for s in self.reservations() for w in wrap(s, TERMINAL_COLUMNS))]
+            lines += [
+                "",
+                *(w for s in self.reservations() for w in wrap_lines(s, TERMINAL_COLUMNS)),
+            ]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -468,7 +472,7 @@ def _floor_with_source(
 
 
 def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"
+    return "" if value is None else format_percent(value)
 
 
 def _usd(value: float) -> str:

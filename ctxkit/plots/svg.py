@@ -47,7 +47,7 @@ _LETTER = 6.2
 """Pixels of a letter of 11 pixels."""
 _INK = "var(--jp-content-font-color2,#777777)"
 _HALO = (
-    ";paint-order:stroke;stroke:var(--jp-layout-color0,var(--vscode-editor-background,Canvas))"
+    ";paint-order:stroke;stroke:var(--jp-layout-color0,var(--vscode-editor-background,transparent))"
     ";stroke-width:3px"
 )
 """Keeps a text apart from the lines that it lies on."""

@@ -48,3 +48,9 @@ def test_nothing_invisible_is_left(text):
 )
 def test_what_leaves_no_mark_has_its_number(text, shown):
     assert make_visible(text) == shown
+
+
+def test_a_percentage_is_not_split_between_lines():
+    from ctxkit._internal.formatting import wrap_lines
+
+    assert wrap_lines("It is up to 100 % here.", 14) == ["It is up to", "100 % here."]

@@ -38,7 +38,7 @@ def test_the_shipped_sample_has_an_answer():
     assert (told.window, told.window_source, told.model) == (48_000, "recorded", SONNET)
     assert told.floor < told.best < next(c.tokens for c in told.ceilings if c.name == "recorded")
     assert told.wait is not None
-    assert "Ceiling: compact at" in repr(told)
+    assert "Trigger: compact at" in repr(told)
 
 
 def test_the_first_words_are_the_answer_with_its_price_and_its_loss():

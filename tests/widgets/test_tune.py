@@ -236,7 +236,7 @@ def test_a_setting_that_cannot_work_is_not_copied(sample):
 
 
 def test_the_log_itself_says_when_to_compact_or_why_it_cannot(sample):
-    assert "Ceiling: compact at" in ck.tune(sample, rules).when.value
+    assert "Trigger: compact at" in ck.tune(sample, rules).when.value
     assert "has no" in ck.tune(session(user("a"), assistant("b")), rules).when.value
 
 

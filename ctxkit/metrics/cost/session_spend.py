@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctxkit._internal.formatting import (
@@ -14,6 +13,7 @@ from ctxkit._internal.formatting import (
     format_usd,
     pluralize,
     sanitize_line,
+    wrap_lines,
 )
 from ctxkit._internal.palette import COLOURS
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
@@ -359,18 +359,18 @@ class Spend(BillSplits):
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
-        lines = wrap(sanitize_line(self.answer, 400), TERMINAL_COLUMNS)
+        lines = wrap_lines(sanitize_line(self.answer, 400), TERMINAL_COLUMNS)
         if self.total_usd is None:
             return "\n".join(lines)
         lines += ["", sanitize_line(get_title(self.session), TERMINAL_COLUMNS)]
         for sentence in self.sentences:
-            lines += wrap(sanitize_line(sentence, 400), TERMINAL_COLUMNS)
+            lines += wrap_lines(sanitize_line(sentence, 400), TERMINAL_COLUMNS)
         for way in _TEXT_SPLITS:
             lines += ["", self.table(way, _MAX_TEXT_ROWS).to_text()]
         lines += ["", "if:"] + [
             row
             for w in self.what_ifs[:_MAX_TEXT_ROWS]
-            for row in wrap(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
+            for row in wrap_lines(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
         ]
         return "\n".join(lines)
 
