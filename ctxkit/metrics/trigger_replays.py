@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ctxkit.engine import log_from_session, run_rules
+from ctxkit.engine.replay import choose_log
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.prompt_sizes import RunPrompts
@@ -44,14 +45,21 @@ class TriggerReplays:
         self._session, self._anchored = session, anchored
         self._policy = Summary(keep_tokens=max(keep_tokens, 1), summariser=Fixed(max(summary, 1)))
         self._usd_by_size: dict[int | None, float | None] = {}
+        self._logs: dict[int, MessageLog] = {}
 
     @cached_property
     def _cost_model(self) -> ReplayCostModel:
         return ReplayCostModel.of(self._session, self._anchored)
 
-    @cached_property
-    def _log(self) -> MessageLog:
-        return log_from_session(self._session, self.make_rules(None), anchored=self._anchored)
+    def _build_log(self, recorded_calls: int) -> MessageLog:
+        if recorded_calls not in self._logs:
+            self._logs[recorded_calls] = log_from_session(
+                self._session,
+                self.make_rules(None),
+                recorded_calls=recorded_calls,
+                anchored=self._anchored,
+            )
+        return self._logs[recorded_calls]
 
     def make_rules(self, size: int | None) -> Rules:
         """Return the rules that compact at a size; None: never."""
@@ -65,7 +73,9 @@ class TriggerReplays:
             size: the trigger, in tokens; None: the session is never compacted.
         """
         if size not in self._usd_by_size:
-            run = run_rules(self._log, self.make_rules(size))
+            rules = self.make_rules(size)
+            log = choose_log(self._session, self._anchored, rules, None, self._build_log)
+            run = run_rules(log, rules)
             prompts = RunPrompts(run)
             written = [s for c in get_run_compactions(run, prompts) for s in c.written]
             bill = bill_replay(self._cost_model, prompts, self._cost_model.summaries_usd(written))

@@ -63,7 +63,12 @@ def test_ceilings_said_to_cost_about_the_same_do_so_in_replays(n):
     assert told.uncompacted_usd == pytest.approx(usd["none"])
     near = usd[[str(n) for n in sizes]]
     assert near.max() <= NEAR_OPTIMAL * near.min() * 1.001
-    assert ("about the same" in repr(told)) == (told.low < told.high)
+    assert ("about the same" in unwrap(told)) == (told.low < told.high)
+
+
+def unwrap(told) -> str:
+    """Return the display without its line breaks, which may stand within a phrase."""
+    return " ".join(repr(told).split())
 
 
 @pytest.mark.parametrize("file", sample(FILES, 5) or [None], ids=lambda p: p and p.name)
@@ -76,7 +81,7 @@ def test_so_it_is_for_real_sessions(file: Path, real: Path):
     usd = replayed(s, told, [told.low, told.best, told.high])
     near = usd[[str(n) for n in (told.low, told.best, told.high)]]
     assert near.max() <= NEAR_OPTIMAL * near.min() * 1.001
-    assert ("goes on" in repr(told)) == (usd[str(told.best)] > usd["none"] * (1 + 1e-9))
+    assert ("goes on" in unwrap(told)) == (usd[str(told.best)] > usd["none"] * (1 + 1e-9))
 
 
 def test_a_session_that_is_cheaper_without_a_compaction_is_told_so():
@@ -84,10 +89,10 @@ def test_a_session_that_is_cheaper_without_a_compaction_is_told_so():
     told = when_to_compact(working(60), floor=30_000)
     short = when_to_compact(working((told.best - 20_000) // 1_000 + 3), floor=30_000)
     assert short.session_usd > short.uncompacted_usd
-    assert f"${short.uncompacted_usd:.4f} without any" in repr(short)
+    assert f"${short.uncompacted_usd:.4f} without any" in unwrap(short)
     endless = when_to_compact(working(900), floor=30_000)
     assert endless.session_usd < endless.uncompacted_usd
-    assert "without any" not in repr(endless)
+    assert "without any" not in unwrap(endless)
 
 
 def test_writes_that_live_an_hour_have_their_own_price():
