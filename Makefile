@@ -52,7 +52,7 @@ test-peers: with-peers with-peers-older  ## presets and recorders beside the pac
 with-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
-	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers tests/test_recorders.py tests/test_recorders_http.py
+	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers tests/agent/recorders/test_recorders.py tests/agent/recorders/test_recorders_http.py
 
 test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on the sessions of CTXKIT_SESSIONS (node 20 or later)
 	npm install --prefix .engines --ignore-scripts --omit=optional --no-audit --no-fund \

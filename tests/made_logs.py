@@ -380,7 +380,7 @@ CONTENTS = json.dumps(
         {"role": "model", "parts": [{"text": "There is none."}]},
     ]
 ).encode()
-GOLDEN = Path(__file__).parent / "readers" / "golden"
+GOLDEN = Path(__file__).parent / "formats" / "golden"
 MADE = {
     "fuseraft-events": [REPL_EVENTS, RUN_EVENTS],
     "fuseraft-checkpoint": [CHECKPOINT, REPL],

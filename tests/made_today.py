@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crush_databases import crush
 
-GOLDEN = Path(__file__).parent / "readers" / "golden"
+GOLDEN = Path(__file__).parent / "formats" / "golden"
 XML = (
     "I look.\n<read_file>\n<path>a.py</path>\n</read_file>",
     "[read_file for 'a.py'] Result:",

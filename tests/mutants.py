@@ -57,7 +57,7 @@ def _takes_a_session(public: Any) -> bool:
     return first.name in ("session", "of") and optional
 
 
-GOLDEN = Path(__file__).parent / "readers/golden"
+GOLDEN = Path(__file__).parent / "formats/golden"
 FOLDERS = {
     "openhands": "openhands/sdk-conversation-cd945624",
     "claude-code": "claude-code/session-share",

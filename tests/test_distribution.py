@@ -10,8 +10,8 @@ from importlib.metadata import entry_points, version
 from pathlib import Path
 
 import pytest
-from commands.words import ctxkit as run_command
-from commands.words import environment
+from cli.words import ctxkit as run_command
+from cli.words import environment
 
 import ctxkit
 from ctxkit._internal.distribution import DISTRIBUTION, get_version, other_owners

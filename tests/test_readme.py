@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from commands.words import COMMAND, environment
+from cli.words import COMMAND, environment
 
 import ctxkit as ck
 

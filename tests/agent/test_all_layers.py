@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from memory.hooks import hook
+from agent.memory.hooks import hook
 from talkers import COUNT, run
 
 import ctxkit as ck

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from agent.models.wires import FORMATS, Play, wire
 from agent.test_failed_summaries import Asked, long, settings_of
-from models.wires import FORMATS, Play, wire
 from talkers import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck

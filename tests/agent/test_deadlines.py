@@ -10,8 +10,8 @@ from contextlib import suppress
 from importlib import import_module
 
 import pytest
+from agent.models.wires import FORMATS, Play, endless, wire
 from builders import session
-from models.wires import FORMATS, Play, endless, wire
 from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
 from ctxkit.agent import (

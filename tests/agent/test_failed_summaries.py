@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from inspect import signature
 
 import pytest
+from agent.models.wires import FORMATS, Play, wire
 from builders import assistant, session, step, user
-from models.wires import FORMATS, Play, wire
 from presets.test_contract_presets import SMALL
 from talkers import COUNT, Says, agent, live, run, said
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from agent.models.wires import FORMATS, Play, wire
 from builders import assistant, result, session, tool_call, user
-from models.wires import FORMATS, Play, wire
 from talkers import COUNT, Says, agent, run, said
 
 from ctxkit import presets

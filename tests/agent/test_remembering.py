@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from memory.hooks import hook
-from models.wires import FORMATS, Play, wire
+from agent.memory.hooks import hook
+from agent.models.wires import FORMATS, Play, wire
 from talkers import COUNT, run, said
 
 import ctxkit as ck

@@ -6,7 +6,7 @@ import json
 from itertools import count
 
 import pytest
-from models.wires import FORMATS, Play, wire
+from agent.models.wires import FORMATS, Play, wire
 from talkers import run
 
 from ctxkit.agent import LiveSession, Provider, Workspace

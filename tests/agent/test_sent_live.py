@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from agent.models.wires import FORMATS, Play, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models.wires import FORMATS, Play, wire
 from talkers import ECHO, Says, agent, run, said
 
 import ctxkit as ck

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from models.wires import FORMATS, Play, wire
+from agent.models.wires import FORMATS, Play, wire
 from msgspec.structs import replace
 from talkers import ECHO, Says, agent, run, said
 from talks_by_chance import small

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ALL
-from reports.hostile import hostile
+from widgets.reports.hostile import hostile
 
 import ctxkit as ck
 from browser.lab import Seen, browser_page

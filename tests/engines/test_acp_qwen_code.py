@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 
 import pytest
-from models.wires import Play, wire
+from agent.models.wires import Play, wire
 
 import ctxkit as ck
 

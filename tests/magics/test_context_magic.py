@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, step, summarised, usage, user
 from magics.shells import completions, new_shell
-from reports.hostile import hostile, intruders
+from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError

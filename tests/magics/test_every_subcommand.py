@@ -15,7 +15,7 @@ from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
 
 MAGICS = {"context": CONTEXT_SUBCOMMANDS, "memory": MEMORY_SUBCOMMANDS}
 EVERY = [(magic, name) for magic, known in MAGICS.items() for name in known]
-GOLDEN = Path(__file__).parents[1] / "readers/golden/pi.jsonl"
+GOLDEN = Path(__file__).parents[1] / "formats/golden/pi.jsonl"
 VALUES = {
     "session": "main", "call": "-1", "limit": "2", "compaction": "-1", "checkpoint": "-1",
     "type": "feedback", "system": "fuseraft", "format": "pi", "body": "'More words.'",

@@ -6,8 +6,8 @@ import re
 from contextlib import ExitStack
 
 import pytest
+from agent.models.wires import Play, wire
 from magics.test_agent_magic import kit, run
-from models.wires import Play, wire
 
 import ctxkit as ck
 from ctxkit import presets

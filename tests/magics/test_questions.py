@@ -12,7 +12,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from display.test_visible_text import TEXTS, read_back
+from _internal.test_visible_text import TEXTS, read_back
 from hypothesis import example, given
 from hypothesis import strategies as st
 

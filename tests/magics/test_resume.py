@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from agent.models.wires import Play, wire
 from magics.shells import new_shell
 from magics.test_agent_magic import kit, lines_of_error, run
-from models.wires import Play, wire
 
 from ctxkit import presets, read
 from ctxkit.errors import BadArguments

@@ -6,8 +6,8 @@ import random
 from itertools import count
 
 import pytest
+from agent.models.wires import FORMATS, Play, wire
 from magics.test_streams import Seen
-from models.wires import FORMATS, Play, wire
 from talkers import run
 
 import ctxkit as ck

@@ -7,9 +7,9 @@ import re
 from importlib.util import find_spec
 
 import pytest
+from agent.models.wires import FORMATS, Play, wire
 from magics import test_agent_in_a_kernel
 from magics.test_agent_in_a_kernel import Kernel, errors, shown
-from models.wires import FORMATS, Play, wire
 
 pytestmark = pytest.mark.skipif(not find_spec("ipykernel"), reason="ipykernel is not installed")
 KEYS = "import os\nos.environ['OPENAI_API_KEY'] = os.environ['ANTHROPIC_API_KEY'] = 'none'"

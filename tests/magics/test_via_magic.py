@@ -9,8 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+import agent.tools.test_pictures as pictures
 import pytest
-import tools.test_pictures as pictures
 
 import ctxkit as ck
 from ctxkit.agent.acp_client import MISSING_RESULT, parse_acp_usage
@@ -262,7 +262,7 @@ def test_its_own_log_is_found_by_its_conversation(via, tmp_path, monkeypatch):
 
     folder = tmp_path / ".qwen/projects/p/chats"
     folder.mkdir(parents=True)
-    golden = Path(__file__).parents[1] / "readers/golden"
+    golden = Path(__file__).parents[1] / "formats/golden"
     sample = next(p for p in golden.rglob("*") if "qwen" in p.name)
     ident = ck.read(sample).id
     (folder / f"{ident}.jsonl").write_bytes(sample.read_bytes())

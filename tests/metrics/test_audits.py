@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, call, result, session, summarised, user
-from test_sweeps_scores import talk
+from experiments.test_sweeps_scores import talk
 
 import ctxkit as ck
 from ctxkit.metrics.loss import drift

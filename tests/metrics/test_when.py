@@ -9,7 +9,7 @@ from builders import assistant, session, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from reports.hostile import EVIL, intruders
+from widgets.reports.hostile import EVIL, intruders
 
 from ctxkit import read
 from ctxkit.errors import BadArguments

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from builders import assistant, session, summarised, user
+from experiments.test_sweeps_scores import talk
 from hypothesis import given
 from hypothesis import strategies as st
-from test_sweeps_scores import talk
 
 import ctxkit as ck
 from ctxkit.plots.cache_charts import cache_data

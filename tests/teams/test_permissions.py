@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from documents import made as documents
+from agent import made_documents as documents
 from teams.makes import config, made
 
 from ctxkit.errors import BadArguments

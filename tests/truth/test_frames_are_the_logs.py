@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from formats import rows
+from real_logs import rows
 from truth.parsers import PARSERS
 
 import ctxkit as ck

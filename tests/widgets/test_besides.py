@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import assistant, session, step, user
 from hypothesis import given
 from hypothesis import strategies as st
-from reports.hostile import hostile, intruders
+from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit.widgets.session_diff import align_entries

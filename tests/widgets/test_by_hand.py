@@ -8,8 +8,8 @@ import json
 import pandas as pd
 import pytest
 from builders import assistant, session, step, summarised, usage, user
-from reports.hostile import hostile, intruders
 from widgets.made_teams import team
+from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit import tokens

@@ -7,7 +7,7 @@ import time
 import pytest
 from builders import assistant, session, step, summarised, usage, user
 from msgspec.structs import replace
-from reports.hostile import hostile, intruders
+from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit import explore

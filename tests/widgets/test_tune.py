@@ -6,7 +6,7 @@ import json
 
 import pytest
 from builders import assistant, session, step, usage, user
-from reports.hostile import hostile, intruders
+from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, UnknownPreset

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from builders import assistant, session, step, usage, user
-from reports.hostile import hostile, intruders
+from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit import tokens

@@ -1,0 +1,129 @@
+"""A session on disk loses nothing that was acknowledged, has one writer, and comes back as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from builders import assistant, session, step, summarised, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxkit as ck
+from ctxkit.agent import SessionLog
+from ctxkit.errors import BadArguments, StoreError
+
+FRESH = session(id="0000abcd", model="scripted/tour", started=1_800_000_000.0)
+
+
+def open_log(folder, name="one"):
+    return SessionLog(folder, name, FRESH)
+
+
+def test_what_is_appended_is_there_again(tmp_path):
+    a, b = user("a"), assistant("b")
+    with open_log(tmp_path) as log:
+        log.append(a)
+        log.append(b, summarised([a, b]))
+        written = log.session
+    with open_log(tmp_path) as again:
+        assert again.session == written
+        assert again.recovered is None
+    assert ck.read(tmp_path / "one.jsonl") == written
+
+
+def test_the_file_is_the_owners_alone(tmp_path):
+    with open_log(tmp_path) as log:
+        log.append(user())
+        modes = {oct(p.stat().st_mode & 0o077) for p in tmp_path.iterdir()}
+    assert modes == {"0o0"}
+
+
+def test_a_branch_survives_with_both_ends(tmp_path):
+    a, b, c = user("a"), assistant("b"), user("c")
+    with open_log(tmp_path) as log:
+        log.append(a, b, c)
+        log.move(b.id)
+        log.append(user("other"))
+        written = log.session
+    with open_log(tmp_path) as again:
+        assert again.session == written
+        assert [m.text for m in again.session.messages] == ["a", "b", "other"]
+        assert [m.text for m in again.move(c.id).messages] == ["a", "b", "c"]
+    assert [m.text for m in ck.read(tmp_path / "one.jsonl").messages] == ["a", "b", "c"]
+
+
+@given(cut=st.integers(1, 400))
+def test_a_torn_end_is_set_aside_and_reported(tmp_path_factory, cut):
+    folder = tmp_path_factory.mktemp("torn")
+    a, b = user("first"), assistant("second")
+    with open_log(folder) as log:
+        log.append(a)
+        whole = log.path.stat().st_size
+        log.append(b)
+        size = log.path.stat().st_size
+    os.truncate(log.path, max(size - cut, whole))
+    with open_log(folder) as again:
+        torn = size - cut > whole
+        assert [m.text for m in again.session.messages][:1] == ["first"]
+        assert (again.recovered is not None) <= torn
+        again.append(user("third"))
+        assert again.session.messages[-1].text == "third"
+    assert not ck.read(log.path).faults
+
+
+def test_a_second_writer_is_told_who_holds_it(tmp_path):
+    script = f"""
+        import sys, time
+        sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+        from builders import session
+        from ctxkit.agent.store.session_log import SessionLog
+        log = SessionLog({str(tmp_path)!r}, "one", session(id="0000abcd"))
+        print("held", flush=True); sys.stdin.read()
+    """
+    other = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(StoreError, match=rf"process {other.pid} on "):
+            open_log(tmp_path)
+    finally:
+        other.communicate()
+    open_log(tmp_path).close()
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 65, "a\0b", "sp ace"])
+def test_a_name_is_a_name(tmp_path, name):
+    with pytest.raises(BadArguments):
+        open_log(tmp_path, name)
+
+
+def test_another_programs_file_is_refused(tmp_path):
+    (tmp_path / "one.jsonl").write_text('{"x": 1}\n')
+    with pytest.raises(StoreError):
+        open_log(tmp_path)
+    (tmp_path / "one.jsonl").unlink()
+    open_log(tmp_path).close()
+
+
+def test_a_closed_log_cannot_be_written(tmp_path):
+    log = open_log(tmp_path)
+    log.close()
+    with pytest.raises(StoreError, match="closed"):
+        log.append(user())
+
+
+def test_tool_traffic_and_usage_come_back_equal(tmp_path):
+    with open_log(tmp_path) as log:
+        for i in range(20):
+            log.append(user(f"{i}"), *step(text="x" * i, path=f"f{i}"), assistant("ok"))
+        written = log.session
+    with open_log(tmp_path) as again:
+        assert again.session == written

@@ -1,0 +1,102 @@
+"""docs/command-line.md shows what the commands print: each `$` line is run and what follows compared.
+
+``CTXKIT_WRITE_PAGES=1 python -m pytest tests/cli/test_command_line_page.py`` writes the outputs anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from cli.words import COMMAND, environment
+
+import ctxkit as ck
+from ctxkit.cli.app import COMMAND_MODULES
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "command-line.md"
+NEWEST = """import json, sys
+messages = json.load(sys.stdin)
+kept = messages[-150:]
+while kept[0]["role"] == "tool":
+    kept = kept[1:]
+print(json.dumps(messages[:1] + [m for m in kept if m["role"] != "system"]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "sessions").mkdir()
+    shutil.copy(ck.samples.path("billing"), tmp_path / "sessions")
+    os.utime(tmp_path / "sessions" / "billing.jsonl", (1.7e9, 1.7e9))  # long ago: shown as a day
+    (tmp_path / "newest.py").write_text(NEWEST)
+    (tmp_path / "bin").mkdir()
+    for name, words in (("ctxkit", COMMAND), ("python", [sys.executable])):
+        script = tmp_path / "bin" / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        script.chmod(0o755)
+    return tmp_path
+
+
+def run(folder: Path, line: str) -> tuple[int, str]:
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        check=False,
+        cwd=folder,
+        env=environment(folder, PATH=path),
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def printed(folder: Path, block: str) -> str:
+    """The block with the output of each command after it."""
+    out = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            out += [line, run(folder, line[2:])[1].rstrip("\n")]
+    return "\n".join(filter(None, out)) + "\n"
+
+
+def test_the_page_shows_what_is_printed(folder):
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    made = {block: printed(folder, block) for block in blocks}
+    if os.environ.get("CTXKIT_WRITE_PAGES") == "1":
+        for block, shown in made.items():
+            text = text.replace(f"```sh\n{block}```", f"```sh\n{shown}```")
+        PAGE.write_text(text, encoding="utf-8")
+    assert len(blocks) >= 5
+    assert list(made.values()) == blocks
+
+
+def test_the_page_names_every_command():
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in COMMAND_MODULES if f"| `ctxkit {name}" not in text] == []
+
+
+def test_the_workflow_of_the_docs_passes_and_fails_where_it_should(folder):
+    steps = yaml.safe_load((DOCS / "gate-workflow.yml").read_text())["jobs"]["gate"]["steps"]
+    commands = [s["run"] for s in steps if s.get("run", "").startswith("ctxkit")]
+    assert len(commands) == 2
+    (folder / "sessions").rename(folder / "gates-sessions")
+    (folder / "gates").mkdir()
+    (folder / "gates-sessions").rename(folder / "gates" / "sessions")
+    program = folder / "gates" / "compact.py"
+    program.write_text(NEWEST)
+    assert [run(folder, c)[0] for c in commands] == [2, 2]  # no baselines yet
+    assert [run(folder, f"{c} --update")[0] for c in commands] == [0, 0]
+    assert [run(folder, c)[0] for c in commands] == [0, 0]
+    program.write_text(NEWEST.replace("-150", "-5"))
+    codes = [run(folder, c) for c in commands]
+    assert [code for code, _ in codes] == [0, 1]
+    assert "survived" in codes[1][1] or "cliff_round" in codes[1][1]

@@ -1,0 +1,116 @@
+"""`ctxkit when`, `spend last` and `ctxkit` alone: the first line is the answer, with its price."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+from cli.conftest import SAMPLE
+from cli.words import ctxkit, in_terminal, told
+
+import ctxkit as ck
+from ctxkit.metrics.cost.spending import spend
+
+
+@pytest.fixture
+def one(tmp_path):
+    """A home whose newest session is one of Claude Code without a title, which was compacted late."""
+    folder = tmp_path / ".ctxkit" / "sessions"
+    folder.mkdir(parents=True)
+    shutil.copy(ck.samples.path("research"), folder / "research.jsonl")
+    return tmp_path
+
+
+def test_when_last_begins_with_the_answer_and_names_the_setting(one):
+    done = told(one, "when", "last")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Compact at 186,212 tokens, not 167,161: about $0.21 more")
+    assert "\n  Rules(policy=..., trigger=triggers.Above(186_212))\n" in done.stdout
+    assert "One session carries this" not in done.stdout
+    assert "One session carries this" in " ".join(told(one, "when", "last", "--why").stdout.split())
+
+
+def test_when_answers_as_json_and_as_a_page(one):
+    answer = json.loads(told(one, "when", "last", "--json").stdout)
+    assert answer["best"] == 186_212
+    assert answer["answer"].startswith("Compact at 186,212")
+    assert told(one, "when", "last", "--html", "when.html").returncode == 0
+    assert "Compact at 186,212 tokens" in (one / "when.html").read_text()
+
+
+def test_another_window_gets_another_answer(one):
+    assert (
+        told(one, "when", "last", "--window", "100000").stdout != told(one, "when", "last").stdout
+    )
+
+
+def test_spend_takes_a_session_and_begins_with_its_price(home):
+    for word in ("last", "billing", ".ctxkit/sessions/billing.jsonl"):
+        if word == "last":
+            (home / ".ctxkit" / "sessions" / "billing.jsonl").touch()
+        shown = told(home, "spend", word).stdout
+        assert shown.startswith("$3.29 for 343 calls: 31 % of it ($1.02) for 40 results that had")
+        assert "by tool" in shown
+
+
+def test_spend_by_something_keeps_its_rows_for_a_session_too(home):
+    shown = told(home, "spend", "billing", "--by", "model").stdout.splitlines()
+    assert shown[0].startswith("model")
+    assert [line.split()[0] for line in shown[2:]] == ["claude-sonnet-4-5"]
+
+
+def test_the_answer_about_money_is_the_largest_that_could_be_avoided():
+    bill = spend(ck.read(SAMPLE))
+    usd = float(re.search(r"\(\$([\d.]+)\)", bill.answer)[1])
+    avoidable = [sum(f.usd for f in bill.fetched)]
+    avoidable += [r.sent_usd for r in bill.resent]
+    assert usd == pytest.approx(max(avoidable), abs=0.01)
+
+
+def test_alone_it_answers_for_the_newest_session(one):
+    done = ctxkit(one)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Compact at 186,212 tokens, not 167,161")
+    assert any(line.startswith("$") for line in lines)
+    for command in ("when last", "spend last", "compare last"):
+        assert f"ctxkit {command}" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("words", [(), ("when", "last"), ("spend", "last"), ("compare", "last")])
+def test_a_machine_without_sessions_is_answered_in_one_sentence(tmp_path, words):
+    done = told(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("ctxkit: No session of a known tool is on this machine: give")
+    assert done.stderr.count("\n") == 1
+
+
+def test_logs_without_usage_or_prices_are_answered_in_one_sentence_each(tmp_path):
+    talk = [{"role": "user", "content": "Sum up."}, {"role": "assistant", "content": "Done."}]
+    folder = tmp_path / ".ctxkit" / "sessions"
+    folder.mkdir(parents=True)
+    ck.write(ck.read(talk), folder / "one.jsonl")
+    assert told(tmp_path, "when", "last").stderr.endswith("this log has no usage.\n")
+    assert told(tmp_path, "spend", "last").stdout == "No dollars are known: the log has no usage.\n"
+    alone = told(tmp_path).stdout
+    assert "this log has no usage." in " ".join(alone.split())
+    assert "Session: Sum up. (" in alone
+
+
+def test_a_session_without_a_title_is_listed_by_its_first_prompt(tmp_path):
+    folder = tmp_path / ".ctxkit" / "sessions"
+    folder.mkdir(parents=True)
+    talk = [{"role": "user", "content": "Mend the export."}, {"role": "assistant", "content": "ok"}]
+    ck.write(ck.read(talk), folder / "one.jsonl")
+    assert "Mend the export." in told(tmp_path, "list").stdout
+    assert json.loads(told(tmp_path, "list", "--json").stdout)[0]["title"] == "Mend the export."
+
+
+@pytest.mark.parametrize("words", [(), ("when", "last"), ("spend", "last")])
+def test_nothing_is_wider_than_the_terminal_and_nothing_is_coloured(one, words):
+    code, shown = in_terminal(one, *words, columns=80)
+    assert code == 0
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\x1b" not in shown

@@ -1,0 +1,38 @@
+"""The section on the studies is what the tables and a closed loop say, and the charts draw them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trust_studies import render_page
+
+from ctxkit.experiments import studies
+from ctxkit.experiments.studies import charts
+
+PAGE = Path(__file__).parents[3] / "docs" / "trust.md"
+
+
+@pytest.mark.long  # a closed loop of eighteen seconds
+def test_the_chapter_is_not_behind():
+    assert render_page() in PAGE.read_text(encoding="utf-8"), "run: python docs/make_trust.py"
+
+
+@pytest.mark.parametrize("figure", ["turns", "usd"])
+def test_the_chart_of_behaviour_has_every_main_run(figure):
+    ratios = studies.table("ratios")
+    chart = charts.chart_behaviour(ratios, figure)
+    assert len(chart.rows) == 13
+    drawn = chart.to_plotly()
+    assert sum(len(t["x"]) for t in drawn["data"] if t.get("mode") == "markers") == 13
+    assert drawn["layout"]["yaxis"]["tickformat"] == "~f"
+    picture = chart.drawing.svg()
+    assert [picture.count(f">{n}<") for n in chart.drawing.ticks] == [
+        chart.drawing.ticks.count(n) for n in chart.drawing.ticks
+    ]
+
+
+def test_the_chart_of_windows_has_every_window():
+    chart = charts.chart_mask_errors(studies.table("masks"))
+    assert [r[0] for r in chart.rows] == [str(n) for n in studies.masks.WINDOWS]
+    assert len(chart.to_plotly()["data"]) == 4

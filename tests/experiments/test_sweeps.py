@@ -1,0 +1,324 @@
+"""One row a run, wherever it runs: equal to the engine, complete after failures, kept when interrupted."""
+
+from __future__ import annotations
+
+import gc
+import json
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+import pandas as pd
+import pytest
+from experiments.test_sweeps_scores import talk
+
+import ctxkit as ck
+from ctxkit.engine.replay import run_replay
+from ctxkit.experiments.parallel import WorkPlan, WorkShare
+from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
+from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
+from ctxkit.policies.rules import recorded_rules
+from ctxkit.presets.registry import resolve_rules
+
+GRID = {
+    "context_window": [50_000, 60_000],
+    "keep_recent_tokens": [2000, 6000, 90_000],
+    "summariser": "fixed",
+}
+
+
+def small():
+    return talk(20), ck.grid(ck.presets.pi, **GRID)
+
+
+def test_a_grid_is_every_combination_and_refuses_what_cannot_work():
+    found = ck.grid("pi", **GRID)
+    assert len(found) == 6
+    assert [r.parameters["keep_recent_tokens"] for r in found.refused] == [90_000, 90_000]
+    assert "frees nothing" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (("pie", {}), "pi"),
+        (("pi", {"keep_recent_token": [1]}), "keep_recent_tokens"),
+        (("pi", {"quirks": []}), "empty"),
+    ],
+)
+def test_a_grid_that_means_nothing_is_refused(arguments, match):
+    with pytest.raises(ck.CtxkitError, match=match):
+        ck.grid(arguments[0], **arguments[1])
+
+
+def test_rows_hold_what_the_engine_gives_to_the_token():
+    s, rules = small()
+    runs = ck.sweep([s, s], rules)
+    assert len(runs) == 12
+    assert set(SCORE_COLUMN_NAMES) | {"context_window", "keep_recent_tokens"} == set(runs.columns)
+    for (_, row), rule in zip(runs.iterrows(), [*rules, *rules], strict=True):
+        if pd.isna(row["error"]):
+            done = run_replay(s, rule)
+            assert (row["prompt_tokens"], row["peak_tokens"], row["compactions_n"]) == (
+                done.total,
+                done.peak,
+                len(done.cuts),
+            )
+            assert row["cost_usd"] == ck.score(ck.replay(s, rule), loss=False)["cost_usd"]
+    assert runs["error"].notna().sum() == 4
+
+
+def test_a_run_that_fails_is_a_row_and_the_others_go_on():
+    def broken(history, room):
+        raise ZeroDivisionError("oh")
+
+    runs = ck.sweep(talk(5), [ck.presets.none(), broken])
+    assert runs["error"].tolist()[1] == "ZeroDivisionError: oh"
+    assert pd.isna(runs["error"][0])
+
+
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_an_executor_gives_the_same_rows(pool):
+    s, rules = small()
+    with pool(2) as executor:
+        assert ck.sweep([s, talk(7)], rules, executor=executor).equals(
+            ck.sweep([s, talk(7)], rules)
+        )
+
+
+class Dying(ThreadPoolExecutor):
+    """Loses every second batch on the way."""
+
+    n = 0
+
+    def submit(self, work, /, *arguments):
+        self.n += 1
+        if self.n % 2:
+            return super().submit(work, *arguments)
+        lost: Future = Future()
+        lost.set_exception(RuntimeError("the worker is gone"))
+        return lost
+
+
+class Strangers(Executor):
+    """Has a new worker for every batch."""
+
+    _max_workers = 2
+
+    def submit(self, work, /, *arguments):
+        with ThreadPoolExecutor(1) as one:
+            return one.submit(work, *arguments)
+
+
+def test_nothing_is_left_undone_where_workers_come_and_go():
+    s, rules = small()
+    given = [s, talk(9), talk(8)]
+    assert ck.sweep(given, [*rules, ck.presets.pi()], executor=Strangers()).equals(
+        ck.sweep(given, [*rules, ck.presets.pi()])
+    )
+
+
+def test_what_a_worker_lost_is_done_here():
+    s, rules = small()
+    with Dying(1) as executor, pytest.warns(UserWarning, match="worker"):
+        runs = ck.sweep([s, talk(9), talk(8)], rules, executor=executor)
+    assert runs.equals(ck.sweep([s, talk(9), talk(8)], rules))
+
+
+def test_finished_runs_are_kept_and_not_made_again(tmp_path, monkeypatch):
+    s, rules = small()
+    out = tmp_path / "runs.jsonl"
+    first = ck.sweep(s, rules[:2], out=out)
+    out.write_bytes(out.read_bytes() + b'{"torn": ')
+    made = []
+    from ctxkit.experiments import session_runner
+
+    honest = session_runner.SessionRunner.row
+    monkeypatch.setattr(
+        session_runner.SessionRunner,
+        "row",
+        lambda self, setting, o: made.append(setting.label) or honest(self, setting, o),
+    )
+    again = ck.sweep(s, rules[:3], out=out)
+    assert len(made) == 1
+    assert again.iloc[:2][["prompt_tokens", "cost_usd"]].equals(
+        first[["prompt_tokens", "cost_usd"]]
+    )
+    lines = [json.loads(x) for x in out.read_text().splitlines() if x.startswith('{"session')]
+    assert len(lines) == 2  # the third was refused
+
+
+def test_other_options_are_other_runs(tmp_path):
+    s, rules = small()
+    ck.sweep(s, rules[:1], out=tmp_path / "r.jsonl")
+    assert ck.sweep(s, rules[:1], out=tmp_path / "r.jsonl", loss=True)["items_n"].notna().all()
+
+
+def test_an_interrupt_keeps_what_is_done(tmp_path):
+    s = talk(8)
+    asked = []
+
+    def impatient(history, room):
+        if len(asked) > 3:
+            raise KeyboardInterrupt
+        asked.append(history.call)
+        return history
+
+    with pytest.warns(UserWarning, match="1 of 2 runs"):
+        runs = ck.sweep(s, [ck.presets.none(), impatient], out=tmp_path / "r.jsonl")
+    assert list(runs["rules"]) == ["none"]
+    assert runs.attrs["interrupted"]
+
+
+def test_losses_are_worked_out_on_request():
+    s, rules = small()
+    runs = ck.sweep(s, rules[:1], loss=True)
+    one = ck.score(ck.replay(s, rules[0]))
+    assert (one["reused_items_n"], one["at_stake_items_n"]) == (0, 0)
+    for name in ("items_n", "retained", "needed_later_loss", "regret"):
+        assert runs[name][0] is one[name] is pd.NA or runs[name][0] == one[name], name
+    assert one["needed_later_loss"] is pd.NA  # something was cut and nothing was ever named again
+    assert ck.sweep(s, rules[:1])["items_n"].isna().all()
+
+
+@pytest.mark.parametrize("sessions", [3, [], [3]])
+def test_what_is_no_session_is_refused(sessions):
+    with pytest.raises(ck.BadArguments, match="session"):
+        ck.sweep(sessions, "none")
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(ck.StoreError, match="kept"):
+        ck.sweep(talk(3), "none", out=tmp_path / "no" / "r.jsonl")
+
+
+def planned(*lengths, workers=2, run=None):
+    shares = [
+        WorkShare(i, talk(5), [NamedRules("x", None, f"{n}") for n in range(k)])
+        for i, k in enumerate(lengths)
+    ]
+    plan = WorkPlan(shares, workers)
+    plan.run = run
+    return plan
+
+
+def test_batches_are_neither_tiny_nor_endless():
+    assert len(planned(1000).next("a")[1]) == 4
+    assert len(planned(1000, run=1e-6).next("a")[1]) == 1000
+    assert len(planned(1000, run=0.01).next("a")[1]) == 100
+    assert len(planned(100, 100, run=0.002).next("a")[1]) == 50
+    assert len(planned(3, run=1.0).next("a")[1]) == 1
+
+
+def test_a_worker_stays_with_its_session_and_helps_where_it_pays():
+    plan = planned(40, 40, run=0.02)
+    (mine, _), (other, _), (again, _) = (plan.next(w) for w in ("a", "b", "a"))
+    assert mine is again is not other
+    mine.left.clear()
+    helped, settings = plan.next("a")
+    assert helped is other
+    assert len(settings) <= (len(other.left) + len(settings)) / 2 + 1
+    other.left = other.left[:1]
+    assert plan.next("a") is None
+
+
+def test_whole_sessions_lie_ready_while_many_are_left():
+    plan = planned(*[10] * 9, run=0.01)
+    ready = [plan.spare() for _ in range(9)]
+    assert [len(r[1]) for r in ready if r] == [10] * 6  # the last ones are better parted
+    assert len({r[0].place for r in ready if r}) == 6
+    parted = planned(*[10] * 9, run=0.01)
+    parted.next("a")[0].left = [None]
+    assert parted.spare() is None
+
+
+def test_all_settings_are_handed_out_once():
+    plan, seen = planned(17, 1, 90, run=0.01), []
+    while any(s.left for s in plan.shares):
+        seen += [
+            (given[0].place, s.key)
+            for w in "abc"
+            if (given := plan.next(w)) is not None
+            for s in given[1]
+        ]
+    assert len(seen) == len(set(seen)) == 108
+
+
+def test_equal_rules_and_functions_of_one_name_are_told_apart():
+    def dropping(n):
+        return lambda history, room: history.drop(n, "old") if len(history) > 12 else history
+
+    s = talk(12)
+    runs = ck.sweep(s, [ck.presets.none(), ck.presets.none(), dropping(1), dropping(4)])
+    assert runs["rules"].tolist() == ["none", "none (2)", "<lambda>", "<lambda> (2)"]
+    assert (
+        runs["compactions_n"][2]
+        > runs["compactions_n"][3]
+        > runs["compactions_n"][0]
+        == runs["compactions_n"][1]
+        == 0
+    )
+
+
+def test_a_shared_log_gives_every_preset_its_own_rows():
+    s = talk(25)
+    runs = ck.sweep(s, "all")
+    for rules, (_, row) in zip(ck.presets.names(), runs.iterrows(), strict=True):
+        again = ck.score(ck.replay(s, ck.presets.preset(rules)), loss=False)
+        for name in (
+            "prompt_tokens",
+            "peak_tokens",
+            "compactions_n",
+            "cost_usd",
+            "hidden_messages_n",
+        ):
+            assert row[name] == again[name], (rules, name)
+
+
+def test_runs_are_let_go_at_once():
+    """Ten thousand runs are not to wait for the collector of garbage, each with all that it holds."""
+    bench, kept = SessionRunner(ck.read(ck.samples.path("incident"))), {}
+    settings = [NamedRules.of(name, resolve_rules(name)) for name in ck.presets.names()]
+    assert all("error" not in row for row in bench.rows(settings, RunOptions(loss=True)))
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    try:
+        for setting in settings:
+            bench.row(setting, RunOptions(loss=True))
+            kept[setting.label] = gc.collect()
+    finally:
+        gc.unfreeze()
+        gc.enable()
+    assert not {name: n for name, n in kept.items() if n}
+
+
+def test_recorded_rules_send_what_their_replay_does(real):
+    session = max(ck.read_all(real / "codex"), key=lambda s: len(s.calls))
+    row = ck.sweep([session], [recorded_rules()]).iloc[0]
+    replay = ck.replay(session, recorded_rules())
+    assert row["prompt_tokens"] == ck.score(replay, loss=False)["prompt_tokens"]
+
+
+def test_counters_of_one_name_have_logs_of_their_own():
+    rules = [ck.presets.pi().but(counter=Counting(n), name=f"by {n}") for n in (2, 8)]
+    bench = SessionRunner(talk(5))
+    logs = [bench.log(each) for each in rules]
+    assert logs[0] is not logs[1]
+    assert [log.counter.n for log in logs] == [2, 8]
+    assert bench.log(rules[0]) is logs[0]
+
+
+class Counting:
+    """Counts characters; it cannot be hashed."""
+
+    name = "mine"
+    __hash__ = None
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self, text: str) -> int:
+        return len(text) // self.n
+
+    def message(self, message: Any) -> int:
+        return len(message.text) // self.n

@@ -1,0 +1,269 @@
+"""A score says what a session cost and how its cuts held; a comparison puts replays beside the record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from builders import assistant, session, step, user
+from make_scores import render_page
+
+import ctxkit as ck
+from ctxkit.engine.replay import compute_shared_tokens, run_replay
+from ctxkit.errors import BadArguments
+from ctxkit.experiments.comparison import DETAIL_HEADS
+from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
+from ctxkit.experiments.scores import SessionScoreCache, score_run, score_session
+from ctxkit.metrics.prompt_sizes import SentPrompts
+from ctxkit.policies import Above, Rules
+from ctxkit.policies.rules import recorded_rules
+from ctxkit.session import Usage
+from ctxkit.tokens.prices import price
+
+MODEL = "claude-sonnet-4-5"
+
+
+def talk(n: int = 30, size: int = 2000, model: str | None = MODEL, first: int = 10_000, **more):
+    """A session of n calls whose prompt grows by `size` tokens each, every prefix read from the cache."""
+    log, before = [], 0
+    for i in range(n):
+        now = first + size * i
+        u = Usage(
+            input_tokens=0,
+            cache_read_tokens=before,
+            cache_write_tokens=now - before,
+            output_tokens=100,
+        )
+        log += [
+            user(f"step {i} in src/part{i % 7}/file.py " + "word " * size),
+            assistant("ok", usage=u, model=model, time=10.0 * i, latency=1.0),
+        ]
+        before = now
+    return session(*log, **more)
+
+
+def test_a_replay_without_compaction_costs_what_the_model_says_of_the_record():
+    s = talk()
+    one, none = ck.score(s, loss=False), ck.score(ck.replay(s, ck.presets.none()), loss=False)
+    for name in (
+        "prompt_tokens",
+        "peak_tokens",
+        "cost_usd",
+        "cache_read_tokens",
+        "cache_write_tokens",
+    ):
+        assert none[name] == pytest.approx(one[name]), name
+    assert (one["source"], none["source"]) == ("recorded", "derived")
+    assert one["closure_error"] == pytest.approx(0)
+
+
+def test_a_cut_rewrites_everything_behind_the_first_changed_token():
+    s = talk()
+    rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
+    done, again = run_replay(s, rules), ck.replay(s, rules)
+    cut, sheet = done.cuts[0], SessionScoreCache(s).sheet
+    sent = SentPrompts(done.prompts.tolist(), compute_shared_tokens(done).tolist())
+    assert sheet.read(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
+    assert sheet.read(cut.call, sent) < done.prompts[cut.call - 1]
+    assert sheet.read(cut.call + 1, sent) == done.prompts[cut.call]
+    assert ck.score(again, loss=False)["compactions_n"] == len(done.cuts) > 0
+
+
+def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():
+    s = talk(6)
+    replies = [m for m in s.messages if m.role == "assistant"]
+    late = Usage(
+        input_tokens=0, cache_read_tokens=3000, cache_write_tokens=15_000, output_tokens=100
+    )
+    log = [
+        e
+        if e is not replies[4]
+        else assistant("ok", usage=late, model=MODEL, time=9000.0, latency=1.0)
+        for e in s.log
+    ]
+    cold = session(*log)
+    a, b = (SessionScoreCache(x).sheet for x in (s, cold))
+    assert a.kept[4] > 10**9
+    assert b.kept[4] == 3000
+
+
+def test_the_call_that_writes_a_summary_is_billed_fresh_or_as_a_read():
+    s, p = talk(), price(MODEL)
+    again = ck.replay(
+        s, ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed:1000")
+    )
+    edits = [e for e in again.edits if e.kind == "summarised"]
+    fresh, reused = (ck.score(again, loss=False, reuse=r)["summaries_usd"] for r in (False, True))
+    size = [e.details["summary_tokens"] for e in edits]
+    source = [e.details["source_tokens"] for e in edits]
+    assert fresh == pytest.approx(sum(source) * p.input + sum(size) * p.output)
+    assert reused == pytest.approx(
+        sum(e.tokens_before for e in edits) * p.cache_read + sum(size) * p.output
+    )
+
+
+def test_without_price_or_usage_the_cost_is_missing_and_never_zero():
+    unknown = ck.score(ck.replay(talk(model="nobody-knows-9"), ck.presets.none()), loss=False)
+    silent = session(*(m for i in range(5) for m in (user("x" * 400), assistant("ok"))))
+    for row in (
+        unknown,
+        ck.score(silent, loss=False),
+        ck.score(ck.replay(silent, ck.presets.none()), loss=False),
+    ):
+        assert row["cost_usd"] is pd.NA
+    assert unknown["prompt_tokens"] > 0
+    assert ck.score(silent, loss=False)["source"] == "estimated"
+
+
+def test_a_run_and_the_session_made_of_it_have_one_row():
+    s = talk(40)
+    for rules in (
+        ck.presets.pi(context_window=60_000, keep_recent_tokens=4000, summariser="share"),
+        ck.presets.swe_agent_mask(n=3),
+        ck.presets.none(),
+    ):
+        a, b = (
+            score_run(SessionScoreCache(s), run_replay(s, rules), rules.label),
+            score_session(ck.replay(s, rules), loss=False),
+        )
+        assert a == b
+
+
+@pytest.mark.parametrize("limit", [9_000, 22_000, 24_000])
+def test_a_run_of_two_agents_is_full_again_at_the_call_of_its_replay(limit):
+    """Where agents with other fixed parts take turns, prompts fall between compactions."""
+    log = []
+    for i in range(60):
+        agent, fixed = ("a", 20_000) if i // 3 % 2 else ("b", 500)
+        asked = Usage(input_tokens=fixed + 500 * i, cache_read_tokens=0, output_tokens=9)
+        log += [user("word " * 400), assistant("ok", usage=asked, model=MODEL, agent=agent)]
+    s, rules = session(*log), Rules(policy="window:keep_tokens=1000", trigger=Above(limit))
+    done = run_replay(s, rules)
+    assert not done.log.tokens.rising
+    assert score_run(SessionScoreCache(s), done, rules.label) == score_session(
+        ck.replay(s, rules), loss=False
+    )
+
+
+def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():
+    s = session(
+        *(
+            m
+            for i in range(4)
+            for m in (user("word " * 50), *step(text="y" * 400), assistant("ok"))
+        ),
+        id="s<1>",
+    )
+    found = ck.compare(
+        s,
+        ["none", ck.presets.pi, "clear:keep_last=1", ck.presets.none(context_window=1)],
+        loss=False,
+    )
+    assert list(found.columns) == list(SCORE_COLUMN_NAMES)
+    assert list(found.index) == [
+        "recorded",
+        "none",
+        "pi",
+        "clear:keep_last=1",
+        "none(context_window=1)",
+    ]
+    assert list(found.replays) == [r for r in found.index if pd.isna(found.loc[r, "error"])]
+    assert type(found.head(2)) is pd.DataFrame
+
+
+def test_rules_that_raise_are_a_row_that_says_why():
+    def broken(_history, _room):
+        raise IndexError("out of range")
+
+    found = ck.compare(talk(8), [broken, "pi"], loss=False)
+    assert found["error"].tolist()[1] == "IndexError: out of range"
+    assert found["prompt_tokens"].notna().tolist() == [True, False, True]
+    assert "IndexError: out of range" in found.to_text()
+
+
+def test_the_display_is_escaped_and_has_a_twin_in_text():
+    found = ck.compare(talk(8, id="<b>x</b>"), ["none"], loss=False)
+    assert "<b>x" not in found._repr_html_()
+    assert "$" in found.to_text()
+    assert "recorded trajectory" in " ".join(found.to_text(why=True).split())
+
+
+def test_every_cell_of_the_display_carries_the_figure_it_is_sorted_by():
+    found = ck.compare(talk(8), ["none", "pi"], loss=False)
+    shown = found.detail.to_html()
+    assert shown.count("onclick=") == len(DETAIL_HEADS) + 1
+    known = int(
+        found[list(DETAIL_HEADS)].notna().sum().sum()
+    )  # nothing is saved where nothing is cut, and that is not zero
+    assert known < len(found) * len(DETAIL_HEADS)
+    assert shown.count("data-value=") == len(found) + known
+    assert f'data-value="{found["prompt_tokens"].iloc[0]}"' in shown
+    assert shown in found._repr_html_()
+
+
+@pytest.mark.parametrize("bad", [3, None, [talk(2)]])
+def test_what_is_no_session_is_refused(bad):
+    with pytest.raises(ck.BadArguments, match="session"):
+        ck.score(bad)
+    with pytest.raises(ck.BadArguments, match="session"):
+        ck.compare(bad)
+
+
+def test_unknown_rules_are_refused_with_the_nearest_name():
+    with pytest.raises(ck.UnknownPreset, match="clear"):
+        ck.compare(talk(2), ["cleer"])
+
+
+def test_every_preset_runs_by_itself_on_a_session_whose_fixed_part_fills_its_window():
+    runs = ck.sweep(
+        [
+            session(*talk(12, 200, model=None, first=300_000).log, id="of no known model"),
+            talk(12, 200, model="gpt-4", first=9000),
+        ],
+        "all",
+        progress=False,
+        loss=True,
+    )
+    assert not runs["error"].notna().any()
+    assert runs["note"].str.contains("no compaction makes a prompt fit").all()
+
+
+def test_a_window_that_was_asked_for_and_cannot_hold_the_fixed_part_is_refused():
+    s = talk(4, 200, first=70_000)
+    assert "64,000" in ck.score(ck.replay(s, ck.presets.pulse_coder()), loss=False)["note"]
+    assert pd.isna(ck.score(ck.replay(s, ck.presets.pi()), loss=False)["note"])
+    with pytest.raises(
+        BadArguments, match=r"window of 60,000 tokens cannot hold the fixed part of the prompt"
+    ):
+        ck.replay(s, ck.presets.pulse_coder(context_window_tokens=60_000))
+
+
+def test_pis_session_replayed_as_recorded_costs_what_it_did(real):
+    """$37.90 on the input side; the table of the field's study was 5.5 % off when it carried the misses over."""
+    s = ck.read(real / "pi/before-compaction.jsonl")
+    assert ck.score(ck.replay(s, recorded_rules()), loss=False)["input_usd"] == pytest.approx(
+        37.90, rel=0.005
+    )
+    assert ck.score(s, loss=False)["prompt_tokens"] == 56_382_684
+
+
+def test_every_real_session_replayed_as_recorded_costs_what_it_did(real):
+    """Prompts to the token, the input side within 3 %: the model is told neither the split nor the recorded sizes."""
+    checked = 0
+    for s in ck.read_all(real, progress=False):
+        for each in (s, *s.children):
+            bill = ck.score(each, loss=False) if each.has_cache else None
+            if bill is None or bill["input_usd"] is pd.NA or not bill["input_usd"]:
+                continue
+            again = ck.score(ck.replay(each, recorded_rules()), loss=False)
+            checked += 1
+            assert again["prompt_tokens"] == bill["prompt_tokens"], each.path_
+            assert again["input_usd"] == pytest.approx(bill["input_usd"], rel=0.03), each.path_
+    assert checked >= 25
+
+
+def test_the_page_on_scores_is_not_behind():
+    assert (Path(__file__).parents[2] / "docs" / "scores.md").read_text(
+        encoding="utf-8"
+    ) == render_page()

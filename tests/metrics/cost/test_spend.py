@@ -1,0 +1,171 @@
+"""Where the money went: parts add up to the bill, and the sentences say what the tables say."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from builders import assistant, call, result, session, summarised, usage, user
+from hypothesis import given
+from hypothesis import strategies as st
+from widgets.reports.hostile import hostile, intruders
+
+import ctxkit as ck
+from ctxkit._internal.tables import display_width
+from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.cost.spending import SPLITS, Spend
+from ctxkit.session import ToolSchema, Usage
+
+MODEL = "claude-sonnet-4-5"
+SAMPLE = ck.samples.path("billing")
+
+
+def adds_up(spent: Spend) -> None:
+    for way in SPLITS:
+        assert sum(p.usd for p in spent.by(way)) == pytest.approx(
+            spent.total_usd or 0.0, abs=1e-9
+        ), way
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 5000)] * 4), min_size=1, max_size=12))
+def test_every_split_adds_up_to_the_bill(sizes):
+    asked = [call("Read", path=f"f{i % 3}") for i in range(len(sizes))]
+    log = [
+        m
+        for a, s in zip(asked, sizes, strict=True)
+        for m in (assistant("", *a.tool_calls, usage=usage(*s)), result("x" * s[0], a))
+    ]
+    spent = ck.spend(session(user(), *log, model=MODEL))
+    adds_up(spent)
+    assert spent.accounts.calls_usd == pytest.approx(
+        sum(c.fresh_usd + c.read_usd + c.write_usd + c.output_usd for c in spent.accounts.charges)
+    )
+
+
+def test_the_bill_is_that_of_compare():
+    s = ck.read(SAMPLE)
+    found = ck.compare(s, ["pi", "swe_agent_mask"], loss=False, progress=False)
+    for name, replay in found.replays.items():
+        spent = ck.spend(replay)
+        assert spent.total_usd == pytest.approx(found.loc[name, "cost_usd"])
+        adds_up(spent)
+
+
+def test_a_replay_of_writes_that_live_an_hour_is_billed_as_compare_does():
+    log = []
+    for i in range(30):
+        used = Usage(cache_read_tokens=2_000 * i, cache_write_1h_tokens=2_000, output_tokens=9)
+        log += [user("word " * 2_000), assistant("ok", usage=used)]
+    found = ck.compare(session(*log, model=MODEL), ["none"], loss=False, progress=False)
+    spent = ck.spend(found.replays["none"])
+    assert spent.total_usd == pytest.approx(found.loc["none", "cost_usd"])
+    adds_up(spent)
+
+
+def test_real_sessions_add_up_with_their_subagents(real):
+    seen = 0
+    for s in ck.read_all(real, progress=False):
+        spent = ck.spend(s)
+        unpriced = spent.accounts.unpriced_n or spent.accounts.unpriced_summaries_n
+        if spent.total_usd is not None and not unpriced:
+            adds_up(spent)
+            seen += 1
+            own = ck.score(s, loss=False)["cost_usd"]
+            if spent.accounts.unpriced_summaries_n:  # sealed: what it cost is not known
+                assert pd.isna(own)
+                continue
+            assert spent.cost_usd == pytest.approx(own)
+    assert seen > 5
+
+
+def test_what_was_sent_again_after_a_pause_is_said():
+    told = ck.spend(SAMPLE)
+    after = {p.name: p for p in told.by("cache")}["sent again after a pause"]
+    share = f"{100 * after.usd / told.total_usd:.0f} % of the money (${after.usd:.2f})"
+    assert any(s.startswith(share) and "8 pauses (7 min to 20.1 h)" in s for s in told.sentences)
+
+
+def test_repeats_and_idle_tools_are_found():
+    first, again = call("Read", path="a.py"), call("Read", path="a.py")
+    log = [
+        user(), assistant("", *first.tool_calls, usage=usage(1000)), result("x" * 4000, first),
+        assistant("", *again.tool_calls, usage=usage(3000)), result("x" * 4000, again),
+        assistant(usage=usage(5000)),
+    ]  # fmt: skip
+    tools = (ToolSchema(name="Read", chars=400), ToolSchema(name="Grow", chars=4000))
+    spent = ck.spend(session(*log, model=MODEL, tools=tools))
+    (repeat,) = spent.fetched
+    assert (repeat.name, repeat.times) == ("Read a.py", 2)
+    assert 0 < repeat.usd < spent.total_usd
+    assert [u.name for u in spent.unused] == ["Grow"]
+
+
+def test_servers_are_told_from_names_of_tools():
+    a, b = call("mcp__github__search"), call("Read", path="a")
+    log = [
+        user(),
+        assistant("", *a.tool_calls, usage=usage(10)),
+        result("x" * 900, a),
+        assistant("", *b.tool_calls, usage=usage(400)),
+    ]
+    names = {p.name for p in ck.spend(session(*log, model=MODEL)).by("server")}
+    assert names == {"github", "no MCP server"}
+
+
+def test_what_ifs_are_ordered_and_signed():
+    told = ck.spend(SAMPLE).what_ifs
+    assert [w.usd for w in told] == sorted(w.usd for w in told)
+    assert {"another model", "cache for an hour"} <= {w.name for w in told}
+    smaller = ck.spend(SAMPLE).in_window(40_000)
+    assert "40,000" in smaller.sentence
+
+
+@pytest.mark.parametrize(
+    "bare",
+    [
+        session(),
+        session(user(), assistant()),
+        session(user(), assistant(usage=usage(9))),
+        hostile(),
+    ],
+)
+def test_without_prices_it_says_so(bare):
+    spent = ck.spend(bare)
+    assert "No dollars are known" in spent.to_text()
+    assert intruders(spent._repr_html_()) == []
+    assert max(map(display_width, spent.to_text().split("\n"))) <= 80
+
+
+def test_a_hostile_bill_is_only_text():
+    import msgspec
+
+    s = hostile()
+    log = tuple(
+        msgspec.structs.replace(m, model=MODEL) if getattr(m, "role", "") == "assistant" else m
+        for m in s.log
+    )
+    spent = ck.spend(msgspec.structs.replace(s, log=log))
+    assert spent.total_usd
+    assert intruders(spent._repr_html_()) == []
+
+
+def test_a_way_that_is_none_is_named():
+    with pytest.raises(ck.BadArguments, match="Did you mean"):
+        ck.spend(SAMPLE).by("tol")
+
+
+def test_unpriced_summaries_are_told():
+    log = [user(), assistant(usage=usage(9), model=MODEL)]
+    cut = summarised(log, "So far: much.", usage=usage(9), model="nobody-knows")
+    s = session(*log, cut, user(), assistant(usage=usage(9), model=MODEL))
+    assert bill_session(s).unpriced_summaries_n == 1
+    assert any("1 summary without a price is in no sum" in told for told in ck.spend(s).sentences)
+
+
+def test_unpriced_calls_are_told():
+    s = session(
+        user(),
+        assistant(usage=usage(9), model=MODEL),
+        assistant(usage=usage(9), model="nobody-knows"),
+    )
+    assert bill_session(s).unpriced_n == 1
+    assert any("1 call without a price" in told for told in ck.spend(s).sentences)

@@ -1,0 +1,95 @@
+"""Reports as notebooks: valid, what they show is what their cells give, and text of a log stays text."""
+
+from __future__ import annotations
+
+import re
+
+import mistune
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from widgets.reports.hostile import EVIL, hostile, intruders
+
+import ctxkit as ck
+from ctxkit.widgets.reports.notebooks import (
+    escape_markdown,
+    pack_runs,
+    pack_session,
+    unpack_runs,
+    unpack_session,
+)
+
+
+@pytest.fixture(scope="module")
+def billing():
+    return ck.read(ck.samples.path("billing"))
+
+
+@pytest.fixture(scope="module")
+def comparison(billing):
+    return ck.compare(billing, ["tyrum", "none"])
+
+
+@pytest.fixture(scope="module")
+def runs(billing):
+    grid = ck.grid(ck.presets.pi, reserve_tokens=[4_000, 8_000, 200_000])
+    return ck.sweep([billing], grid, loss=True, progress=False)
+
+
+def ran(path):
+    """The notebook after its cells ran, which must be valid and raise nothing."""
+    made = nbformat.read(path, as_version=4)
+    nbformat.validate(made)
+    shown = [[o.data for o in c.get("outputs", [])] for c in made.cells]
+    NotebookClient(made, timeout=120, kernel_name="python3").execute()
+    return made, shown
+
+
+@pytest.mark.parametrize("what", ["billing", "comparison", "runs"])
+def test_its_cells_run_and_give_what_it_shows(what, request, tmp_path):
+    made, shown = ran(ck.export(request.getfixturevalue(what), tmp_path / "r.ipynb"))
+    assert sum(map(len, shown)) >= 3
+    for cell, before in zip(made.cells, shown, strict=True):
+        if before:
+            kind = "text/html" if "text/html" in before[0] else "text/plain"
+            assert cell.outputs[-1].data[kind] == before[0][kind], cell.source[:80]
+
+
+@pytest.mark.parametrize("what", ["billing", "comparison", "runs"])
+def test_it_says_first_what_it_rests_on(what, request, tmp_path):
+    made = nbformat.read(
+        ck.export(request.getfixturevalue(what), tmp_path / "r.ipynb"), as_version=4
+    )
+    first = made.cells[0].source
+    assert "Prediction error" in first
+    assert "without an explanation" in first
+    assert r"o200k\_base" in first
+    assert ("Open loop" in first) == (what != "billing")
+
+
+def test_a_session_comes_back_from_its_parcel_whole(billing):
+    again = unpack_session(pack_session(billing))
+    assert again == billing
+
+
+def test_runs_come_back_from_their_parcel_with_their_types(runs, comparison):
+    for frame in (runs, comparison):
+        again = unpack_runs(pack_runs(frame))
+        assert again.dtypes.to_dict() == frame.dtypes.to_dict()
+        assert again.equals(frame.reset_index(drop=True))
+
+
+def test_prose_is_only_text():
+    html = mistune.html(f"- {escape_markdown(EVIL)}")
+    assert intruders(html) == []
+    assert "window.evil" in html
+
+
+def test_a_hostile_session_is_only_text(tmp_path):
+    made = nbformat.read(ck.export(hostile(), tmp_path / "r.ipynb"), as_version=4)
+    for cell in made.cells:
+        if cell.cell_type == "markdown":
+            assert intruders(mistune.html(cell.source)) == []
+        for out in cell.get("outputs", []):
+            assert intruders(out.data.get("text/html", "")) == []
+            assert not re.search(r"[\x00\x07\x1b\u202e\u2066\ud800]", out.data["text/plain"])

@@ -1,0 +1,165 @@
+"""Reports of comparisons and sweeps: assumptions first, figures as in the frame, text of logs as text."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from builders import assistant, session, step, usage, user
+from widgets.reports.hostile import EVIL, hostile, intruders
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.widgets.reports.assumptions import describe_runs_basis, describe_session_basis
+from ctxkit.widgets.reports.run_reports import format_cell
+
+
+def words(path) -> str:
+    html = re.sub(
+        r"<(script|style)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+def body(path) -> str:
+    return re.sub(
+        r"<script>.*?</script>",
+        "<script></script>",
+        path.read_text(encoding="utf-8"),
+        flags=re.DOTALL,
+    )
+
+
+def grown(name, n=12, model="claude-sonnet-4-5"):
+    log = [user("go")]
+    for i in range(n):
+        spent = usage(0, read=4_000 * i, write=4_000)
+        log += [*step(text=f"src/part{i}.py " * 900), assistant("next", usage=spent, model=model)]
+    return session(*log, id=name)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    grid = ck.grid(ck.presets.pi, context_window=[32_000, 40_000], reserve_tokens=[8_000])
+    return ck.sweep([grown("one"), grown("two", 9)], grid, loss=True, progress=False)
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return ck.compare(grown("one"), ["none", "tyrum"])
+
+
+def test_a_comparison_says_first_what_it_rests_on_and_shows_its_figures(comparison, tmp_path):
+    said = words(ck.export(comparison, tmp_path / "c.html"))
+    assert (
+        said.index("Open loop")
+        < said.index("Prediction error")
+        < said.index("What each would have cost")
+    )
+    assert said.index("o200k_base") < said.index("What each would have cost")
+    for tokens in comparison["prompt_tokens"]:
+        assert f"{tokens:,}" in said
+
+
+def test_a_sweep_marks_few_sessions_and_names_every_setting(runs, tmp_path):
+    said = words(ck.export(runs, tmp_path / "s.html"))
+    assert "Only 2 sessions" in said
+    assert "2*" in said
+    for rules in runs["rules"]:
+        assert rules in said
+    assert said.index("Open loop") < said.index("Settings")
+
+
+def test_a_run_that_failed_is_in_the_report_with_its_reason(tmp_path):
+    frame = ck.sweep(
+        grown("one"),
+        ck.grid(ck.presets.pi, context_window=[32_000, 1], reserve_tokens=[8_000]),
+        progress=False,
+    )
+    said = words(ck.export(frame, tmp_path / "s.html"))
+    assert "What failed" in said
+    assert "1 of 2 runs failed" in said
+    assert "Loss was not worked out" in said
+    assert "Dollars against loss" not in said
+
+
+def test_a_slice_of_a_comparison_is_a_report_too(comparison, tmp_path):
+    assert "none" in words(ck.export(comparison.tail(1), tmp_path / "r.html"))
+
+
+def test_nothing_of_a_hostile_log_leaves_its_place(tmp_path):
+    comparison = ck.compare(hostile(), ["none"], loss=False)
+    runs = ck.sweep(hostile(), ["none", "pi"], progress=False)
+    runs["error"] = pd.array([EVIL.replace("\ud800", ""), None], dtype="string")
+    for frame in (comparison, runs):
+        html = body(ck.export(frame, tmp_path / "r.html"))
+        assert intruders(html, scripts=html.count("<script></script>")) == []
+        assert "window.evil=1" in html
+
+
+def test_pages_ask_nothing_of_a_network(runs, comparison, tmp_path):
+    for frame in (runs, comparison):
+        html = body(ck.export(frame, tmp_path / "r.html"))
+        assert not re.findall(r"""(?:src|href)\s*=|url\(|@import""", html)
+        assert "default-src 'none'" in html
+
+
+def test_other_frames_are_refused(runs, tmp_path):
+    with pytest.raises(BadArguments, match="Of frames only"):
+        ck.export(pd.DataFrame({"a": [1]}), tmp_path / "r.html")
+    with pytest.raises(BadArguments, match="the frame is empty"):
+        ck.export(runs.head(0), tmp_path / "r.html")
+    with pytest.raises(BadArguments, match=r"ends in \.html or \.ipynb"):
+        ck.export(runs, tmp_path / "r.pdf")
+
+
+def test_what_cannot_be_checked_is_said_not_made_up():
+    bare = " ".join(describe_session_basis(session(user(), assistant())))
+    assert "Prediction error: unknown" in bare
+    assert "%" not in bare
+    replayed = ck.replay(grown("one"), ck.presets.none())
+    assert describe_session_basis(replayed)[0].startswith("Open loop")
+
+
+def test_the_worst_of_several_sessions_is_named():
+    rows = ck.sweep(
+        [grown("one"), grown("two", 9), grown("dear", model="nobody-knows-it")],
+        ["none"],
+        progress=False,
+    )
+    said = " ".join(describe_runs_basis(rows))
+    assert "over 2 of 3 sessions" in said
+    assert "67% of the billed calls have a price" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("cost_usd", 0.0, "$0.00"),
+        ("cost_usd", pd.NA, "–"),
+        ("token_savings", -0.031, "-3.1 %"),
+        ("retained", 0.25, "25 %"),
+        ("compactions_n", 1234, "1,234"),
+        ("is_thrashing", True, "yes"),
+        ("calls_to_first_use", 2.5, "2.5"),
+        ("reserve_tokens", 8_000, "8,000"),
+        ("reserve_tokens", np.int64(8_000), "8,000"),
+    ],
+)
+def test_figures_are_written_by_their_kind(name, value, text):
+    assert format_cell(name, value) == text
+
+
+def test_what_is_odd_about_a_run_is_said(tmp_path):
+    said = (
+        (user("go"), assistant("ok", usage=usage(0, write=n), model="claude-sonnet-4-5"))
+        for n in (70_000, 70_100)
+    )
+    s = session(*said)
+    for name, made in {
+        "sweep": ck.sweep([s], ["pulse_coder"], progress=False),
+        "all": ck.compare(s, ["pulse_coder"]),
+    }.items():
+        assert words(ck.export(made, tmp_path / f"{name}.html")).count("these rules go by") == 1
