@@ -21,7 +21,7 @@ from ctxkit.engine.cache_model.prediction import (
     predict_reads_after_compactions,
 )
 from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.replay import count_hidden, describe_crowded_window
+from ctxkit.engine.replay import count_hidden, describe_run_oddities
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.formats.reading import read_all
@@ -192,7 +192,7 @@ def score_run(
         prompts,
         get_run_compactions(run, prompts),
         _run_outcome(
-            label, count_hidden(run), [h.why for h in run.held], describe_crowded_window(run)
+            label, count_hidden(run), [h.why for h in run.held], describe_run_oddities(run)
         )
         | {"refused_calls_n": count_refused_calls(base.session, run)},
         window=rules.parameters.get("context_window"),
