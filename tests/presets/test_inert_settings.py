@@ -7,6 +7,7 @@ from ast import literal_eval
 from inspect import signature
 
 import pytest
+from builders import assistant, session, user
 from presets.test_contract_presets import SMALL, WINDOWS
 
 import ctxkit as ck
@@ -33,7 +34,7 @@ def write_all_it_was_told(passage) -> str:
 
 
 def write_more_than_there_was(passage) -> str:
-    return "word " * (passage.tokens + 4_000)
+    return "word " * (passage.tokens + 400)
 
 
 VALUES = {
@@ -50,6 +51,7 @@ WHOLE = [0, 1, 2, 5, 50, 1_000, 5_000, 12_000, 30_000, 60_000]
 """Values of settings that no annotation bounds, besides the default."""
 
 MORE_BASES = {
+    "pulse_coder": [{"keep_last_turns": 1, "compact_summary_max_tokens": 60_000}],
     "fuseraft": [
         {"max_tool_result_tokens": 3_000},
         {"max_tail_messages": 10},
@@ -137,9 +139,16 @@ def values_of(setting: str, parameter) -> list:
     return [v for v in out if v != parameter.default]
 
 
+def cut_short():
+    """A short session whose replies were cut off at the output limit."""
+    turns = [(user(f"Request {i}."), assistant(f"Reply {i}", stop="length")) for i in range(6)]
+    return session(*(message for turn in turns for message in turn))
+
+
 @pytest.fixture(scope="module")
 def runners():
-    return [SessionRunner(ck.read(ck.samples.path(name))) for name in SAMPLES]
+    samples = [ck.read(ck.samples.path(name)) for name in SAMPLES]
+    return [SessionRunner(each) for each in (*samples, cut_short())]
 
 
 class Turns:
@@ -255,13 +264,13 @@ README_RULES = {"context_window": 48_000, "keep_recent_tokens": 9_000}
 
 def test_compare_sweep_grid_and_tune_say_what_holds_a_setting():
     """N3: each view of rules whose reserve lies below the floor names the floor."""
-    session = ck.read(ck.samples.path("billing"))
+    billing = ck.read(ck.samples.path("billing"))
     rules = presets.fased(reserve_tokens=8_000, **README_RULES)
     grid = ck.grid("fased", reserve_tokens=[0, 8_000, 30_000], context_window=48_000)
     assert "reserve_tokens has no effect in 2 of 3 (held by reserve_tokens_floor" in repr(grid)
-    compared = ck.compare(session, [rules], loss=False, progress=False)
-    swept = ck.sweep([session], grid, progress=False)
-    tuner = ck.tune(session, rules)
+    compared = ck.compare(billing, [rules], loss=False, progress=False)
+    swept = ck.sweep([billing], grid, progress=False)
+    tuner = ck.tune(billing, rules)
     for text in (compared.to_text(), compared._repr_html_(), repr(swept), tuner.to_text()):
         assert "reserve_tokens" in text
         assert "no effect" in text.lower()

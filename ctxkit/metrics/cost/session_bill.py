@@ -88,8 +88,7 @@ def _charge_recorded_calls(session: Session) -> list[CallCharge]:
         message, model = call.message, call.message.model or session.model
         if message.usage is not None:
             usd, source = price_call(message, model)
-            table = price(model)
-            at_call = table and table.on(message.time)
+            at_call = price(model, at=message.time)
             charges.append(make_charge(call.index, message.usage, at_call, usd, source))
     return charges
 
