@@ -60,6 +60,16 @@ RUN = """async (limit) => {
   const ran = window.jupyterapp.commands.execute('notebook:run-all-cells');
   return await Promise.race([late, ran.then(ok => ok === false ? 'a cell failed' : 'ran', e => String(e))]);
 }"""
+REOPEN = """async () => {
+  const path = window.notebook.context.path;
+  await window.notebook.context.save();
+  if (window.notebook.sessionContext.session) await window.notebook.sessionContext.shutdown();
+  for (const widget of [...window.jupyterapp.shell.widgets('main')]) widget.dispose();
+  const panel = await window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'});
+  await panel.context.ready; await panel.revealed;
+  window.jupyterapp.shell.activateById(panel.id);
+  window.notebook = panel;
+}"""
 # From the model, not from the page: outputs out of view count too.
 CELLS = """() => window.notebook.content.widgets
   .map((c, i) => ({c, i})).filter(({c}) => c.model.type === 'code').map(({c, i}) => ({
