@@ -8,6 +8,10 @@ const KERNEL_GONE = "The kernel that drew this is gone, so its controls are disa
 function initialize({ model }) {
   const manager = model.widget_manager, filled = new Map();          // slot -> its view; null while that is made
   let stopped = false, frame = 0;
+  const isDead = child => {
+    const kernel = manager.kernel;                                   // null after a shutdown; some managers have no such field
+    return child.comm_live === false || kernel === null || !!kernel && (kernel.isDisposed || kernel.status === "dead");
+  };
 
   async function fill(slot) {
     const id = MODEL.exec(slot.className)?.[1];
@@ -16,7 +20,10 @@ function initialize({ model }) {
     slot.dataset.ctxkitFilled = "1";
     filled.set(slot, null);
     try {
-      const child = await manager.get_model(id), view = await manager.create_view(child);
+      const child = await manager.get_model(id);
+      // Models outlive their kernel, and a closed notebook: a notebook opened again must not get such a view.
+      if (isDead(child)) throw new Error(KERNEL_GONE);
+      const view = await manager.create_view(child);
       if (!slot.isConnected) { view.remove(); throw new Error("the cell ran again"); }
       filled.set(slot, mount(slot, child, view));
     } catch { filled.delete(slot); delete slot.dataset.ctxkitFilled; }  // the picture stays
@@ -36,11 +43,10 @@ function initialize({ model }) {
     if (widget?.constructor?.attach) widget.constructor.attach(widget, place); else place.append(view.el);
     still.style.display = "none";
     const gone = () => empty(slot), check = () => {
-      const kernel = manager.kernel;                                 // null after a shutdown; some managers have no such field
-      const dead = child.comm_live === false || kernel === null || kernel?.isDisposed || kernel?.status === "dead";
+      const dead = isDead(child);
       if (note.hidden === !dead) return;
-      note.hidden = !dead; note.textContent = dead ? KERNEL_GONE : ""; place.inert = !!dead; place.style.opacity = dead ? .75 : "";
-      place.classList.toggle("ctxkit-disabled", !!dead);
+      note.hidden = !dead; note.textContent = dead ? KERNEL_GONE : "";
+      place.inert = dead; place.style.opacity = dead ? .75 : ""; place.classList.toggle("ctxkit-disabled", dead);
     };
     child.on("comm_live_update", check); child.on("destroy", gone); check();
     return { check, end() {
@@ -61,6 +67,7 @@ function initialize({ model }) {
     for (const [slot, mounted] of [...filled]) if (slot.isConnected) mounted?.check(); else empty(slot);
     for (const slot of document.getElementsByClassName(SLOT)) fill(slot);
   }
+  model.on("comm_live_update", () => { stopped = true; });           // the kernel is gone: the next one has a mounter of its own
 
   const observer = new MutationObserver(() => { frame ||= requestAnimationFrame(look); });
   observer.observe(document.body, { childList: true, subtree: true });
