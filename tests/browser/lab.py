@@ -77,6 +77,7 @@ CELLS = """() => window.notebook.content.widgets
     outputs: c.model.outputs.toJSON(), text: c.node.innerText,
     svgs: c.node.querySelectorAll('.js-plotly-plot .main-svg').length > 0,
     widgets: c.node.querySelectorAll('.jupyter-widgets,.ctxkit-hand,.ctxkit-watch').length,
+    slots: c.node.querySelectorAll('.ctxkit-slot').length, views: c.node.querySelectorAll('.ctxkit-live-view').length,
   }))"""
 
 
@@ -251,7 +252,7 @@ def _look(page: Any, seen: Seen) -> list[str]:
     mimes = [[m for o in c["outputs"] for m in o.get("data", {})] for c in seen.cells]
     seen.plots, seen.widgets = (
         sum(m.count(PLOTLY) for m in mimes),
-        sum(m.count(WIDGET) for m in mimes),
+        sum(m.count(WIDGET) for m in mimes) + sum(c["slots"] for c in seen.cells),
     )
     for cell, shown in zip(seen.cells, mimes, strict=True):
         name, expected = f"cell {cell['index']}", "raises-exception" in cell["source"]
@@ -268,6 +269,8 @@ def _look(page: Any, seen: Seen) -> list[str]:
             wrong.append(f"{name}: a figure is not drawn")
         if WIDGET in shown and (not cell["widgets"] or "Loading widget" in cell["text"]):
             wrong.append(f"{name}: a widget is not drawn")
+        if cell["slots"] > cell["views"]:
+            wrong.append(f"{name}: a still picture has no live view")
         if "Error displaying widget" in cell["text"]:
             wrong.append(f"{name}: a widget is broken")
     return wrong

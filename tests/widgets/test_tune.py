@@ -188,7 +188,6 @@ def test_it_has_a_text_twin_and_an_html_twin(sample):
     assert "trigger=20,000" in bundle["text/plain"]
     assert "as begun" in bundle["text/plain"]
     assert "<svg" in bundle["text/html"]
-    assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
 def test_text_of_a_log_stays_text():
