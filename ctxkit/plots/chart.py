@@ -58,6 +58,11 @@ class Drawing:
         """Pixels of the static picture; None: a share of the figure's own."""
         return None
 
+    @property
+    def is_empty(self) -> bool:
+        """True where there is nothing to draw: then a chart is its sentences, without axes."""
+        return False
+
     def plotly(self) -> dict[str, Any]:
         """Return the figure as plain JSON: `data` and `layout`."""
         raise NotImplementedError
@@ -163,12 +168,15 @@ class Chart:
     def to_html(self) -> str:
         """Return the static twin: a picture and a table without scripts, for light and for dark."""
         label = escape_html(f"{self.title}. {self.caption}", 700)
+        picture = ""
+        if not self.drawing.is_empty:
+            picture = f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
         return (
             f'<figure class="ctxkit-chart {NO_MATHJAX}" style="margin:0;{_STYLE}">'
             f"<figcaption><strong>{escape_html(self.title, 120)}</strong>"
             f"{'<br>' + escape_html(self.caption, 600) if self.caption else ''}{self._notes()}"
             "</figcaption>"
-            f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
+            f"{picture}"
             f"{render_table(self.head, self.rows[: self.shown], caption=self._table_caption())}"
             "</figure>"
         )
@@ -209,11 +217,10 @@ class Chart:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
-        return {
-            "text/plain": self.to_text(),
-            "text/html": self.to_html(),
-            PLOTLY_MIME_TYPE: self.to_plotly(),
-        }
+        bundle: dict[str, Any] = {"text/plain": self.to_text(), "text/html": self.to_html()}
+        if not self.drawing.is_empty:
+            bundle[PLOTLY_MIME_TYPE] = self.to_plotly()
+        return bundle
 
     def __repr__(self) -> str:
         return self.to_text()

@@ -7,6 +7,7 @@ function render({ model, el }) {
   const sizes = c => known(c) ? `${num(c.before)} → ${num(c.after)} tokens, ${per(c.saved)} saved` : "the log does not tell its sizes";
   const where = c => c.call == null ? c.turn == null ? "after the last call" : `after turn ${num(c.turn)}` : `before call ${num(c.call)}`;
   const view = {
+    empty: () => !rows().length,
     spec() {
       const all = rows(), n = all.length, each = f => all.map(f);
       let top = 1;
