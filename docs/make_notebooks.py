@@ -208,7 +208,9 @@ def _make_image(found: re.Match[str]) -> str:
     opening = "".join(f' {k}="{v}"' for k, v in box.items())
     svg = f'<svg xmlns="http://www.w3.org/2000/svg"{opening}>{_PICTURE_STYLE}{body}</svg>'
     coded = base64.b64encode(svg.encode()).decode()
-    shown = "".join(f' {k}="{attributes[k]}"' for k in ("style", "width", "height") if k in attributes)
+    shown = "".join(
+        f' {k}="{attributes[k]}"' for k in ("style", "width", "height") if k in attributes
+    )
     return f'<img alt=""{shown} src="data:image/svg+xml;base64,{coded}">'
 
 

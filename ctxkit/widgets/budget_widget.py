@@ -151,7 +151,7 @@ def suggest_thresholds(agents: Sequence[AgentTotals]) -> tuple[int, int]:
     """
     peak = max((int(a.cumulative.max()) for a in agents), default=0)
     digits = max(len(str(peak)) - 2, 0)
-    return round(0.6 * peak, -digits), round(0.8 * peak, -digits)
+    return int(round(0.6 * peak, -digits)), int(round(0.8 * peak, -digits))
 
 
 def check_thresholds(**thresholds: Any) -> None:

@@ -79,7 +79,7 @@ function render({ model, el }) {
     more.replaceChildren();
     if (d.error) { make("div", "soft", more, d.error); return; }
     for (const line of d.ledger) make("div", "", more, line);
-    if (d.changes.length) tabled(make("table", "", more), d.changed, ["message", "from", "what", "before", "after", "begins"], d.changes);
+    if (d.changes.length) tabled(make("table", "", more), d.changed, ["message", "name", "what", "before", "after"], d.changes);
     make("div", "said", more, d.needed);
     if (d.items.length) tabled(make("table", "", more), "", ["needed again at", "after", "kind", "item", "then"], d.items);
   }

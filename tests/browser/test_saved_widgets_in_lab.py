@@ -64,7 +64,9 @@ def test_pictures_survive_the_end_of_the_kernel(jupyter, chromium, tmp_path: Pat
         told["live"] = page.evaluate(STILL)
         told["slots"] = page.evaluate(TEXT)
         page.evaluate(RESTART)
-        page.wait_for_function(f"() => document.querySelectorAll('.ctxkit-disabled').length === {len(WIDGETS)}")
+        page.wait_for_function(
+            f"() => document.querySelectorAll('.ctxkit-disabled').length === {len(WIDGETS)}"
+        )
         told["gone"] = page.evaluate(GONE)
         page.wait_for_selector(IDLE, state="attached")
         page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
@@ -96,7 +98,16 @@ def test_pictures_survive_the_end_of_the_kernel(jupyter, chromium, tmp_path: Pat
 
     saved = jupyter.root / told["file"]
     assert "application/vnd.jupyter.widget-view+json" not in saved.read_text(encoding="utf-8")
-    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--output", "page.html", str(saved)]
+    command = [
+        sys.executable,
+        "-m",
+        "nbconvert",
+        "--to",
+        "html",
+        "--output",
+        "page.html",
+        str(saved),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     with browser_page(chromium, seen) as page:
         page.goto((saved.parent / "page.html").as_uri())
