@@ -57,7 +57,8 @@ def main(arguments: list[str]) -> int:
     named = [Path(a).resolve() for a in arguments if not a.startswith("-")]
     paths = named or sorted(NOTEBOOKS.glob("*.ipynb"))
     problems = list(find_problems(paths)) if check else list(store_notebooks(paths))
-    print("\n".join(problems) or f"{len(paths)} notebooks store what they show.")
+    sys.stdout.write("\n".join(problems) or f"{len(paths)} notebooks store what they show.")
+    sys.stdout.write("\n")
     return bool(problems)
 
 
@@ -113,14 +114,14 @@ def describe_source(notebook: Any) -> dict[str, str]:
 def store_notebooks(paths: Iterable[Path]) -> Iterator[str]:
     """Run notebooks and write them with their cleaned outputs; yield what went wrong."""
     for path in paths:
-        print(f"{path.name} ...", file=sys.stderr, flush=True)
+        sys.stderr.write(f"{path.name} ...\n")
         notebook = run_notebook(path)
         encoded = nbformat.writes(notebook).rstrip("\n") + "\n"
         problems = list(check_notebook(notebook, len(encoded.encode())))
         yield from (f"{path.name}: {problem} It is left as it was." for problem in problems)
         if not problems:
             path.write_text(encoded, encoding="utf-8")
-            print(f"{path.name}: {len(encoded.encode()):,} bytes", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{path.name}: {len(encoded.encode()):,} bytes\n")
 
 
 def run_notebook(path: Path) -> Any:
@@ -224,7 +225,12 @@ def _without_paths(text: Any, replacements: dict[str, str]) -> Any:
     # Folders that a cell makes for itself have another name each time.
     folder = re.escape(tempfile.gettempdir())
     text = re.sub(rf"{folder}/([A-Za-z]+[-_])?[A-Za-z0-9_]{{8}}\b", "a temporary folder", text)
-    return _ADDRESS.sub("", text)
+    clock = r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|UTC|[+-]\d{2}:?\d{2}))?)?"
+    return _ADDRESS.sub("", re.sub(_today() + clock, "(the time of the run)", text))
+
+
+def _today() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d")
 
 
 def _private_words() -> Iterator[tuple[str, str]]:
@@ -235,7 +241,7 @@ def _private_words() -> Iterator[tuple[str, str]]:
     user = getpass.getuser()
     if user != "root":  # a word of its own in many texts
         yield user, "the name of its user"
-    yield datetime.now(UTC).strftime("%Y-%m-%d"), "the time at which it ran"
+    yield _today(), "the time at which it ran"
 
 
 if __name__ == "__main__":

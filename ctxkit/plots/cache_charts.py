@@ -438,7 +438,7 @@ def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -
             for _, s in blocks
         ],
         "hoverinfo": "text",
-        "marker": {"color": ink, "line": {"width": 0.6, "color": "rgba(255,255,255,0.7)"}},
+        "marker": {"color": ink, "line": {"width": 0.6, "color": "rgba(128,128,128,0.6)"}},
     }
 
 

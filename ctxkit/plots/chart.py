@@ -8,6 +8,7 @@ import html
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, cast
 
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
+from ctxkit._internal.hooks import call_hook
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.inputs import as_session, as_sessions
 from ctxkit.plots.svg import render_svg
@@ -220,6 +222,8 @@ class Chart:
         bundle: dict[str, Any] = {"text/plain": self.to_text(), "text/html": self.to_html()}
         if not self.drawing.is_empty:
             bundle[PLOTLY_MIME_TYPE] = self.to_plotly()
+            if "ipykernel" in sys.modules:
+                call_hook("chart.display")
         return bundle
 
     def __repr__(self) -> str:

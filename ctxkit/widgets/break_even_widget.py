@@ -180,7 +180,8 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
     def outcome(self) -> str:
         """What it comes to after the calls that are set, in a sentence."""
         n, gained = self.calls.value, self.cut.gain(self.calls.value)
-        return f"After {pluralize(n, 'call')}: ${abs(gained):.3f} {'gained' if gained >= 0 else 'lost'}."
+        word = "gained" if gained >= 0 else "lost"
+        return f"After {pluralize(n, 'call')}: ${abs(gained):.3f} {word}."
 
     @property
     def formula(self) -> str:

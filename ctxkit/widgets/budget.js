@@ -71,7 +71,7 @@ function render({ model, el }) {
         : `${many(sum("cuts"), "turn")} would have cut (crosses), ${num(sum("warned"))} warned (dots).`
           + (guess && warn === guess[0] && cut === guess[1] ? " The log sets no budget, so the lines stand at 60 and 80 % of the highest sum: drag one, or type a number."
             : warn || cut ? "" : " Both lines are off: drag one up from the bottom, or type a number.");
-      s.note.textContent = again ? "Sums start again after each cut; where the record itself started again they do too, for it does not hold what would have come."
+      s.note.textContent = !all.length ? "" : again ? "Sums start again after each cut; where the record itself started again they do too, for it does not hold what would have come."
         : "Sums as recorded: they start again where the record did (dotted: its compactions).";
       const order = all.map((_, k) => k).sort((a, b) => both[b].cuts.length - both[a].cuts.length || both[b].warned.length - both[a].warned.length || a - b);
       const shown = order.slice(0, SHOWN), more = all.length - shown.length;
