@@ -10,7 +10,7 @@ UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies handouts docs release clean
+.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies notebooks handouts docs release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -85,6 +85,9 @@ trust: $(STAMP)  ## hold the figures against what was not used to make them, int
 
 studies: $(STAMP)  ## the tables of ck.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
 	$(BIN)/python docs/make_studies.py
+
+notebooks: $(STAMP)  ## run the notebooks and store what they show: text, tables and pictures
+	$(BIN)/python docs/make_notebooks.py
 
 handouts: $(STAMP)  ## slides, pages and PDFs of the notebooks, for a class, into handouts/ (needs npm once)
 	npm install --prefix .slides --ignore-scripts --no-audit --no-fund reveal.js@4

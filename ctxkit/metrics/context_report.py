@@ -29,7 +29,7 @@ from ctxkit.metrics.prompt_groups import (
 )
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.counters import measure_message
 from ctxkit.tokens.sizes import count_schema_chars
@@ -385,7 +385,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             ]
         out += ["", "largest messages"]
         out += [
-            f"{c.tokens:>10,}  {_position_label(c):>6}  {sanitize_line(c.name, 80)}"
+            f"{c.tokens:>10,}  {format_message_number(c.position):>6}  {sanitize_line(c.name, 80)}"
             for c in self.contributors[:contributors]
         ]
         return "\n".join(out)
@@ -401,7 +401,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         )
         largest = "".join(
             f'<tr><td style="{_NUMBER_CELL_CSS}">{c.tokens:,}</td><td '
-            f'style="{_NUMBER_CELL_CSS}">{_position_label(c)}</td>'
+            f'style="{_NUMBER_CELL_CSS}">{format_message_number(c.position)}</td>'
             f'<td style="{_TEXT_CELL_CSS}" '
             f'title="{escape_html(c.preview, 200)}">{escape_html(c.name, 120)}</td></tr>'
             for c in self.contributors
@@ -511,10 +511,6 @@ def _html_table(caption: str, heads: tuple[str, ...], rows: str) -> str:
 
 def _before_shortening(part: WindowPart) -> str:
     return f" (before shortening {part.raw_tokens:,})" if part.raw_tokens != part.tokens else ""
-
-
-def _position_label(contributor: Contributor) -> str:
-    return "new" if contributor.position is None else f"#{contributor.position}"
 
 
 @shows_figures("report")

@@ -484,10 +484,10 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, *, text: bool) -> Char
                 f" these said {recall:.0%} until they were named (by weight)."
             )
     return Chart(
-        title=f"What was lost in {name}",
+        title=f"What was still shown in {name}, of what compactions removed",
         caption=caption,
         drawing=Axes(
-            x="compaction", y="still shown", traces=tuple(traces), whole=True, y_share=True
+            x="compaction", y="share still shown", traces=tuple(traces), whole=True, y_share=True
         ),
         head=(
             *("compaction", "call", "family", "items", "shown", "recoverable", "lost"),

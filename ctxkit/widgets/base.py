@@ -19,6 +19,7 @@ from ctxkit._internal.formatting import TextAndHtml
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
 from ctxkit.widgets.javascript import declare_constants, translate_rule
+from ctxkit.widgets.live_view import LiveViewMounter, needs_widget_output, render_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 
 class StaticReprs:
-    """Stands before the class of a widget, whose front ends without widgets get its twins."""
+    """Stands before the class of a widget: outputs store what is shown as text and as HTML, and the
+    live view moves into the place of the HTML while there is a kernel.
+    """
 
     def to_text(self) -> str:
         """Return what is shown as text."""
@@ -44,8 +47,12 @@ class StaticReprs:
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         # In the method resolution order the widget's own class comes next.
         widget: Any = super()
-        bundle = widget._repr_mimebundle_(**kwargs)
+        if not needs_widget_output():
+            LiveViewMounter.ensure()
+            html = render_slot(widget.model_id, self.to_html())
+            return {"text/plain": self.to_text(), "text/html": html}
         twins = {"text/plain": self.to_text(), "text/html": self.to_html()}
+        bundle = widget._repr_mimebundle_(**kwargs)
         if isinstance(bundle, tuple):  # with metadata, which Colab needs
             return {**bundle[0], **twins}, bundle[1]
         return {**(bundle or {}), **twins}

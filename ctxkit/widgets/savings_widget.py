@@ -21,6 +21,7 @@ from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames import frame, per_compaction
 from ctxkit.plots.compaction_charts import Saving, drop_unmarked, savings_chart
 from ctxkit.plots.diff_chart import diff_data
+from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import ChartWidget, build_esm
 
 if TYPE_CHECKING:
@@ -135,23 +136,22 @@ class CompactionDetails:
     def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
         """Return the sentences, the diff and the items of a compaction, as plain values."""
         changes = diff_data(self.session, number)
-        changed = [(i, c) for i, c in enumerate(changes) if c.what != "kept"]
-        changed.sort(key=lambda at: (at[1].what != "inserted", -at[1].before))
+        changed = [c for c in changes if c.what != "kept"]
+        changed.sort(key=lambda c: (c.what != "inserted", -c.before))
         counts = Counter(c.what for c in changes)
         counts_text = ", ".join(f"{n:,} {what}" for what, n in counts.items())
         more = len(changed) - MAX_CHANGES
         rows = [
             [
-                f"{i:,}",
-                sanitize_line(c.tool or c.role, 40),
+                format_message_number(c.position),
+                sanitize_line(c.name, 80),
                 c.what,
                 f"{c.before:,}",
                 f"{c.after:,}",
-                sanitize_line(c.preview, 80),
             ]
-            for i, c in changed[:MAX_CHANGES]
+            for c in changed[:MAX_CHANGES]
         ]
-        why = list(dict.fromkeys(sanitize_line(c.reason, 120) for _, c in changed if c.reason))
+        why = list(dict.fromkeys(sanitize_line(c.reason, 120) for c in changed if c.reason))
         needed, items = self._list_needed(one.call)
         head = f"Messages: {counts_text}." if counts_text else "No message stood in the window."
         return {

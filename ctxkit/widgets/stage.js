@@ -132,7 +132,14 @@ function stage(model, el, label, view) {
     put(key, value) { if (model.get(key) !== value) model.set(key, value); me.save(); me.soon(); },
     save() { clearTimeout(timer); timer = setTimeout(() => model.save_changes(), 60); },
     soon() { if (!due && !gone) due = requestAnimationFrame(() => { due = 0; if (W) { const lines = view.lines?.(); if (lines) relined(lines); view.draw(me); } }); },
-    anew() { if (W && !gone) { spec = view.spec(); base(); view.draw(me); } },
+    anew() {
+      if (!W || gone) return;
+      const empty = Boolean(view.empty?.());                         // without anything to draw there is a sentence, and no axes
+      root.classList.toggle("empty", empty);
+      spec = view.spec();
+      if (!empty) base();
+      view.draw(me);
+    },
   };
 
   function base() {
@@ -162,7 +169,7 @@ function stage(model, el, label, view) {
   function figure() {
     const grid = GRID, ink = inked();
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickcolor: grid, automargin: false, tickfont: { size: 11 } };
-    const data = spec.lines.map(l => ({ type: "scatter", mode: l.x.length < 40 ? "lines+markers" : "lines", x: l.x, y: l.y, name: safe(l.name),
+    const data = spec.lines.map(l => ({ type: "scatter", mode: (l.marked ?? l.x.length < 40) ? "lines+markers" : "lines", x: l.x, y: l.y, name: safe(l.name),
       line: { color: l.ink, width: 1.8, dash: l.dash }, marker: { size: 4, color: l.ink }, connectgaps: false,
       customdata: l.hover, hovertemplate: l.hover ? "%{customdata}<extra></extra>" : "%{y:,}<extra></extra>" }));
     for (const b of spec.bars || []) data.push({ type: "bar", x: b.x, y: b.y, name: safe(b.name), customdata: b.hover, hovertemplate: "%{customdata}<extra></extra>",
@@ -227,18 +234,22 @@ function stage(model, el, label, view) {
       e.preventDefault(); e.stopPropagation();
       o.set(by ? model.get(key) + by * o.step() : o.low, true);
     });
-    me.handles[key] = { g, o, key, place(value, above) {
+    me.handles[key] = { g, o, key, span: [0, 0], place(value, above) {
       const y = me.Y(value), seen = y >= T - 1 && y <= H - B + 1;
+      // Lines that are off all lie at the bottom, so each has a part of the width.
+      const [from, to] = value <= o.low && o.off || [0, 1], left = L + from * (W - L - R), right = L + to * (W - L - R);
+      this.span = [left, right];
       g.style.display = seen ? "" : "none";
       set(g, { transform: `translate(0 ${y.toFixed(1)})`, "aria-valuenow": value, "aria-valuemax": o.high(), "aria-valuetext": o.text(value) });
-      set(grip, { x: L, width: Math.max(0, W - L - R) }); set(line, { x1: L, x2: W - R });
-      set(text, { x: W - R - 4, "text-anchor": "end", y: above && y > T + 12 || y > H - B - 14 ? -6 : 15 });
+      set(grip, { x: left, width: Math.max(0, right - left) }); set(line, { x1: left, x2: right });
+      set(text, { x: right - 4, "text-anchor": "end", y: above && y > T + 12 || y > H - B - 14 ? -6 : 15 });
       say(text, o.text(value));
     } };
   };
   const at = e => e.clientY - over.getBoundingClientRect().top;
+  const isAbove = (h, e) => { const x = e.clientX - over.getBoundingClientRect().left; return x >= h.span[0] && x <= h.span[1]; };
   over.addEventListener("pointerdown", e => {                      // the nearest line, not the one painted last
-    const near = Object.values(me.handles).map(h => [Math.abs(me.Y(model.get(h.key)) - at(e)), h]).sort((a, b) => a[0] - b[0])[0];
+    const near = Object.values(me.handles).filter(h => isAbove(h, e)).map(h => [Math.abs(me.Y(model.get(h.key)) - at(e)), h]).sort((a, b) => a[0] - b[0])[0];
     if (!near || near[0] > GRAB_PIXELS || e.button) return;
     e.preventDefault(); e.stopPropagation();
     held = near[1]; held.g.focus(); held.g.setPointerCapture(e.pointerId);
@@ -263,7 +274,12 @@ function stage(model, el, label, view) {
     const l = make("label", "", bar, label + " "), f = make("input", "", l);
     f.type = "number"; f.min = o.low; f.step = o.by || "any"; f.name = key;
     if (o.most !== undefined) f.max = o.most;
-    const read = end => () => { const v = f.valueAsNumber; if (Number.isFinite(v) && v >= o.low) o.set(v * (o.unit || 1), end); };
+    const read = end => () => {
+      const v = f.valueAsNumber, fits = Number.isFinite(v) && v >= o.low;
+      f.setCustomValidity(fits ? "" : `A number from ${o.low} on.`);
+      if (end) f.reportValidity();
+      if (fits) o.set(v * (o.unit || 1), end);
+    };
     f.addEventListener("input", read(false)); f.addEventListener("change", read(true));
     if (o.after) l.append(" " + o.after);
     return v => { if (document.activeElement !== f) f.value = +(v / (o.unit || 1)).toFixed(2); };
