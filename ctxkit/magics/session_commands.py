@@ -194,6 +194,8 @@ class ContextStatus:
         r = self.report
         unsure = "" if r.prompt_source == "recorded" else f" · {r.prompt_source}"
         size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
+        if not r.is_known:
+            size, unsure = "unknown, the log has counts of whole turns alone", ""
         return f"Context: {size} · Compactions: {self.compactions}{unsure}"
 
     def rows(self) -> list[tuple[str, str, str]]:

@@ -48,6 +48,11 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     return [None] * len(recorded), None
 
 
+def has_prompt_sizes(session: Session) -> bool:
+    """Return True where the size of at least one prompt is recorded or can be counted."""
+    return get_prompt_sizes(session)[1] is not None
+
+
 class SentPrompts:
     """The prompt sizes of a run or a replay, and the prefix that each shares with earlier ones.
 

@@ -103,10 +103,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
         """For each call the tokens of its billed prompt beyond its messages; negative: fewer
         were sent. Of a call without a bill those of the model.
         """
-        bills = (
-            None if c.message.kind == "turn" else n
-            for c, n in zip(self.session.calls, _recorded_prompts(self.session), strict=True)
-        )
+        bills = _recorded_prompts(self.session)
         rows = zip(self.fixed_at, self.unsent_at, self.modelled, bills, strict=True)
         return tuple(
             fixed - unsent + (0 if bill is None else bill - modelled)
@@ -403,8 +400,10 @@ def iter_usage_anchors(session: Session, slots: MessageSlots) -> Iterator[UsageA
 
 
 def _recorded_prompts(session: Session) -> list[int | None]:
-    """Return the usable prompt sizes: none of calls that failed before they were billed."""
-    usages = (c.message.usage for c in session.calls)
+    """Return the usable prompt sizes: none of calls that failed before they were billed, and none
+    of replies whose usage is the sum of a whole turn.
+    """
+    usages = (None if c.message.kind == "turn" else c.message.usage for c in session.calls)
     return [None if u is None else u.prompt_tokens or None for u in usages]
 
 

@@ -198,7 +198,9 @@ class SessionView:
             return UnsizedLines(self.session.view(index))
         contents = get_prompt_contents(self.session, index, sized=self._sizes)
         return tuple(
-            MessageLine(i, s.message, s.tokens, s.raw_tokens, s.changed_by)
+            MessageLine(
+                i, s.message, None if self.source is None else s.tokens, s.raw_tokens, s.changed_by
+            )
             for i, s in enumerate(contents.shown)
         )
 
