@@ -47,9 +47,8 @@ from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
-from ctxkit.metrics.prompt_sizes import RunPrompts
+from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.prompt_sizes import has_prompt_sizes
 from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions, is_sealed
 from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.thrashing import get_compactions

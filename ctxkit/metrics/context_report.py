@@ -231,11 +231,7 @@ def _window_at(session: Session, call: ModelCall | None) -> tuple[int, Provenanc
     model = _model_at(session, call)
     window = get_context_window(session, model, call.message if call else Message(role="user"))
     if window.tokens is None:
-        prompts = (
-            c.message.usage.prompt_tokens or 0
-            for c in session.calls
-            if c.message.usage and c.message.kind != "turn"
-        )
+        prompts = (c.message.prompt_tokens or 0 for c in session.calls)
         return max(DEFAULT_WINDOW, *prompts, 0), "estimated"
     return window.tokens, "recorded" if window.source == "recorded" else "derived"
 

@@ -30,12 +30,7 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     sizes and the source are None where the log has neither usage nor content. Without usage they
     are counted as the prompts of a replay are.
     """
-    recorded = [
-        None
-        if c.message.usage is None or c.message.kind == "turn"
-        else c.message.usage.prompt_tokens
-        for c in session.calls
-    ]
+    recorded = [c.message.prompt_tokens for c in session.calls]
     if any(recorded):
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"

@@ -225,8 +225,7 @@ def get_compactions(
     """Return all compactions of a session or a replay that have a size, and its prompts."""
     if session.origin is not None:
         return get_replay_compactions(session), get_replay_prompts(session)
-    usages = (None if c.message.kind == "turn" else c.message.usage for c in session.calls)
-    recorded = (u.prompt_tokens if u else None for u in usages)
+    recorded = (c.message.prompt_tokens for c in session.calls)
     prompts = [n or modelled for n, modelled in zip(recorded, anchored.modelled, strict=True)]
     if not has_prompt_sizes(session):
         return [], SentPrompts(prompts)

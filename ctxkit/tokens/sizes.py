@@ -403,8 +403,7 @@ def _recorded_prompts(session: Session) -> list[int | None]:
     """Return the usable prompt sizes: none of calls that failed before they were billed, and none
     of replies whose usage is the sum of a whole turn.
     """
-    usages = (None if c.message.kind == "turn" else c.message.usage for c in session.calls)
-    return [None if u is None else u.prompt_tokens or None for u in usages]
+    return [c.message.prompt_tokens or None for c in session.calls]
 
 
 def _anchor_kind(last: _LastPrompt | None, prompt: int, epoch: int, reply: Message) -> str:
@@ -632,8 +631,7 @@ def group_prompts_by_agent(session: Session) -> dict[str, list[tuple[ModelCall, 
     """Return the calls with a recorded prompt, by agent; records of whole turns are left out."""
     out: dict[str, list[tuple[ModelCall, int]]] = {}
     for call in session.calls:
-        usage = call.message.usage
-        prompt = None if usage is None or call.message.kind == "turn" else usage.prompt_tokens
+        prompt = call.message.prompt_tokens
         if prompt:
             out.setdefault(call.agent, []).append((call, prompt))
     return out
