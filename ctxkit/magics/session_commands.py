@@ -278,7 +278,8 @@ def list_audience(kit: KitState, options: SessionLine) -> pd.DataFrame:
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
     shown = (
         *(DisplayColumn("position", "entry", "count"), DisplayColumn("role", "role")),
-        *(DisplayColumn("tool", "tool"), DisplayColumn("agent_sees", "agent sees", "yes")),
+        *(DisplayColumn("tool", "tool"), DisplayColumn("kind", "kind")),
+        DisplayColumn("agent_sees", "agent sees", "yes"),
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
     )
     return with_display(
