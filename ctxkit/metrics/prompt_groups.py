@@ -178,7 +178,7 @@ def _groups_of_prompt(
     session: Session, sized: MessageSizes, call: int, current: dict[str, int]
 ) -> dict[str, int]:
     """Return the groups of a prompt, messages scaled down where they exceed the recorded size."""
-    visible, recorded = sum(current.values()), get_recorded_prompt(session, sized, call)
+    visible, recorded = sum(current.values()), get_recorded_prompt(sized, call)
     rest, schemas, later = measure_unlogged(session, sized, call, visible)
     if recorded is not None and visible > (max_visible := recorded - rest - sum(schemas) - later):
         current = scale_groups(current, max_visible)
@@ -196,11 +196,9 @@ def _add_groups(totals: dict[str, int], parts: list[tuple[str, int]]) -> None:
         totals[group] = totals.get(group, 0) + n
 
 
-def get_recorded_prompt(session: Session, sized: MessageSizes, call: int | None) -> int | None:
+def get_recorded_prompt(sized: MessageSizes, call: int | None) -> int | None:
     """Return the recorded prompt of a call; None without one, or for the sum of a whole turn."""
-    if call is None or session.calls[call].message.kind == "turn":
-        return None
-    return sized.recorded[call]
+    return None if call is None else sized.recorded[call]
 
 
 def measure_unlogged(
@@ -217,7 +215,7 @@ def measure_unlogged(
     schemas = _estimate_schema_tokens(session)
     if not has_recorded_prompt(session):
         return 0, schemas, 0
-    recorded, at = get_recorded_prompt(session, sized, call), -1 if call is None else call
+    recorded, at = get_recorded_prompt(sized, call), -1 if call is None else call
     fixed, later = sized.fixed_at[at], 0
     if recorded is None:
         rest = fixed
@@ -240,8 +238,7 @@ def has_recorded_prompt(session: Session) -> bool:
     cached: bool | None = session.__dict__.get("is anchored")
     if cached is None:
         cached = session.__dict__["is anchored"] = any(
-            c.message.usage and c.message.usage.prompt_tokens and c.message.kind != "turn"
-            for c in session.calls
+            c.message.prompt_tokens for c in session.calls
         )
     return cached
 

@@ -227,6 +227,8 @@ _DECISION = re.compile(
 )
 _MIN_CHARS, _MAX_CHARS = 16, 300
 """Length of a sentence that can be a lesson."""
+_MIN_PREFERENCE_CHARS = 10
+"""Least length of a preference: `I prefer tabs.` is one."""
 _MIN_SUCCESSES = 2
 """Successful runs of a command that make it a procedure."""
 
@@ -332,10 +334,13 @@ def lessons_in_message(message: Message) -> list[tuple[str, str]]:
     if message.kind in (INJECTED_KIND, RECALLED_KIND) or message.role not in ("user", "assistant"):
         return []
     kind, pattern = ("preference", _PREFERENCE) if message.role == "user" else ("fact", _FINDING)
-    return [(kind, text) for text in _matching_sentences(message, pattern)]
+    least = _MIN_PREFERENCE_CHARS if kind == "preference" else _MIN_CHARS
+    return [(kind, text) for text in _matching_sentences(message, pattern, least)]
 
 
-def _matching_sentences(message: Message, pattern: re.Pattern[str]) -> list[str]:
+def _matching_sentences(
+    message: Message, pattern: re.Pattern[str], least: int = _MIN_CHARS
+) -> list[str]:
     """Return the sentences of a message that match a pattern; no questions, none too long."""
     if message.kind in (INJECTED_KIND, RECALLED_KIND):
         return []
@@ -343,7 +348,7 @@ def _matching_sentences(message: Message, pattern: re.Pattern[str]) -> list[str]
     return [
         s.strip("-*# ")
         for s in flat
-        if _MIN_CHARS <= len(s) <= _MAX_CHARS and pattern.search(s) and not s.endswith("?")
+        if least <= len(s) <= _MAX_CHARS and pattern.search(s) and not s.endswith("?")
     ]
 
 

@@ -134,11 +134,11 @@ def _find_window_evidence(session: Session) -> dict[str | None, _WindowEvidence]
                 _AUTOMATIC_TRIGGERS
             ):
                 compacted[last] = max(compacted.get(last, 0), entry.tokens_before or size)
-        elif entry.role == "assistant" and entry.kind != "turn" and entry.usage:
-            prompt = entry.usage.prompt_tokens
-            if prompt:
-                last = entry.model or session.model
-                size = prompt + (entry.usage.output_tokens or 0)
-                reached[last] = max(reached.get(last, 0), prompt)
+        elif entry.role == "assistant" and entry.prompt_tokens:
+            prompt, output = entry.prompt_tokens, 0
+            if entry.kind != "turn" and entry.usage is not None:
+                output = entry.usage.output_tokens or 0
+            last, size = entry.model or session.model, prompt + output
+            reached[last] = max(reached.get(last, 0), prompt)
     models = compacted.keys() | reached.keys()
     return {m: _WindowEvidence(reached.get(m, 0), compacted.get(m, 0)) for m in models}

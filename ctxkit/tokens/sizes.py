@@ -103,10 +103,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
         """For each call the tokens of its billed prompt beyond its messages; negative: fewer
         were sent. Of a call without a bill those of the model.
         """
-        bills = (
-            None if c.message.kind == "turn" else n
-            for c, n in zip(self.session.calls, _recorded_prompts(self.session), strict=True)
-        )
+        bills = _recorded_prompts(self.session)
         rows = zip(self.fixed_at, self.unsent_at, self.modelled, bills, strict=True)
         return tuple(
             fixed - unsent + (0 if bill is None else bill - modelled)
@@ -194,7 +191,7 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
         _unseen_by_call(session, attribution.unseen) if anchors else (schemas,) * len(session.calls)
     )
     fixed_at = _fixed_part_by_call(session, unseen_at, anchors)
-    size_of = {id(m): size for m, size in zip(slots.messages, attribution.size, strict=True)}
+    size_of = slots.by_object(attribution.size)
     index = [slots.index[id(m)] for m in session.messages]
     prompt_of_call = {anchor.call: anchor.prompt for anchor in anchors}
     return MessageSizes(
@@ -242,7 +239,7 @@ def _stated_total(session: Session, slots: MessageSlots, schemas: int) -> tuple[
     the agent sent less than the log shows.
     """
     stated = session.details.get("input_tokens")
-    size_of = {id(m): n for m, n in zip(slots.messages, slots.raw, strict=True)}
+    size_of = slots.by_object(slots.raw)
     if not isinstance(stated, int):
         return 0, 0
     unseen = (schemas,) * len(session.calls)
@@ -336,13 +333,37 @@ TOOLS_DIGEST_KEY = "tools_digest"
 
 
 class MessageSlots:
-    """All messages of a session, and those that its edits inserted, each with its plain count."""
+    """All messages of a session, and those that its edits inserted, each with its plain count.
+
+    A message that an edit inserts again as it was has one slot: in a live session it is one object,
+    and in a log that is read back there are several equal ones.
+    """
 
     def __init__(self, session: Session, counter: TokenCounter) -> None:
-        inserted = [m for e in session.edits for m in e.inserted]
-        self.messages = list({id(m): m for m in (*session.messages, *inserted)}.values())
-        self.index = {id(m): i for i, m in enumerate(self.messages)}
+        self.messages: list[Message] = []
+        self.index: dict[int, int] = {}
+        """Slot of each message, by the identity of the object."""
+        slots_of_id: dict[str, list[int]] = {}
+        for message in session.messages:
+            self._add(message, slots_of_id)
+        for message in (m for e in session.edits for m in e.inserted):
+            same = (i for i in slots_of_id.get(message.id, ()) if self.messages[i] == message)
+            slot = next(same, None) if id(message) not in self.index else self.index[id(message)]
+            if slot is None:
+                self._add(message, slots_of_id)
+            else:
+                self.index[id(message)] = slot
         self.raw = [counter.message(m) for m in self.messages]
+
+    def _add(self, message: Message, slots_of_id: dict[str, list[int]]) -> None:
+        if id(message) not in self.index:
+            self.index[id(message)] = len(self.messages)
+            slots_of_id.setdefault(message.id, []).append(len(self.messages))
+            self.messages.append(message)
+
+    def by_object(self, sizes: Sequence[int]) -> dict[int, int]:
+        """Return the sizes of slots by the identity of their messages."""
+        return {key: sizes[slot] for key, slot in self.index.items()}
 
 
 class UsageAnchor(msgspec.Struct):
@@ -403,9 +424,10 @@ def iter_usage_anchors(session: Session, slots: MessageSlots) -> Iterator[UsageA
 
 
 def _recorded_prompts(session: Session) -> list[int | None]:
-    """Return the usable prompt sizes: none of calls that failed before they were billed."""
-    usages = (c.message.usage for c in session.calls)
-    return [None if u is None else u.prompt_tokens or None for u in usages]
+    """Return the usable prompt sizes: none of calls that failed before they were billed, and none
+    of replies whose usage is the sum of a whole turn.
+    """
+    return [c.message.prompt_tokens or None for c in session.calls]
 
 
 def _anchor_kind(last: _LastPrompt | None, prompt: int, epoch: int, reply: Message) -> str:
@@ -633,8 +655,7 @@ def group_prompts_by_agent(session: Session) -> dict[str, list[tuple[ModelCall, 
     """Return the calls with a recorded prompt, by agent; records of whole turns are left out."""
     out: dict[str, list[tuple[ModelCall, int]]] = {}
     for call in session.calls:
-        usage = call.message.usage
-        prompt = None if usage is None or call.message.kind == "turn" else usage.prompt_tokens
+        prompt = call.message.prompt_tokens
         if prompt:
             out.setdefault(call.agent, []).append((call, prompt))
     return out

@@ -232,7 +232,9 @@ def _sum_usage(session: Session) -> dict[str, Any]:
     ]
     if not billed:
         return _get_logged_totals(session) | costs
-    prompts = [u.prompt_tokens for m, u in billed if m.kind != "turn"]
+    prompts = [m.prompt_tokens if u is m.usage else u.prompt_tokens for m, u in billed]
+    if session.origin is None:  # an agent may report the size of its context without usage
+        prompts += [c.message.prompt_tokens for c in session.calls]
     total_prompts = sum_or_none([u.prompt_tokens for _, u in billed])
     return {
         "prompt_tokens": total_prompts,
