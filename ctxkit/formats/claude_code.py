@@ -7,7 +7,7 @@ cost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
@@ -101,6 +101,52 @@ _METADATA_FIELDS = {
     "gitBranch": "gitBranch",
 }
 """Fields of any line that describe the session, and the names they are stored under."""
+
+
+class _Line(TypedDict, total=False):
+    """The fields of a line that this reader uses; all others are passed over undecoded.
+
+    Half of a transcript's bytes are `toolUseResult`, which repeats the result that the message has.
+    It stays raw: only a subagent's id is taken from it.
+    """
+
+    type: Any
+    uuid: Any
+    parentUuid: Any
+    message: Any
+    toolUseResult: msgspec.Raw
+    timestamp: Any
+    requestId: Any
+    sessionId: Any
+    session_id: Any
+    agentId: Any
+    cwd: Any
+    version: Any
+    claude_code_version: Any
+    gitBranch: Any
+    isSidechain: Any
+    isMeta: Any
+    isApiErrorMessage: Any
+    isCompactSummary: Any
+    isSynthetic: Any
+    parent_tool_use_id: Any
+    subtype: Any
+    compactMetadata: Any
+    compact_metadata: Any
+    microcompactMetadata: Any
+    attachment: Any
+    data: Any
+    error: Any
+    model: Any
+    tools: Any
+    total_cost_usd: Any
+    customTitle: Any
+    aiTitle: Any
+    summary: Any
+
+
+LINE_DECODER = msgspec.json.Decoder(_Line)
+"""Decodes one line; a field that the reader uses stands in its type."""
 _SUBAGENT_TOOLS = {"Task", "Agent"}
 _MAX_SUBAGENT_FILES = 1000
 
@@ -133,12 +179,12 @@ class _TranscriptReader:
 
     def __init__(self, source: Source) -> None:
         self.path = source.path
-        self.faults = list(source.faults)
+        records, faults = source.decode_records(LINE_DECODER)
+        self.faults = list(faults)
         self.titles: dict[str, str] = {}
         self.message_by_uuid: dict[str, Any] = {}
         self.sidechains: dict[str, TranscriptConversation] = {}
         self.conversation_by_uuid: dict[str, TranscriptConversation] = {}
-        records = source.records
         self.has_main = any(
             as_str(r.get("type")) in _MESSAGE_TYPES and not _is_sidechain(r) for _, r in records
         )

@@ -460,6 +460,12 @@ def is_restart_line(record: dict[str, Any]) -> bool:
 def get_started_subagent(record: dict[str, Any]) -> str | None:
     """Return the id of the subagent whose result this line has, or None."""
     extra = record.get("toolUseResult")
+    if type(extra) is msgspec.Raw:
+        # most results are long and no subagent's: they are decoded only where the name is in them
+        try:
+            extra = msgspec.json.decode(extra) if b'"agentId"' in bytes(extra) else None
+        except (msgspec.DecodeError, RecursionError):
+            return None
     return str_or_none(extra.get("agentId")) if type(extra) is dict else None
 
 

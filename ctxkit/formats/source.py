@@ -262,13 +262,16 @@ class Source:
             return [r for _, r in decode_json_lines(lines, [])[:_HEAD_OBJECTS]]
         if self.document is not None:
             return [self.document] if type(self.document) is dict else []
-        if self._all_records is not None:
-            return self._all_records[:_HEAD_OBJECTS]
         if self.data.startswith(ZIP_MAGIC):
             return []
-        lines = self.data[: 1 << 22].split(b"\n", _HEAD_OBJECTS * 4)[: _HEAD_OBJECTS * 4]
+        lines = self.data[:_FIRST_BYTES].split(b"\n", _HEAD_OBJECTS * 4)[: _HEAD_OBJECTS * 4]
         object_lines = [line for line in lines if line.lstrip()[:1] == b"{"]
-        return [r for _, r in decode_json_lines(object_lines, [])[:_HEAD_OBJECTS]]
+        head = [r for _, r in decode_json_lines(object_lines[:_HEAD_OBJECTS], [])]
+        if len(head) < _HEAD_OBJECTS < len(object_lines):  # some of the first are broken
+            head += [r for _, r in decode_json_lines(object_lines[_HEAD_OBJECTS:], [])]
+        if len(head) < _HEAD_OBJECTS and len(self.data) > _FIRST_BYTES and self._all_records:
+            return self._all_records[:_HEAD_OBJECTS]  # the first lines are very long
+        return head[:_HEAD_OBJECTS]
 
     @cached_property
     def _all_records(self) -> list[dict[str, Any]] | None:
@@ -338,6 +341,28 @@ class Source:
         faults: list[Fault] = []
         return decode_json_lines(self.data.split(b"\n"), faults), faults
 
+    def decode_records(
+        self, decoder: msgspec.json.Decoder[Any]
+    ) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
+        """Return what `records` and `faults` hold, decoded by a reader's own decoder of a line.
+
+        A decoder of a `TypedDict` passes over the fields that its reader never uses, which are
+        most bytes of some formats. Lines that only the lenient decoder reads keep all fields.
+
+        Args:
+            decoder: decodes one line to a dict.
+        """
+        if type(self.document) is dict or self.data.startswith(ZIP_MAGIC):
+            return self._numbered_records
+        try:
+            records = decoder.decode_lines(self.data)
+        except JSON_ERRORS:
+            records = []
+        if records and len(records) == _count_raw_lines(self.data):
+            return list(enumerate(records, 1)), []
+        faults: list[Fault] = []
+        return decode_json_lines(self.data.split(b"\n"), faults, decoder), faults
+
     @property
     def records(self) -> list[tuple[int, dict[str, Any]]]:
         """Every line that is a JSON object, as (line from 1, object)."""
@@ -397,9 +422,11 @@ _LENIENT_TOKENS = (b"\\u", b"NaN", b"Infinity")
 """Bytes that the strict decoder may refuse and the lenient one accepts."""
 
 
-def decode_json_lines(lines: list[bytes], faults: list[Fault]) -> list[tuple[int, dict[str, Any]]]:
+def decode_json_lines(
+    lines: list[bytes], faults: list[Fault], decoder: msgspec.json.Decoder[Any] | None = None
+) -> list[tuple[int, dict[str, Any]]]:
     """Return the JSON objects among lines as (line from 1, object); other lines become faults."""
-    decode = JSON_DECODER.decode
+    decode = JSON_DECODER.decode if decoder is None else partial(_decode_object, decoder)
     numbered: list[tuple[int, dict[str, Any]]] = []
     for number, line in enumerate(lines, 1):
         if not line or line.isspace():
@@ -420,6 +447,13 @@ def decode_json_lines(lines: list[bytes], faults: list[Fault]) -> list[tuple[int
             message = f"expected a JSON object, found {type(record).__name__}"
             faults.append(Fault(number, message))
     return numbered
+
+
+def _decode_object(decoder: msgspec.json.Decoder[Any], line: bytes) -> Any:
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError:  # no object: its fault says what it is
+        return JSON_DECODER.decode(line)
 
 
 def decode_lenient_json(data: bytes, error: Exception) -> Any:
