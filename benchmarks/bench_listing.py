@@ -15,7 +15,6 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import statistics
 import subprocess
@@ -31,7 +30,8 @@ CORPUS_BYTES = 350 << 20
 MEDIAN_BYTES, SPREAD = 450_000, 1.5
 """Median of the sizes, and the standard deviation of their logarithms."""
 MAX_BYTES = 24 << 20
-MANY_FILES = 10_000
+MANY_BYTES = 68 << 20
+"""Of some 10,000 short sessions."""
 ROUNDS = 3
 _IDS = re.compile(
     rb"\b(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -39,13 +39,15 @@ _IDS = re.compile(
 )
 
 
-def make_corpus(transcripts: list[Path], home: Path, n_bytes: int = CORPUS_BYTES) -> int:
+def make_corpus(
+    transcripts: list[Path], home: Path, n_bytes: int = CORPUS_BYTES, median: int = MEDIAN_BYTES
+) -> int:
     """Write sessions below `home` until they have `n_bytes`; return how many there are."""
     draw = random.Random(SEED)
-    contents = [path.read_bytes().splitlines(keepends=True) for path in transcripts]
+    contents = [_read_lines(path) for path in transcripts]
     written = number = 0
     while written < n_bytes:
-        size = min(MAX_BYTES, int(draw.lognormvariate(0, SPREAD) * MEDIAN_BYTES), n_bytes - written)
+        size = min(MAX_BYTES, int(draw.lognormvariate(0, SPREAD) * median), n_bytes - written)
         # a long session repeats a long transcript: a short one would repeat its few lines too often
         large_enough = [c for c in contents if sum(map(len, c)) * 4 >= size] or contents[-1:]
         content = _make_session(draw.choice(large_enough), max(size, 4_000), f"{SEED}-{number}")
@@ -55,6 +57,11 @@ def make_corpus(transcripts: list[Path], home: Path, n_bytes: int = CORPUS_BYTES
         (folder / f"{_format_uuid(name)}.jsonl").write_bytes(content)
         written, number = written + len(content), number + 1
     return number
+
+
+def _read_lines(path: Path) -> list[bytes]:
+    """Return the lines that are objects: comments that a publisher added are no program's."""
+    return [e for e in path.read_bytes().splitlines(keepends=True) if e.startswith(b"{")]
 
 
 def _make_session(lines: list[bytes], size: int, name: str) -> bytes:
@@ -80,9 +87,8 @@ def _make_session(lines: list[bytes], size: int, name: str) -> bytes:
         for line in lines:
             if total >= size:
                 break
-            line = _IDS.sub(rename, line)
-            line = re.sub(rb'("sessionId":")[^"]+', rb"\g<1>" + session, line)
-            pieces.append(line if line.endswith(b"\n") else line + b"\n")
+            own = re.sub(rb'("sessionId":")[^"]+', rb"\g<1>" + session, _IDS.sub(rename, line))
+            pieces.append(own.removesuffix(b"\n") + b"\n")
             total += len(pieces[-1])
         passes += 1
     return b"".join(pieces)
@@ -107,7 +113,9 @@ def measure_process(command: list[str], home: Path) -> tuple[float, str, float]:
         "XDG_STATE_HOME": str(home / ".state"),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "NO_COLOR": "1",
+        "PATH": os.pathsep.join((str(PEER_PROGRAMS), os.environ["PATH"])),
     }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles the kit again
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, env=environment, stdout=out, stderr=out)
         _, status, usage = os.wait4(process.pid, 0)
@@ -128,13 +136,11 @@ def _forget(home: Path) -> None:
         shutil.rmtree(home / name, ignore_errors=True)
 
 
-def _peer_command(name: str, *words: str) -> list[str]:
-    return [str(Path(os.environ.get("CTXKIT_PEERS", "")) / "node_modules" / ".bin" / name), *words]
-
-
+PEER_PROGRAMS = Path(os.environ.get("CTXKIT_PEERS", "")).absolute() / "node_modules" / ".bin"
+CODEBURN_WORDS = ("--from", "2025-01-01", "--to", "2030-01-01", "--format", "json")
 PEERS = {
-    "ccusage": (_peer_command("ccusage", "session", "--offline", "--json"), 1.0),
-    "codeburn": (_peer_command("codeburn", "report", "--period", "all", "--format", "json"), 1.0),
+    "ccusage": (("session", "--offline", "--json"), 2.5),
+    "codeburn": (("report", *CODEBURN_WORDS), 1.0),
 }
 """What each peer is asked, and the goal of our CPU over its."""
 
@@ -147,8 +153,7 @@ def run() -> list[dict[str, Any]]:
         rows = _measure_first_look(home, files_n)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        make_corpus(find_transcripts()[:2], home, MANY_FILES * 4_100)
-        many = len(list(home.rglob("*.jsonl")))
+        many = make_corpus(find_transcripts()[:2], home, MANY_BYTES, median=2_000)
         _list(home)
         again = statistics.median(_list(home)[0] for _ in range(ROUNDS))
         return [
@@ -159,7 +164,7 @@ def run() -> list[dict[str, Any]]:
 
 def _measure_first_look(home: Path, files_n: int) -> list[dict[str, Any]]:
     first, memory = [], []
-    peers: dict[str, list[float]] = {name: [] for name in PEERS if Path(PEERS[name][0][0]).exists()}
+    peers: dict[str, list[float]] = {n: [] for n in PEERS if (PEER_PROGRAMS / n).exists()}
     for _ in range(ROUNDS):
         _forget(home)
         seconds, text, megabytes = _list(home)
@@ -167,7 +172,8 @@ def _measure_first_look(home: Path, files_n: int) -> list[dict[str, Any]]:
         first.append(seconds)
         memory.append(megabytes)
         for name, taken in peers.items():
-            taken.append(measure_process(PEERS[name][0], home)[0])
+            command = [str(PEER_PROGRAMS / name), *PEERS[name][0]]
+            taken.append(measure_process(command, home)[0])
     again = statistics.median(_list(home)[0] for _ in range(ROUNDS))
     ours, name = statistics.median(first), f"list {files_n} sessions, 350 MB, the first time"
     return [

@@ -13,6 +13,7 @@ import struct
 import zipfile
 import zlib
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
@@ -264,14 +265,15 @@ class Source:
             return [self.document] if type(self.document) is dict else []
         if self.data.startswith(ZIP_MAGIC):
             return []
-        lines = self.data[:_FIRST_BYTES].split(b"\n", _HEAD_OBJECTS * 4)[: _HEAD_OBJECTS * 4]
-        object_lines = [line for line in lines if line.lstrip()[:1] == b"{"]
-        head = [r for _, r in decode_json_lines(object_lines[:_HEAD_OBJECTS], [])]
-        if len(head) < _HEAD_OBJECTS < len(object_lines):  # some of the first are broken
-            head += [r for _, r in decode_json_lines(object_lines[_HEAD_OBJECTS:], [])]
-        if len(head) < _HEAD_OBJECTS and len(self.data) > _FIRST_BYTES and self._all_records:
-            return self._all_records[:_HEAD_OBJECTS]  # the first lines are very long
-        return head[:_HEAD_OBJECTS]
+        head: list[dict[str, Any]] = []
+        for line in islice(io.BytesIO(self.data[:_FIRST_BYTES]), _HEAD_OBJECTS * 4):
+            if line.lstrip()[:1] == b"{":
+                head += [r for _, r in decode_json_lines([line], [])]
+            if len(head) == _HEAD_OBJECTS:
+                return head
+        is_complete = len(self.data) <= _FIRST_BYTES or self._all_records is None
+        # where the first lines are very long, the first bytes hold few of them
+        return head if is_complete else self._all_records[:_HEAD_OBJECTS]
 
     @cached_property
     def _all_records(self) -> list[dict[str, Any]] | None:
