@@ -30,7 +30,7 @@ CORPUS_BYTES = 350 << 20
 MEDIAN_BYTES, SPREAD = 450_000, 1.5
 """Median of the sizes, and the standard deviation of their logarithms."""
 MAX_BYTES = 24 << 20
-MANY_BYTES = 68 << 20
+MANY_BYTES = 80 << 20
 """Of some 10,000 short sessions."""
 ROUNDS = 3
 _IDS = re.compile(

@@ -177,7 +177,8 @@ class TranscriptConversation:
             self._read_input(record, message.get("content"))
 
     def _read_reply(self, record: dict[str, Any], message: dict[str, Any]) -> None:
-        self.close_pending_compaction()
+        if self.pending_boundary is not None:
+            self.close_pending_compaction()
         parts, results = self.blocks.parse_content(message.get("content"))
         call_key = get_call_key(record, message)
         index = self._find_open_reply(call_key, str_or_none(message.get("model")))
@@ -379,8 +380,10 @@ _SUMMARY_PREFIX = "This session is being continued from a previous conversation"
 
 def get_call_key(record: dict[str, Any], message: dict[str, Any]) -> str | None:
     """Return the key that the lines of one API call share: message id and request id."""
-    message_id = str_or_none(message.get("id"))
-    return None if message_id is None else f"{message_id} {as_str(record.get('requestId'))}"
+    message_id, request_id = message.get("id"), record.get("requestId")
+    if type(message_id) is not str or not message_id:
+        return None
+    return f"{message_id} {request_id if type(request_id) is str else ''}"
 
 
 def parse_reply(

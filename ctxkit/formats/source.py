@@ -31,10 +31,11 @@ from ctxkit.formats.compression import (
     is_compressed,
     iter_decompressed,
 )
+from ctxkit.formats.lazy_records import LazyRecords
 from ctxkit.session.messages import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 # A file is in one of four states, found from its first bytes:
@@ -252,28 +253,17 @@ class Source:
                 return None
 
     @cached_property
-    def head(self) -> list[dict[str, Any]]:
+    def head(self) -> Sequence[dict[str, Any]]:
         """The first JSON objects of a file of lines (at most 64), or its document in a list."""
         if self.is_database:
             return []
-        if self.is_large:
-            lines = [
-                line for line in self._first_lines[: _HEAD_OBJECTS * 4] if line.lstrip()[:1] == b"{"
-            ]
-            return [r for _, r in decode_json_lines(lines, [])[:_HEAD_OBJECTS]]
-        if self.document is not None:
-            return [self.document] if type(self.document) is dict else []
-        if self.data.startswith(ZIP_MAGIC):
-            return []
-        head: list[dict[str, Any]] = []
-        for line in islice(io.BytesIO(self.data[:_FIRST_BYTES]), _HEAD_OBJECTS * 4):
-            if line.lstrip()[:1] == b"{":
-                head += [r for _, r in decode_json_lines([line], [])]
-            if len(head) == _HEAD_OBJECTS:
-                return head
-        is_complete = len(self.data) <= _FIRST_BYTES or self._all_records is None
-        # where the first lines are very long, the first bytes hold few of them
-        return head if is_complete else self._all_records[:_HEAD_OBJECTS]
+        if not self.is_large:
+            if self.document is not None:
+                return [self.document] if type(self.document) is dict else []
+            if self.data.startswith(ZIP_MAGIC):
+                return []
+        lines = self._first_lines if self.is_large else io.BytesIO(self.data)
+        return LazyRecords(_decode_objects(islice(lines, _HEAD_OBJECTS * 4)), _HEAD_OBJECTS)
 
     @cached_property
     def _all_records(self) -> list[dict[str, Any]] | None:
@@ -449,6 +439,13 @@ def decode_json_lines(
             message = f"expected a JSON object, found {type(record).__name__}"
             faults.append(Fault(number, message))
     return numbered
+
+
+def _decode_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects among lines, each decoded when it is asked for."""
+    for line in lines:
+        if line.lstrip()[:1] == b"{":
+            yield from (record for _, record in decode_json_lines([line], []))
 
 
 def _decode_object(decoder: msgspec.json.Decoder[Any], line: bytes) -> Any:
