@@ -159,7 +159,22 @@ def run() -> list[dict[str, Any]]:
         return [
             *rows,
             bounded(f"list {many:,} sessions when nothing changed", again, 1.0, "s CPU"),
+            bounded("ctxkit, first answer about a log of 5 MB", _answer_first(), 2.0, "s CPU"),
         ]
+
+
+def _answer_first() -> float:
+    """Return the CPU of the first `ctxkit` in a home folder with one session of 5 MB."""
+    lines = _read_lines(find_transcripts()[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / ".claude/projects/-w-project/session.jsonl"
+        log.parent.mkdir(parents=True)
+        log.write_bytes(_make_session(lines, 5 << 20, "one"))
+        taken = []
+        for _ in range(ROUNDS):
+            _forget(Path(folder))
+            taken.append(measure_process([sys.executable, "-m", "ctxkit"], Path(folder))[0])
+        return statistics.median(taken)
 
 
 def _measure_first_look(home: Path, files_n: int) -> list[dict[str, Any]]:
