@@ -19,7 +19,7 @@ from ctxkit.formats.fields import (
     to_text,
 )
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
-from ctxkit.session.messages import Edit, Message, Part, Text, ToolSchema
+from ctxkit.session.messages import Edit, Message, Part, Text, ToolSchema, Usage
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -47,7 +47,7 @@ _MAX_STEPS_BACK = 256
 class TranscriptState:
     """State shared by the conversations of one file."""
 
-    def __init__(self, uuids: set[str], *, ambiguous: bool) -> None:
+    def __init__(self, uuids: set[str], *, ambiguous: bool, repeated: bool) -> None:
         self.skipped: Counter[str] = Counter()
         self.metadata: dict[str, Any] = {}
         self.call_by_agent: dict[str, str] = {}
@@ -56,6 +56,8 @@ class TranscriptState:
         """Tools named by the program's output; a transcript names none."""
         self.has_ambiguous_uuids = ambiguous
         """True if a uuid names two lines; the order of lines then replaces their parents."""
+        self.has_repeated_uuids = repeated
+        """True if a uuid stands at two lines, be they equal or not."""
         self.uuids = uuids
         """The uuids of all lines of the file."""
 
@@ -74,6 +76,8 @@ class TranscriptConversation:
         self.pending_boundary: dict[str, Any] | None = None
         """The boundary of a compaction whose summary has not come yet."""
         self.model: str | None = None
+        self._last_usage: tuple[Any, Usage | None] = (None, None)
+        """The usage of the last line of a reply, as written and as parsed."""
         self.is_resumed = False
         """True if the program was restarted since the last reply."""
         self.is_headless: bool | None = None
@@ -173,16 +177,20 @@ class TranscriptConversation:
             self._read_input(record, message.get("content"))
 
     def _read_reply(self, record: dict[str, Any], message: dict[str, Any]) -> None:
-        self.close_pending_compaction()
+        if self.pending_boundary is not None:
+            self.close_pending_compaction()
         parts, results = self.blocks.parse_content(message.get("content"))
         call_key = get_call_key(record, message)
         index = self._find_open_reply(call_key, str_or_none(message.get("model")))
         previous = None if index is None else self.builder.entries[index]
         if index is not None and type(previous) is Message:
-            self.builder.replace(index, extend_reply(previous, record, message, parts))
+            usage = self._parse_usage(message.get("usage"))
+            self.builder.replace(index, extend_reply(previous, record, message, parts, usage))
         else:
             self._move_to_parent(record)
-            reply = parse_reply(record, message, parts, self.builder.new_id(record.get("uuid")))
+            usage = self._parse_usage(message.get("usage"))
+            reply_id = self.builder.new_id(record.get("uuid"))
+            reply = parse_reply(record, message, parts, reply_id, usage)
             if self.is_resumed and reply.role == "assistant":
                 reply = msgspec.structs.replace(reply, details={"resumed": True})
                 self.is_resumed = False
@@ -193,6 +201,14 @@ class TranscriptConversation:
         self._note_index(record)
         for block in results:  # results of server tools are inside the reply
             self._read_result(record, block, "server")
+
+    def _parse_usage(self, value: Any) -> Usage | None:
+        """Return a line's usage, parsed once for all lines of a reply that repeat it."""
+        if type(value) is not dict:
+            return None
+        if value != self._last_usage[0]:
+            self._last_usage = value, parse_anthropic_usage(value)
+        return self._last_usage[1]
 
     def _find_open_reply(self, call_key: str | None, model: str | None) -> int | None:
         """Return the index of the reply that a line extends, or None if this branch has none."""
@@ -364,12 +380,18 @@ _SUMMARY_PREFIX = "This session is being continued from a previous conversation"
 
 def get_call_key(record: dict[str, Any], message: dict[str, Any]) -> str | None:
     """Return the key that the lines of one API call share: message id and request id."""
-    message_id = str_or_none(message.get("id"))
-    return None if message_id is None else f"{message_id} {as_str(record.get('requestId'))}"
+    message_id, request_id = message.get("id"), record.get("requestId")
+    if type(message_id) is not str or not message_id:
+        return None
+    return f"{message_id} {request_id if type(request_id) is str else ''}"
 
 
 def parse_reply(
-    record: dict[str, Any], message: dict[str, Any], parts: list[Part], message_id: str
+    record: dict[str, Any],
+    message: dict[str, Any],
+    parts: list[Part],
+    message_id: str,
+    usage: Usage | None,
 ) -> Message:
     """Return the message of a reply's first line; a synthetic reply becomes an event."""
     model, is_failed = str_or_none(message.get("model")), record.get("isApiErrorMessage") is True
@@ -390,7 +412,7 @@ def parse_reply(
         error="\n".join(p.text for p in parts if type(p) is Text)[:500] or None
         if is_failed
         else None,
-        usage=parse_anthropic_usage(message.get("usage")),
+        usage=usage,
         model=model,
         stop="error" if is_failed else ContentBlocks.map_stop_reason(message.get("stop_reason")),
     )
@@ -413,7 +435,11 @@ def _make_event(
 
 
 def extend_reply(
-    reply: Message, record: dict[str, Any], message: dict[str, Any], parts: list[Part]
+    reply: Message,
+    record: dict[str, Any],
+    message: dict[str, Any],
+    parts: list[Part],
+    usage: Usage | None,
 ) -> Message:
     """Return a reply extended by one more of its lines."""
     recent_parts = reply.parts[-64:]
@@ -421,7 +447,7 @@ def extend_reply(
         reply,
         parts=reply.parts + tuple(p for p in parts if p not in recent_parts),
         time=parse_timestamp(record.get("timestamp")) or reply.time,
-        usage=parse_anthropic_usage(message.get("usage")) or reply.usage,
+        usage=usage or reply.usage,
         stop=ContentBlocks.map_stop_reason(message.get("stop_reason")) or reply.stop,
     )
 
@@ -453,13 +479,21 @@ _RESTART_HOOKS = ("SessionStart:resume", "SessionStart:clear")
 
 def is_restart_line(record: dict[str, Any]) -> bool:
     """Return True if a line shows a restart of the program: a hook, or titles written again."""
+    if record.get("type") == "summary":
+        return True
     hook = as_dict(record.get("data")) or as_dict(record.get("attachment"))
-    return str_or_none(hook.get("hookName")) in _RESTART_HOOKS or record.get("type") == "summary"
+    return bool(hook) and str_or_none(hook.get("hookName")) in _RESTART_HOOKS
 
 
 def get_started_subagent(record: dict[str, Any]) -> str | None:
     """Return the id of the subagent whose result this line has, or None."""
     extra = record.get("toolUseResult")
+    if type(extra) is msgspec.Raw:
+        # most results are long and no subagent's: they are decoded only where the name is in them
+        try:
+            extra = msgspec.json.decode(extra) if b'"agentId"' in bytes(extra) else None
+        except (msgspec.DecodeError, RecursionError):
+            return None
     return str_or_none(extra.get("agentId")) if type(extra) is dict else None
 
 
