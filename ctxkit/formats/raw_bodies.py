@@ -99,8 +99,8 @@ class _BodyReading:
         self._summaries: dict[str, list[Message]] = {}
         """Replies of the calls that wrote summaries, by session id."""
         self._versions: dict[str, str] = {}
-        self._seen = set[Any]()
-        """Ids of the responses, and digests of the requests without one."""
+        self._seen = set[tuple[bytes, str | None]]()
+        """Digests of the requests with the ids of their responses; None: of any or none."""
         self._open_conversation = open_conversation
 
     def add(self, body: Any) -> None:
@@ -111,11 +111,9 @@ class _BodyReading:
         response = (
             read_body(self.folder / body.response, self.faults).fields if body.response else {}
         )
-        mark = str_or_none(response.get("id")) or digest
-        if mark in self._seen:
+        if self._is_copy(digest, str_or_none(response.get("id"))):
             self.faults.append(Fault(0, f"{body.request}: a copy of a body that was read before"))
             return
-        self._seen.add(mark)
         session_id = body.session_id or _find_session_id(request) or self.folder.name
         self._note_version(session_id, request)
         request["system"] = _without_billing_header(request.get("system"))
@@ -130,6 +128,12 @@ class _BodyReading:
             return
         self._read_call(thread.conversation, record)
         thread.note_reply(response)
+
+    def _is_copy(self, digest: bytes, response_id: str | None) -> bool:
+        """Return whether a request was read with this response, or needs none and was read."""
+        is_copy = (digest, response_id) in self._seen
+        self._seen |= {(digest, response_id), (digest, None)}
+        return is_copy
 
     def _add_summary(self, session_id: str, record: dict[str, Any]) -> None:
         conversation = self._open_conversation()

@@ -162,7 +162,7 @@ def anthropic(play, body):
     stops = {"content_filter": "refusal", "length": "max_tokens", "tool_calls": "tool_use"}
     n = billed(play, body)
     first = {"input_tokens": n, "output_tokens": 1 if n else 0}
-    start = {"id": "m1", "type": "message", "role": "assistant", "model": "claude", "content": [], "stop_reason": None,
+    start = {"id": f"msg_{next(IDS)}", "type": "message", "role": "assistant", "model": "claude", "content": [], "stop_reason": None,
              "stop_sequence": None, "usage": first}  # fmt: skip
     events, at = [{"type": "message_start", "message": start}], count()
     if play.thinks:
