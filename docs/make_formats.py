@@ -90,7 +90,10 @@ Every session that is read passes one place (`formats/repairs.py`), which mends 
 
 - **A prompt of no tokens, a price of nothing** say that a call failed, or that the program knows no price: missing.
 - **A window** of the price table is not used where a prompt was larger, or the program compacted by itself at less than
-  half of it; what the log says of its window is taken as it is.
+  half of it; what the log says of its window is taken as it is. Of sessions that are read together (`ck.read_all`) one
+  that never compacted is measured by the automatic compactions of those with the same tool, version and model, unless
+  one of them had a larger prompt; a default of the tool (Claude Code's 200,000 for Opus 4.6) is not the model's
+  maximum. The note names the evidence.
 - **A fall of the prompt** (more than a twentieth and 1,024 tokens, same agent and model, not back with the next call)
   that no compaction explains is a row of the compaction frame of kind `unmarked`.
 - **Summaries** that no log prices are estimated as a replay's are billed: what was summarised as fresh input, the

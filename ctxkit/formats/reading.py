@@ -33,6 +33,7 @@ from ctxkit.formats.source import Source
 from ctxkit.formats.transcript_join import join_sessions
 from ctxkit.session.messages import Edit, Fault, Message
 from ctxkit.session.session import Session
+from ctxkit.tokens.context_windows import share_window_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -222,7 +223,7 @@ def _collect_sessions(
         # Checked again, because a team's ledger may sort after the files of its agents.
         if str(candidates[i].path) not in subagent_files:
             collected += sessions_by_index[i]
-    sessions.extend(join_sessions(collected))
+    sessions.extend(share_window_evidence(join_sessions(collected)))
 
 
 def subagent_paths(session: Session) -> set[str]:
