@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from ctxkit.errors import ReadError
+from ctxkit.formats.claude_code_attachments import find_request_shape
 from ctxkit.formats.claude_code_conversation import (
     FORMAT_NAME,
     TranscriptConversation,
@@ -40,7 +41,7 @@ CAN = (
     "text, thinking, calls and results, usage per call (cache reads and writes by life), times,"
     " compactions, subagents"
 )
-CANNOT = "system prompt, tool schemas, money"
+CANNOT = "money; system prompt and tool schemas in older versions (seen: 2.0.5 to 2.1.29)"
 TRAITS = (
     (
         "2.0 on (seen: 2.0.5 to 2.1.29)",
@@ -48,6 +49,10 @@ TRAITS = (
             "output tokens are often the first piece of a stream: estimated from the next prompt's "
             "growth and the text"
         ),
+    ),
+    (
+        "seen: 2.1.332",
+        "system prompt, tool schemas and attachments stand in the transcript as they were sent",
     ),
     (
         "all",
@@ -197,6 +202,9 @@ class _TranscriptReader:
         self.cost_usd: float | None = None
         self.state = _find_duplicate_uuids(records)
         self.main = TranscriptConversation(self.state, "")
+        system, self.state.tools = find_request_shape(records)
+        if system:
+            self.main.add_system_prompt(system)
         read_each_line(records, self._read_record, self.faults)
         for chain in (self.main, *self.sidechains.values()):
             chain.close_pending_compaction()

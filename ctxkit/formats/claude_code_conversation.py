@@ -9,6 +9,7 @@ import msgspec
 
 from ctxkit.formats.anthropic import ContentBlocks, parse_anthropic_usage
 from ctxkit.formats.claude_code_attachments import parse_attachment
+from ctxkit.formats.claude_code_texts import SUMMARY_PREFIX, WRAPPER_PREFIXES
 from ctxkit.formats.fields import (
     as_dict,
     as_list,
@@ -19,7 +20,17 @@ from ctxkit.formats.fields import (
     to_text,
 )
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
-from ctxkit.session.messages import Edit, Message, Part, Text, ToolSchema, Usage
+from ctxkit.session.messages import (
+    ATTACHMENT_KEY,
+    INJECTED_KIND,
+    WHOLE_PROMPTS_KEY,
+    Edit,
+    Message,
+    Part,
+    Text,
+    ToolSchema,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -82,12 +93,18 @@ class TranscriptConversation:
         """True if the program was restarted since the last reply."""
         self.is_headless: bool | None = None
         """True if the parent of the first line is not in the file; None before the first line."""
+        self.root = -1
+        """Index of the entry on which every beginning stands: the system prompt; -1 without."""
 
     def note_first_parent(self, record: dict[str, Any]) -> None:
         """Determine from the first line with a uuid whether the file begins in the middle."""
         if self.is_headless is None and type(record.get("uuid")) is str:
             parent = record.get("parentUuid")
             self.is_headless = type(parent) is str and parent not in self.state.uuids
+
+    def add_system_prompt(self, parts: tuple[Part, ...]) -> None:
+        """Begin the conversation with its system prompt, before the first line is read."""
+        self.root = self.builder.say("system", parts)
 
     # -- position in the tree ---------------------------------------------------------------------
 
@@ -102,7 +119,7 @@ class TranscriptConversation:
                 and "parentUuid" in record
                 and record.get("isMeta") is not True
             )
-            return -1 if is_new_root and self.index_by_uuid else self.builder.at
+            return self.root if is_new_root and self.index_by_uuid else self.builder.at
         index = self.index_by_uuid.get(parent) if type(parent) is str else None
         if index is None:
             if self.index_by_uuid:
@@ -117,7 +134,7 @@ class TranscriptConversation:
         it stays on the path, as it was billed.
         """
         builder, target = self.builder, self._find_parent_index(record)
-        if is_prompt and target >= 0 and (abandoned := self._find_left_reply(target)):
+        if is_prompt and target > self.root and (abandoned := self._find_left_reply(target)):
             builder.abandon(abandoned)
             return
         position = builder.at
@@ -267,7 +284,7 @@ class TranscriptConversation:
             self.close_pending_compaction()
             self._read_input(record, attachment.get("prompt"))
             return True
-        text = parse_attachment(attachment)
+        text = parse_attachment(record)
         if not text:
             return False
         self._move_to_parent(record)
@@ -277,8 +294,8 @@ class TranscriptConversation:
             self.builder.new_id(record.get("uuid")),
             has_results=False,
         )
-        details = {"attachment": attachment["type"]}
-        self.builder.add(msgspec.structs.replace(message, kind="injected", details=details))
+        details = {ATTACHMENT_KEY: as_str(attachment.get("type"))}
+        self.builder.add(msgspec.structs.replace(message, kind=INJECTED_KIND, details=details))
         self._note_index(record)
         return True
 
@@ -332,7 +349,7 @@ class TranscriptConversation:
         indices = {
             self.index_by_uuid[u] for u in uuids if type(u) is str and u in self.index_by_uuid
         }
-        return {self.builder.entries[i].id for i in indices if i >= 0}
+        return {self.builder.entries[i].id for i in (*indices, self.root) if i >= 0}
 
     def _read_microcompaction(self, record: dict[str, Any]) -> None:
         """Replace the tool results that a microcompaction cleared."""
@@ -362,20 +379,14 @@ class TranscriptConversation:
             cwd=metadata.get("cwd"),
             started=parse_timestamp(metadata.get("timestamp")),
             model=self.model,
-            details={"headless": True} if self.is_headless else {},
+            details={
+                **({"headless": True} if self.is_headless else {}),
+                **({WHOLE_PROMPTS_KEY: True} if self.root >= 0 else {}),
+            },
         )
 
 
-_WRAPPER_PREFIXES = (
-    "<command-",
-    "<local-command-",
-    "<bash-",
-    "<task-notification>",
-    "<user-memory-input>",
-)
 _CLEARED_TEXT = "[Old tool result content cleared]"
-_SUMMARY_PREFIX = "This session is being continued from a previous conversation"
-"""The first words of a compaction's summary."""
 
 
 def get_call_key(record: dict[str, Any], message: dict[str, Any]) -> str | None:
@@ -461,7 +472,7 @@ def parse_input(
     return Message(
         role="user",
         id=message_id,
-        kind="wrapper" if text.startswith(_WRAPPER_PREFIXES) else kind,
+        kind="wrapper" if text.startswith(WRAPPER_PREFIXES) else kind,
         parts=tuple(parts),
         time=parse_timestamp(record.get("timestamp")),
     )
@@ -470,7 +481,7 @@ def parse_input(
 def is_compact_summary(record: dict[str, Any], content: Any) -> bool:
     """Return True if a line after a boundary is its summary (older versions do not mark it)."""
     is_marked = record.get("isCompactSummary") is True or record.get("isSynthetic") is True
-    return is_marked or (type(content) is str and content.startswith(_SUMMARY_PREFIX))
+    return is_marked or (type(content) is str and content.startswith(SUMMARY_PREFIX))
 
 
 _RESTART_HOOKS = ("SessionStart:resume", "SessionStart:clear")

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.engine.replay import run_record
-from ctxkit.session.messages import MISSING_START_KIND, Edit, Image, Text, Thinking, ToolCall
+from ctxkit.session.messages import (
+    ATTACHMENT_KEY,
+    MISSING_START_KIND,
+    WHOLE_PROMPTS_KEY,
+    Edit,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+)
 from ctxkit.session.session import apply_edit
 from ctxkit.tokens.counters import count_part_chars, estimate_part_tokens
 from ctxkit.tokens.live_prompt_sizes import (
@@ -20,6 +29,7 @@ from ctxkit.tokens.live_prompt_sizes import (
 from ctxkit.tokens.sizes import (
     MessageSizes,
     estimate_tool_tokens,
+    is_count_near,
     masks_results,
     measure_sizes,
     split_by_weight,
@@ -209,8 +219,8 @@ def measure_unlogged(
     With recorded usage they add up to the recorded prompt less the visible messages, and schemas
     take at most that; without usage schemas have their plain estimate and the rest is 0. The rest
     stays at its size at the agent's first call; what exceeds it was added later. Of a log that has
-    whole requests all of it is the schemas. Where the prompt fell without a mark in the log, fewer
-    messages were sent than are visible.
+    whole requests all of it is the schemas, as far as counting can be off. Where the prompt fell
+    without a mark in the log, fewer messages were sent than are visible.
     """
     schemas = _estimate_schema_tokens(session)
     if not has_recorded_prompt(session):
@@ -224,8 +234,9 @@ def measure_unlogged(
     else:
         rest = max(recorded - visible, 0)
         later = max(rest - sized.begun[at], 0) if fixed > sized.begun[at] else 0
-    if schemas and session.details.get("whole_prompts"):
-        # of a whole request nothing is unknown: what is left is how far the plain counts are off
+    is_whole = session.details.get(WHOLE_PROMPTS_KEY) is True
+    if is_whole and is_count_near(rest, sum(schemas)):
+        # nothing else can be in a whole request: the rest is how far the counts of schemas are off
         return 0, apportion(rest, schemas), 0
     rest -= later
     if sum(schemas) > rest:
@@ -334,7 +345,8 @@ def share_message_tokens(message: Message, tokens: int) -> list[tuple[PromptPiec
 
 
 def _split_part(message: Message, part: Part) -> Iterator[PromptPiece]:
-    if message.role == "system" and isinstance(part, Text):
+    is_injected = message.kind in _INJECTED_KINDS
+    if message.role == "system" and isinstance(part, Text) and not is_injected:
         for name, text in split_sections(part.text):
             group = MEMORY if "memor" in name.lower() else SYSTEM_PROMPT
             yield PromptPiece(group, name, len(text), -(-len(text) // 4))
@@ -369,11 +381,16 @@ def _group_of_text(message: Message) -> tuple[str, str]:
         return SUMMARIES, ""
     if "memor" in message.kind:
         return MEMORY, message.kind
+    if message.kind in _INJECTED_KINDS and message.role in ("system", "user"):
+        return INJECTED, _attachment_name(message) or message.kind
     if message.role == "system":
         return SYSTEM_PROMPT, message.kind or "preamble"
-    if message.role == "assistant":
-        return ASSISTANT_TEXT, ""
-    return (INJECTED, message.kind) if message.kind in _INJECTED_KINDS else (USER_TEXT, "")
+    return (ASSISTANT_TEXT if message.role == "assistant" else USER_TEXT), ""
+
+
+def _attachment_name(message: Message) -> str:
+    name = message.details.get(ATTACHMENT_KEY)
+    return sanitize_line(name, 60) if isinstance(name, str) else ""
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:

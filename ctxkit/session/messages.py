@@ -32,6 +32,12 @@ SECTIONS_KEY = "sections"
 """
 INJECTED_KIND = "injected"
 """Kind of a message that the program wrote in the role of the user."""
+ATTACHMENT_KEY = "attachment"
+"""Key of `Message.details` for what the program laid into the prompt by itself (a memory file, a
+list of skills): its kind by the program's own name. Such a message begins no turn.
+"""
+WHOLE_PROMPTS_KEY = "whole_prompts"
+"""Key of `Session.details` that is True where the log has each prompt whole, tools included."""
 CONTINUATION_KEY = "continues"
 """Key of `Message.details` that is True for the program's request to go on with a reply that was
 cut: it belongs to the turn of that reply.

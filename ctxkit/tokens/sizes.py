@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.session.messages import Edit, Message, Provenance, SizeOnly
+from ctxkit.session.messages import WHOLE_PROMPTS_KEY, Edit, Message, Provenance, SizeOnly
 from ctxkit.session.prunings import has_new_pruning
 from ctxkit.session.session import Session, apply_edit
 from ctxkit.tokens.counters import count_json_chars
@@ -183,7 +183,10 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
         recorded_growth, counted_growth = _stated_total(session, slots, schemas)
     has_growth = recorded_growth > 0 and counted_growth > 0
     ratio = recorded_growth / counted_growth if has_growth else 1.0
-    attribution = SizeAttribution(slots, ratio)
+    is_whole = session.details.get(WHOLE_PROMPTS_KEY) is True
+    attribution = SizeAttribution(
+        slots, ratio, sum(estimate_tool_tokens(session.tools)) if is_whole else None
+    )
     for anchor in anchors:
         attribution.add_anchor(anchor)
     attribution.estimate_rest()
@@ -213,6 +216,15 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
 def estimate_tool_tokens(tools: Iterable[ToolSchema]) -> list[int]:
     """Estimate the tokens of each tool schema without a bill: a quarter of its characters."""
     return [-(-count_schema_chars(tool) // 4) for tool in tools]
+
+
+def is_count_near(recorded: int, counted: int) -> bool:
+    """Return whether counting alone can explain how far a count is off what was recorded."""
+    return 0 < counted / MAX_COUNT_FACTOR <= recorded <= counted * MAX_COUNT_FACTOR
+
+
+MAX_COUNT_FACTOR = 2.0
+"""Largest ratio of recorded to counted tokens that another tokenizer alone can explain."""
 
 
 def count_schema_chars(tool: ToolSchema) -> int:
@@ -481,10 +493,13 @@ class SizeAttribution:
     Args:
         slots: the messages with their counts.
         ratio: recorded tokens per counted token.
+        schemas: counted tokens of the tool schemas where the log has whole prompts, so that nothing
+            else can be in the first one; else None.
     """
 
-    def __init__(self, slots: MessageSlots, ratio: float) -> None:
+    def __init__(self, slots: MessageSlots, ratio: float, schemas: int | None = None) -> None:
         self.messages, self.counts, self.ratio = slots.messages, slots.raw, ratio
+        self.schemas = schemas
         self.size = [0] * len(slots.messages)
         self.is_sized = [False] * len(slots.messages)
         self.derived = [False] * len(slots.messages)
@@ -521,7 +536,16 @@ class SizeAttribution:
         self._estimate([i for i, is_sized in enumerate(self.is_sized) if not is_sized])
 
     def _size_first_prompt(self, max_tokens: int, new: list[int]) -> None:
-        """Size the first prompt by the counts, or by its recorded tokens where these are less."""
+        """Size the first prompt by the counts, or by its recorded tokens where these are less.
+
+        Of a whole prompt messages and schemas share the recorded tokens, as far as counting can be
+        off.
+        """
+        counts = [self.counts[i] for i in new]
+        if self.schemas is not None and is_count_near(max_tokens, sum(counts) + self.schemas):
+            *parts, _ = split_by_weight(max_tokens, [*counts, self.schemas])
+            self._assign(new, parts, derived=True)
+            return
         self._estimate(new)
         if sum(self.size[i] for i in new) > max_tokens:
             parts = split_by_weight(max(max_tokens, 0), [self.counts[i] for i in new])
