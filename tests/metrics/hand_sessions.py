@@ -12,22 +12,40 @@ MODEL = "claude-sonnet-4-5"
 
 def make_priced_session() -> Session:
     """Return four calls of three turns, a read that fails in the second, and a compaction before the third."""
-    read = tool_call("read_file", id="c1", path="notes.txt")
+    read = tool_call("read_file", id="c1", path="docs/notes.txt")
     missing = tool_call("read_file", id="c2", path="log.txt")
     head = [
         system("You are an agent.", id="s"),
-        user("Count the words of notes.txt.", id="u1", time=1000.0),
+        user("Count the words of docs/notes.txt and docs/data.csv.", id="u1", time=1000.0),
         _reply("Reading.", read, id="a1", time=1010.0, fresh=1000, read=0, written=400, out=50),
         result("one two three", read, id="r1", time=1011.0),
-        _reply("Now the log.", missing, id="a2", time=1020.0, fresh=100, read=1400, written=0, out=30),
+        _reply(
+            "Now the log.", missing, id="a2", time=1020.0, fresh=100, read=1400, written=0, out=30
+        ),
         result("No such file", missing, id="r2", time=1021.0, is_error=True),
     ]
     tail = [
-        summarised(head[1:4], "notes.txt has three words."),
+        summarised(head[1:4], "docs/notes.txt has three words."),
         user("And now?", id="u2", time=1100.0),
-        _reply("Three words.", id="a3", time=1110.0, fresh=600, read=0, written=0, out=20),
+        _reply(
+            "Three words in docs/notes.txt.",
+            id="a3",
+            time=1110.0,
+            fresh=600,
+            read=0,
+            written=0,
+            out=20,
+        ),
         user("Thanks.", id="u3", time=1200.0),
-        _reply("Welcome.", id="a4", time=1210.0, fresh=100, read=600, written=0, out=10),
+        _reply(
+            "docs/data.csv is still open.",
+            id="a4",
+            time=1210.0,
+            fresh=100,
+            read=600,
+            written=0,
+            out=10,
+        ),
     ]
     return session(*head, *tail, model=MODEL, title="By hand")
 
