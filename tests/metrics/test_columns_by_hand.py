@@ -268,11 +268,11 @@ HOLDS = tuple(range(20_000, 70_000, 1_000))
     ("cycles", "streak", "not_paid_back", "thrashes"),
     [
         ((FREED, HOLDS, (20_000,)), 0, 0, False),  # each saved four fifths, and it lasted
-        ((FREED, HOLDS, HOLDS, (20_000,)), 0, 0, False),
+        ((FREED, HOLDS, HOLDS, HOLDS, HOLDS, (20_000,)), 0, 0, False),
         ((FREED, (98_000, 99_000), (97_000, 98_000), (96_000,)), 3, 2, True),  # each saved 2 %
         ((FREED, (60_000, 99_000), (60_000, 99_000), (60_000, 99_000), (60_000,)), 0, 3, True),
     ],
-    ids=["one that holds", "two that hold", "no progress", "not paid back"],
+    ids=["one that holds", "four that hold", "no progress", "not paid back"],
 )
 def test_a_session_thrashes_where_three_save_little_or_most_are_not_paid_back(
     cycles, streak, not_paid_back, thrashes
