@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -42,7 +43,7 @@ class Planted:
         """Read the head of a patch."""
         head = path.read_text(encoding="utf-8").split("diff --git", 1)[0]
         said = dict(re.findall(r"^(Fault|Noticed by|Tests): (.+)$", head, re.MULTILINE))
-        return cls(path.stem, said["Fault"], said["Noticed by"], tuple(said["Tests"].split()), path)
+        return cls(path.stem, said["Fault"], said["Noticed by"], tuple(shlex.split(said["Tests"])), path)
 
 
 def copy_tree(to: Path) -> None:
