@@ -43,7 +43,8 @@ class Planted:
         """Read the head of a patch."""
         head = path.read_text(encoding="utf-8").split("diff --git", 1)[0]
         said = dict(re.findall(r"^(Fault|Noticed by|Tests): (.+)$", head, re.MULTILINE))
-        return cls(path.stem, said["Fault"], said["Noticed by"], tuple(shlex.split(said["Tests"])), path)
+        tests = tuple(shlex.split(said["Tests"]))
+        return cls(path.stem, said["Fault"], said["Noticed by"], tests, path)
 
 
 def copy_tree(to: Path) -> None:
