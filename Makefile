@@ -10,7 +10,7 @@ UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies notebooks handouts docs release clean
+.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies notebooks handouts docs release clean test-map quick mutants planted defaults
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,21 @@ test: $(STAMP)  ## the suite, under ten minutes (long families sampled with a pr
 test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, both themes
 	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+
+test-map: $(STAMP)  ## record which test reaches which line, for quick and mutants: make test-map TESTS=tests/metrics
+	$(BIN)/python -m benchmarks.tests_by_line record $(TESTS)
+
+quick: $(STAMP)  ## only the tests that the working change reaches, by that map: make quick BASE=main
+	$(BIN)/python -m benchmarks.tests_by_line quick --base $(or $(BASE),HEAD)
+
+mutants: $(STAMP)  ## plant single faults and list those that no test notices: make mutants PACKAGE=metrics,engine COUNT=100 SEED=7
+	$(BIN)/python -m benchmarks.mutants $(or $(PACKAGE),metrics) --count $(or $(COUNT),20) --seed $(or $(SEED),1)
+
+planted: $(STAMP)  ## apply the mistakes of tests/planted, each in a copy of the tree: the tests must notice every one
+	$(BIN)/python -m benchmarks.planted
+
+defaults: $(STAMP)  ## write the default of every policy, trigger, guard and preset setting into tests/setting_defaults.json
+	$(BIN)/python tests/setting_defaults.py
 
 test-peers: with-peers with-peers-older  ## presets and recorders beside the packages they follow (OpenHands: PYTHON=python3.12)
 	.venv-peers/bin/python docs/make_conformance.py
