@@ -3,4 +3,5 @@ from .contests import Contest as Contest
 from .contests import contest as contest
 from .exercises import check as check
 from .exercises import tasks as tasks
+from .generator.billing import make_session as make_session
 from .sample_data import facts_kept as facts_kept
