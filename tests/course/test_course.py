@@ -1,4 +1,4 @@
-"""The course: an answer is marked by what is wrong with it; the contest keeps its table.
+"""The course: an answer is marked by what is wrong with it.
 
 The right answers stand in `docs/teaching/solutions.md`, whose blocks `test_docs_run` runs.
 """
@@ -19,7 +19,7 @@ import ctxkit as ck
 from ctxkit.course import marking as marks
 from ctxkit.course.exercises import _load_exercises
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Rules, guards, triggers
+from ctxkit.policies import Rules, triggers
 
 ROOT = Path(__file__).parents[2]
 CLEAR = Rules(policy="clear:keep_last=5", trigger=triggers.Above(25_000), name="clear")
@@ -178,63 +178,6 @@ def test_every_notebook_has_its_guess_and_its_exercises():
         assert f"{number}-guess" in keys
         assert 3 <= len(keys) <= 4
         assert keys == [f"{number}-guess", *sorted(keys[1:])]
-
-
-# -- the contest -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def contest(tmp_path):
-    return ck.contest(tmp_path / "deep" / "contest.json")
-
-
-def test_the_cheapest_that_counts_stands_first_and_goes_on_later(contest):
-    assert "No entry" in repr(contest)
-    cold = guards.UntilCold(hard_limit=40_000)
-    chain = "clear:keep_last=5 | summary:keep_tokens=8000"
-    contest.enter("window", "window:keep_tokens=20000").enter("clear", CLEAR)
-    contest.enter(
-        "chain", Rules(policy=chain, trigger=triggers.Above(18_000), guards=cold, name="chain")
-    )
-    again = ck.contest(contest.path)
-    assert [e.name for e in again.entries] == ["chain", "clear", "window"]
-    assert again.best.name == "chain"
-    assert again.best.cost_usd == pytest.approx(2.42, abs=0.005)
-    assert [bool(e.why) for e in again.entries] == [False, False, True]
-    table = ck.compare(ck.samples.path(), [CLEAR], progress=False)
-    assert again.entries[1].cost_usd == pytest.approx(table.loc["clear", "cost_usd"])
-    assert again.enter("clear", "none").entries[-1].why != ""
-    said = again.answer()
-    assert "$2.42" in said
-    assert "we do not know" in said
-
-
-def test_rules_that_run_past_the_window_do_not_count(contest):
-    entry = contest.tried("none", "none")
-    assert (entry.kept_n, entry.needed_later_loss) == (15, 0.0)
-    assert entry.why == "runs past the window"
-
-
-def test_a_damaged_table_begins_anew_and_a_wall_is_said(contest, tmp_path):
-    contest.path.parent.mkdir()
-    for damage in (b"", b"[{}]", b"\xff", b'{"name": 1}'):
-        contest.path.write_bytes(damage)
-        assert contest.entries == ()
-    wall = tmp_path / "wall"
-    wall.write_text("a file")
-    with pytest.raises(BadArguments, match="cannot be kept"):
-        ck.contest(wall / "contest.json").enter("x", CLEAR)
-
-
-@pytest.mark.parametrize("name", [CLEAR, None, 3, "", " "])
-def test_an_entry_has_a_name(contest, name):
-    with pytest.raises(BadArguments, match="Give a name, then"):
-        contest.enter(name, "none")
-
-
-def test_names_of_a_table_are_no_markup(contest):
-    contest.enter("<script>alert(1)</script>", CLEAR)
-    assert "<script>" not in contest._repr_html_()
 
 
 def test_facts_are_listed_with_the_sample_alone():
