@@ -24,6 +24,7 @@ __all__ = [
     "load_sample",
     "make_rules_above",
     "measure_cost_above",
+    "measure_loss_above",
     "replay_sample",
     "score_replay",
 ]
@@ -65,11 +66,18 @@ def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
     return dict(score(replay, loss=loss))
 
 
+@cache
 def measure_cost_above(words: str, tokens: int) -> float:
     """Return what the sample costs under a policy that is due above a size."""
     return float(
         score_replay(replay_sample(make_rules_above(words, tokens)), loss=False)["cost_usd"]
     )
+
+
+@cache
+def measure_loss_above(words: str, tokens: int) -> float:
+    """Return the loss of the sample under a policy that is due above a size, as a share."""
+    return float(score_replay(replay_sample(make_rules_above(words, tokens)))["needed_later_loss"])
 
 
 def find_last_turn_start(session: Session) -> int:

@@ -17,7 +17,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.course import marking as marks
-from ctxkit.course.exercises import _load_exercises
+from ctxkit.course.exercises import load_exercises
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, triggers
 
@@ -33,8 +33,7 @@ def test_a_number_is_marked_by_what_is_wrong_with_it():
     assert "factor of 100" in marks.mark_number(420, 4.2)
     assert "million" in marks.mark_number(4.2e6, 4.2)
     assert marks.mark_number(-4.2, 4.2) == "The sign is wrong."
-    assert marks.mark_number(4.5, 4.2) == "A little too high."
-    assert marks.mark_number(1, 4.2) == "Far too low."
+    assert marks.mark_number(4.5, 4.2) == marks.mark_number(1, 4.2) == "It is another number."
     for nothing in (
         "4.2",
         None,
@@ -77,7 +76,7 @@ def test_words_lists_and_spans_are_marked():
     assert marks.mark_list([["a"]], "a") == "1 of yours does not belong there and 1 is missing."
     for pair in ((3, 9), [3.0, 9], np.array([3, 9]), pd.Series([3, 9])):
         assert marks.mark_span(pair, (3, 9)) == ""
-    assert marks.mark_span([2, 10], (3, 9)) == "The first is too early and the last is too late."
+    assert marks.mark_span([2, 10], (3, 9)) == "It is not right yet: the first and the last."
     for nothing in (3, ("3", "9"), (None, 9), (1, 2, 3)):
         assert "two numbers" in marks.mark_span(nothing, (3, 9))
 
@@ -173,7 +172,7 @@ def test_every_notebook_has_its_guess_and_its_exercises():
         found = re.findall(r'ck\.check\(\\?"([^"\\]+)', path.read_text(encoding="utf-8"))
         asked[path.stem[:2]] = list(dict.fromkeys(found))
     used = {key for keys in asked.values() for key in keys}
-    assert used == set(_load_exercises())
+    assert used == set(load_exercises())
     for number, keys in asked.items():
         assert f"{number}-guess" in keys
         assert 3 <= len(keys) <= 4
