@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.course.marking import AnswerMark
 from ctxkit.course.students import current_student, digest_answer, draw_numbers
+from ctxkit.course.waiting import show_waiting
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean, short_repr
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
     # the first parameter of a judge is the answer; the others take what was given with it
     if len(given) > len(signature(chosen.judge).parameters) - 1:
         return AnswerMark(key, right=False, said="Give one answer: several belong in one list.")
-    comment, is_read = _judge(chosen, answer, given)
+    with show_waiting("replaying the sample to mark this answer ..."):
+        comment, is_read = _judge(chosen, answer, given)
     if not is_read:
         return AnswerMark(key, right=False, said=comment)
     right = None if chosen.guess else not comment

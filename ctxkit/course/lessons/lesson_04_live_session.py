@@ -18,6 +18,20 @@ _MASK = 2
 WORDS = ("none", "mask 2", "mask 20")
 
 
+def ports_in_sight(session: Session) -> dict[str, int]:
+    """Return the ports that the messages of a session show: by the name of the service.
+
+    Args:
+        session: of the agent of notebook 04; the answer of a turn has it as it was then.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ports_in_sight(ck.read(ck.samples.path("chat")))
+        {}
+    """
+    return dict(find_ports(session.view()))
+
+
 @cache
 def lived() -> pd.DataFrame:
     """Return what an agent did and paid under three settings, in the world of the studies."""
@@ -25,7 +39,7 @@ def lived() -> pd.DataFrame:
     from ctxkit.experiments import studies
 
     masks = [presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (_MASK, 20)]
-    table: pd.DataFrame = studies.loop(["none", *masks])
+    table: pd.DataFrame = studies.loop(["none", *masks], progress=False)
     return table
 
 
@@ -52,7 +66,7 @@ def _judge_hidden_ports(answer: Any, session: Any = None) -> str:
     ever = find_ports(session.messages)
     # what the messages of that session show: its later runs, where it was restored and compacted
     # again, are other sessions
-    shown = find_ports(session.view())
+    shown = ports_in_sight(session)
     return mark_list(answer, sorted(set(ever) - set(shown)))
 
 

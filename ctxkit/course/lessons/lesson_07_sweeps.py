@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from statistics import pstdev
+from statistics import pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import exercise, guess
@@ -48,7 +48,10 @@ def _guess_loss_range(answer: Any) -> str:
     hint="The column `needed_later_loss` of `jitter`, its `.std()`, in points: times 100.",
 )
 def _judge_loss_deviation(answer: Any) -> str:
-    right = 100 * pstdev(losses())
+    right, sample = 100 * pstdev(losses()), 100 * stdev(losses())
+    # with n or with n - 1: what is near to either is right
+    if not mark_number(answer, sample, within=0.15):
+        return ""
     slips = {
         "That is the distance from the least to the most.": 100 * (max(losses()) - min(losses())),
         "That is the variance.": right**2,

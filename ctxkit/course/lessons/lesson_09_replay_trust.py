@@ -19,7 +19,7 @@ def _measure_masked_costs() -> tuple[float, float]:
     from ctxkit import presets
     from ctxkit.experiments import studies
 
-    row = studies.loop([presets.swe_agent_mask(n=5)]).iloc[0]
+    row = studies.loop([presets.swe_agent_mask(n=5)], progress=False).iloc[0]
     return float(row["usd_predicted"]), float(row["usd_real"])
 
 
