@@ -12,3 +12,4 @@ from .diff_chart import diff as diff
 from .growth_chart import growth as growth
 from .sweep_charts import frontier as frontier
 from .sweep_charts import heatmap as heatmap
+from .user_rules_chart import user_rules as user_rules

@@ -1,0 +1,32 @@
+"""`rules` as a newcomer uses it: in 80 columns, as JSON, of a session without rules."""
+
+from __future__ import annotations
+
+import json
+
+from builders import assistant, session, user
+from cli.words import told
+
+import ctxkit as ck
+
+
+def test_rules_say_what_went_and_stay_within_the_screen(home):
+    done = told(home, "rules", "BILL-4127")
+    assert done.returncode == 0
+    assert done.stdout.startswith("3 of 5 rules of the user are still in sight; 2 went with a")
+    assert "Gone since call 175: For currencies I want no silent default" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_rules_are_whole_in_json(home):
+    rows = json.loads(told(home, "rules", "BILL-4127", "--json").stdout)
+    assert [r["stood_until"] for r in rows] == [None, None, 0, 0, None]
+    assert rows[1]["rule"].endswith("we must stay on Python 3.9 for this service.")
+
+
+def test_rules_under_a_preset_and_of_a_log_without_any(home):
+    ck.write(session(user("Hi there."), assistant()), home / "none.jsonl")
+    assert "no rule" in told(home, "rules", "none.jsonl").stdout
+    done = told(home, "rules", "BILL-4127", "-r", "codex")
+    assert done.returncode == 0
+    assert "rules of the user" in done.stdout
