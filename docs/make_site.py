@@ -52,6 +52,7 @@ NAV = {
         "prompt-sections.md",
         "memory.md",
         "keep-rules.md",
+        "exam.md",
         "tools.md",
         "session-files.md",
         "teams.md",

@@ -22,6 +22,7 @@ COMMAND_MODULES = {
     "convert": "files",
     "watch": "sessions",
     "keep": "files",
+    "exam": "retention",
     "gate": "experiments",
     "demo": "demo",
     "doctor": "doctor",

@@ -1,15 +1,24 @@
-"""`ctxkit rules`: what compactions left of the user's rules."""
+"""`ctxkit rules` and `exam`: what compactions left of rules, and of answers to questions."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ctxkit._internal.redaction import redact
 from ctxkit.cli import arguments
+from ctxkit.cli.answers import print_answer
 from ctxkit.cli.arguments import RULES_WORD, resolve_session
-from ctxkit.cli.output import CommandOutput, TableColumn, print_lines
+from ctxkit.cli.output import (
+    CommandOutput,
+    TableColumn,
+    list_records,
+    print_json,
+    print_lines,
+    print_message,
+)
 
 if TYPE_CHECKING:
     from ctxkit.metrics.user_rules import RuleFate
@@ -22,6 +31,7 @@ RULE_COLUMNS = (
     TableColumn("against_call", "against", "count"),
     TableColumn("rule", "rule of the user", wide=True),
 )
+_COMMAND_HELP = "A program: messages as JSON on stdin, what is left of them on stdout."
 _MAX_QUOTED = 8
 """Rules out of sight that are printed in full."""
 _LEGEND = (
@@ -73,3 +83,68 @@ def _make_row(fate: RuleFate) -> dict[str, object]:
         "stood": stands,
         "last": None if fate.in_sight else fate.last_call,
     }
+
+
+@click.command()
+@arguments.session_argument
+@arguments.rules_option
+@click.option("--command", "commands", metavar="COMMAND", multiple=True, help=_COMMAND_HELP)
+@click.option(
+    "--prompt",
+    "prompts",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="A file with a prompt that asks for the summary; --model writes it.",
+)
+@click.option("--model", help="Ask this model, too; default: no model is called.")
+@click.option("--yes", is_flag=True, help="Do not ask before the model is called.")
+@click.option("--questions", default=10, show_default=True, type=click.IntRange(1, 200))
+@click.option("--repeat", default=1, show_default=True, type=click.IntRange(1, 20))
+@arguments.why_option
+@arguments.add_output_options
+def exam_(
+    out: CommandOutput,
+    *,
+    session: str,
+    rules: tuple[str, ...],
+    commands: tuple[str, ...],
+    prompts: tuple[Path, ...],
+    model: str | None,
+    yes: bool,
+    questions: int,
+    repeat: int,
+    why: bool,
+) -> None:
+    """Put exact questions about what a compaction of SESSION took away to ways to compact.
+
+    The recorded compaction, RULES, programs and prompts get the same messages; the table says
+    whose result still shows the answers. With --model that model answers, without knowing whose
+    result it reads.
+    """
+    from ctxkit.experiments.exams import CompactorCandidate, SummaryPrompt, exam
+    from ctxkit.experiments.gates.compactor_command import command
+
+    candidates: dict[str, object] = dict(zip(rules, rules, strict=True))
+    candidates |= {words: CompactorCandidate(command(words)) for words in commands}
+    candidates |= {
+        path.name: SummaryPrompt(path.read_text(encoding="utf-8", errors="replace"))
+        for path in prompts
+    }
+
+    def confirm(cost: str) -> None:
+        print_message(cost)
+        if not yes:
+            click.confirm("Go on?", abort=True, err=True)
+
+    report = exam(
+        resolve_session(session),
+        candidates,
+        model=model,
+        questions=questions,
+        repeats=repeat,
+        confirm=confirm,
+    )
+    if out.json:
+        print_json(list_records(report.frame()))
+    else:
+        print_answer(out, "Exam", report, why=why)

@@ -30,3 +30,24 @@ def test_rules_under_a_preset_and_of_a_log_without_any(home):
     done = told(home, "rules", "BILL-4127", "-r", "codex")
     assert done.returncode == 0
     assert "rules of the user" in done.stdout
+
+
+def test_an_exam_fits_the_screen_and_names_the_best(home):
+    done = told(home, "exam", "BILL-4127", "-r", "pi", "-r", "strands", "--command", "cat")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Best is pi: of 10 questions it shows 10")
+    assert "Not compacted by" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_an_exam_has_each_question_in_json_and_with_why(home):
+    rows = json.loads(told(home, "exam", "BILL-4127", "--questions", "3", "--json").stdout)
+    assert [(r["name"], r["right"]) for r in rows] == [("recorded", None)] * 3
+    assert "Which exact value" in told(home, "exam", "BILL-4127", "--why").stdout
+
+
+def test_a_prompt_without_a_model_is_refused_in_a_sentence(home):
+    (home / "a.txt").write_text("Sum up.")
+    done = told(home, "exam", "BILL-4127", "--prompt", "a.txt")
+    assert done.returncode == 2
+    assert "name one with model=" in done.stderr
