@@ -6,24 +6,28 @@ data with seeds, or from public data beside CTXKIT_SESSIONS. Its pictures are ma
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
 import tempfile
 import warnings
+from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import make_pictures
 
 import ctxkit as ck
-from ctxkit.experiments.studies import exam_answers
+from ctxkit.experiments.studies import exam_answers, idle_pauses
 from ctxkit.experiments.studies.rule_survival import (
     HELD_OUT_WORDINGS,
     RULES_PER_TALK,
     make_talks,
     measure_rule_survival,
 )
+from ctxkit.metrics.cost.idle_ledger import find_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parent
 _MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
 RULE_TALKS = 10
+IDLE_DEVELOPERS = 20
 EXAM_COMMAND = "exam billing.jsonl -r pi -r claude_code -r strands"
 """The command of the picture of exams."""
 
@@ -97,7 +102,80 @@ def measure_exam() -> str:
     )
 
 
-MEASURES: dict[str, Callable[[], str]] = {"keep-rules": measure_rules, "exam": measure_exam}
+def measure_pauses() -> str:
+    """Measure how well writes after pauses and the order of choices are foretold."""
+    developers = idle_pauses.make_developers(IDLE_DEVELOPERS)
+    every = [session for sessions in developers.values() for session in sessions]
+    pauses = {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
+    result = idle_pauses.measure_idle(pauses)
+    real = read_real_sessions()
+    errors, rights = idle_pauses.measure_write_errors(real), idle_pauses.measure_known_orders(real)
+    writers = len({s.id for s in real if idle_pauses.measure_write_errors([s])})
+    made_errors = idle_pauses.measure_write_errors(every)
+    rows = [
+        [
+            "next call's write, median error",
+            "10 %",
+            f"{median(errors):.1%} ({len(errors)} pauses, {writers} sessions)",
+            f"{median(made_errors):.1%} ({len(made_errors)} pauses)",
+        ],
+        [
+            "order of the choices, length known",
+            "80 %",
+            f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)",
+            f"{_share(idle_pauses.measure_known_orders(every))}",
+        ],
+        [
+            "order foretold, length not known",
+            "80 %",
+            "not established",
+            f"{result.order_share:.0%} ({result.pauses_n} pauses, {result.developers_n} developers)",
+        ],
+        [
+            "cheapest choice foretold, length not known",
+            "",
+            "not established",
+            f"{result.best_share:.0%}",
+        ],
+        [
+            "order over all pauses held back, by developer",
+            "",
+            "not established",
+            f"{result.totals_share:.0%}",
+        ],
+    ]
+    return (
+        f"**Missed**: before it is known how long a pause will be, the order of the four choices is"
+        f" foretold for {result.order_share:.0%} of the pauses held back, not 80 %. Choosing by it costs"
+        f" {result.regret:.0%} more than knowing each length. What the next call writes is foretold"
+        " within 10 %, and once a pause is over its order of choices is right in"
+        f" {sum(rights) / len(rights):.0%}.\n\n"
+        + make_table(["measure", "asked for", "recorded logs", "made developers"], rows)
+        + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, of fewer than ten developers: not established."
+        f" Made: {IDLE_DEVELOPERS} developers with habits of their own (seeds 0-0 to"
+        f" 0-{IDLE_DEVELOPERS - 1}), the cache as documented; learnt on the first half of each one's"
+        " pauses, tried on the second."
+    )
+
+
+def _share(rights: Sequence[bool]) -> str:
+    return f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)"
+
+
+def read_real_sessions() -> list[ck.Session]:
+    """Return the recorded sessions of CTXKIT_SESSIONS."""
+    sessions = []
+    for path in sorted(Path(os.environ["CTXKIT_SESSIONS"]).glob("*/*")):
+        with suppress(ck.CtxkitError):
+            sessions += ck.read_all(path, progress=False)
+    return sessions
+
+
+MEASURES: dict[str, Callable[[], str]] = {
+    "keep-rules": measure_rules,
+    "exam": measure_exam,
+    "idle": measure_pauses,
+}
 """The pages, and what measures them."""
 
 
@@ -107,6 +185,7 @@ def draw_pictures() -> dict[str, str]:
     pictures = {
         "rules": draw(ck.plots.user_rules(billing), "The calls whose prompts state each rule")
     }
+    pictures["idle"] = draw(ck.plots.idle(billing), "Dollars of a pause by its length")
     with tempfile.TemporaryDirectory() as name:
         shutil.copy(ck.samples.path("billing"), name)
         lines = make_pictures.run_command(EXAM_COMMAND, Path(name))

@@ -15,6 +15,7 @@ COMMAND_MODULES = {
     "list": "sessions",
     "report": "sessions",
     "spend": "sessions",
+    "idle": "answers",
     "rules": "retention",
     "compare": "experiments",
     "sweep": "experiments",

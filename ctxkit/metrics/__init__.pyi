@@ -1,6 +1,7 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 # ruff: noqa: I001  functions first, then the modules that hold more of a kind
 from .cache_misses import find_cache_misses as find_cache_misses
+from .cost.idle_ledger import idle as idle
 from .frames import arrow as arrow
 from .frames.per_message import audience as audience
 from .loss import drift as drift, losses as losses

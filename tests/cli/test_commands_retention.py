@@ -51,3 +51,13 @@ def test_a_prompt_without_a_model_is_refused_in_a_sentence(home):
     done = told(home, "exam", "BILL-4127", "--prompt", "a.txt")
     assert done.returncode == 2
     assert "name one with model=" in done.stderr
+
+
+def test_pauses_are_priced_within_the_screen_and_as_json(home):
+    done = told(home, "idle", "BILL-4127")
+    assert done.returncode == 0, done.stderr
+    assert "reached the cache's life of 300 s" in " ".join(done.stdout.split())
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    told_json = json.loads(told(home, "idle", "BILL-4127", "--json").stdout)
+    assert set(told_json["usd"]) == {"nothing", "warm", "compact", "hour"}
+    assert told_json["pauses"][-1]["gap"] is None

@@ -55,7 +55,7 @@ DIFFERENCES = (
         " about 54 minutes after the last reply, from 200,000 tokens on, unless `idleCompaction` is"
         " false",
         '`version="2.1.299"`; older versions, which a log without one-hour writes is like, do not.'
-        " The summary is billed as elsewhere, though the program's reads the cached prompt",
+        " Its summary is billed as reading the cached prompt",
     ),
     Difference(
         "what is loaded again",
@@ -213,7 +213,7 @@ def claude_code(
         file_tokens=restored_file_tokens,
     )
     if version == "2.1.299" and idle_compaction:
-        trigger = trigger | (Idle(IDLE_SECONDS) & Above(idle_min_tokens, or_equal=True))
+        trigger = trigger | (Idle(IDLE_SECONDS, ahead=True) & Above(idle_min_tokens, or_equal=True))
     trigger = trigger | Overflow(recorded=True)
     if clear_tool_outputs is not None:
         policy = replace(policy, clear=Clear(keep_last=clear_tool_outputs), due=trigger)
