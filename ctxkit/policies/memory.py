@@ -83,12 +83,12 @@ class Recall(ConfiguredPolicy):
         text = format_entries(
             _LessonEntries.of(history.log).fitting(gone, _last_request(history), self.budgets)
         )
-        old = [p for p in range(history.head.size) if history[p].kind == RECALLED_KIND]
+        old = [p for p in range(history.head.size) if _is_digest(history[p])]
         if not text or any(history[p].text == f"{RECALL_HEADING}\n{text}" for p in old):
             return history
         if old:
             history = history.drop(old, "recalled anew", method="recall")
-        place = _behind_summaries(history)
+        place = behind_summaries(history)
         place = history.safe(place) or history.safe_before(place)
         return history.insert(place, _recall_message(text), "recalled from memory", method="recall")
 
@@ -151,13 +151,17 @@ def _last_request(history: History) -> str:
     return ""
 
 
-def _behind_summaries(history: History) -> int:
+def behind_summaries(history: History) -> int:
     """Return the position after the last summary, or after the leading system messages."""
     roles = [history[p].role for p in range(history.head.size)]
     last = max((p for p, role in enumerate(roles) if role == "summary"), default=-1)
     if last >= 0:
         return last + 1
     return next((p for p, m in enumerate(history.messages) if m.role != "system"), len(history))
+
+
+def _is_digest(message: Message) -> bool:
+    return message.kind == RECALLED_KIND and message.text.startswith(RECALL_HEADING)
 
 
 def _recall_message(text: str) -> Message:

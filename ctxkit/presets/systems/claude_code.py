@@ -56,8 +56,7 @@ DIFFERENCES = (
         " about 54 minutes after the last reply, from 200,000 tokens on, unless `idleCompaction` is"
         " false",
         "from the first call on that wrote for an hour, so never in a log without such writes;"
-        ' `version="2.1.29"` never does. The summary is billed as elsewhere, though the program\'s'
-        " reads the cached prompt",
+        ' `version="2.1.29"` never does. Its summary is billed as reading the cached prompt',
     ),
     Difference(
         "what is loaded again",
@@ -234,7 +233,7 @@ def claude_code(
         file_tokens=restored_file_tokens,
     )
     if version == "2.1.299" and idle_compaction:
-        due_when_idle = Idle(IDLE_SECONDS) & Above(idle_min_tokens, or_equal=True)
+        due_when_idle = Idle(IDLE_SECONDS, ahead=True) & Above(idle_min_tokens, or_equal=True)
         trigger = trigger | (due_when_idle & OneHourCache())
     trigger = trigger | Overflow(recorded=True)
     if clear_tool_outputs is not None:
