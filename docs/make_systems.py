@@ -15,6 +15,7 @@ from ctxkit.policies import triggers as t
 from ctxkit.policies.base import Chain, Fallback
 from ctxkit.policies.rules import unwrap_function
 from ctxkit.policies.summary import Summary
+from ctxkit.presets.inert_settings import list_inert_settings
 from ctxkit.presets.registry import names, preset, preset_differences
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,6 +136,10 @@ def section(name: str) -> list[str]:
             "",
             f"Where the preset differs from its document or program ([conformance](conformance.md)): {topics}.",
         ]
+    idle = list_inert_settings(name)
+    if idle:
+        lines += ["", "No effect, as the other settings stand or in a replay:", ""]
+        lines += [f"* {reason}" for reason in idle]
     return [*lines, ""]
 
 

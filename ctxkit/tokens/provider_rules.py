@@ -134,13 +134,14 @@ def find_rules(fact: Fact, model: str | None, *, at: float | None = None) -> lis
     """
     if not model or len(model) > _MAX_NAME_CHARS:
         return []
-    day = None if at is None or not _has_periods(fact, model) else _format_day(at)
+    day = None if at is None or not _has_periods(fact, model) else _format_day(at // 86_400)
     return list(_find_rules(fact, model, day))
 
 
-def _format_day(at: float) -> str | None:
+@lru_cache(maxsize=4096)
+def _format_day(day: float) -> str | None:
     try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+        return datetime.fromtimestamp(86_400 * day, UTC).strftime("%Y-%m-%d")
     except (OverflowError, ValueError, OSError):
         return None
 

@@ -128,7 +128,8 @@ def _estimate_summary_cost(measured: MeasuredCompaction, *, reuse: bool) -> floa
         return None
     if not summary or before is None or after is None:
         return None
-    p = price(measured.model)
+    times = (e.time for e in measured.group.edits if e.time is not None)
+    p = price(measured.model, at=next(times, None))
     if p is None:
         return None
     source_tokens = sum(e.details.get("source_tokens", 0) for e in measured.group.edits)

@@ -335,7 +335,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         names = [c.message.model or session.model for c in calls]
         distinct_names = list(dict.fromkeys(names))
         times = {n: c.message.time for c, n in zip(reversed(calls), reversed(names), strict=True)}
-        prices = tuple(p and p.on(times[n]) for n, p in ((n, price(n)) for n in distinct_names))
+        prices = tuple(price(n, at=times[n]) for n in distinct_names)
         model = tuple(map(distinct_names.index, names))
         has_price = [prices[m] is not None for m, b in zip(model, billed, strict=True) if b]
         has_split = [

@@ -87,8 +87,7 @@ def _charge_recorded_calls(session: Session) -> list[CallCharge]:
     for call in session.calls:
         message, model = call.message, call.message.model or session.model
         if message.usage is not None:
-            table = price(model)
-            at_call = table and table.on(message.time)
+            at_call = price(model, at=message.time)
             usd, source = price_call_at(message, at_call)
             charges.append(make_charge(call.index, message.usage, at_call, usd, source))
     return charges
