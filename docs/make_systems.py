@@ -53,13 +53,16 @@ def words(trigger: Any, reserve: int = 0) -> str:
         return "after a context error" if trigger.recorded else "prompt > the window"
     if isinstance(trigger, t.Turns):
         return f"{trigger.n} turns after the last"
+    if isinstance(trigger, t.Idle):
+        return f"after a pause of {trigger.seconds / 60:g} minutes"
     if isinstance(trigger, t.CutShort):
         return "after a reply that was cut off"
     trigger = unwrap_function(trigger)
     said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(
         trigger
     )
-    return said.split("\n")[0].rstrip(".").replace("Say whether ", "where ")
+    line = said.split("\n")[0].rstrip(".").replace("Say whether ", "where ")
+    return line[:1].lower() + line[1:]
 
 
 def told(policy: Any) -> str:

@@ -28,7 +28,7 @@ from ctxkit.policies.rules import (
 from ctxkit.presets.inert_settings import describe_inert_settings
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.presets.systems.swe_agent_mask import swe_agent_mask
-from ctxkit.session.messages import Edit, Message, Usage
+from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Message, Usage
 from ctxkit.session.prunings import PRUNED_KEY
 from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens, get_billed_prompt
 from ctxkit.tokens.registry import default_counter, get_counter
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.sizes import MessageSizes
 
 _replace = msgspec.structs.replace
-_DETAILS_OF_RECORD = frozenset({*THRESHOLD_NAMES, PRUNED_KEY})
+_DETAILS_OF_RECORD = frozenset({*THRESHOLD_NAMES, PRUNED_KEY, REPORTED_CONTEXT_KEY})
 """Keys of the details of a reply that hold for the recorded rules alone."""
 
 

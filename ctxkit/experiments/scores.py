@@ -47,7 +47,7 @@ from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
-from ctxkit.metrics.prompt_sizes import RunPrompts
+from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions, is_sealed
 from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
@@ -280,7 +280,13 @@ def _score_prompts(
             row |= {"cache_read_tokens": bill.read, "cache_write_tokens": bill.write}
     row |= make_compaction_columns(compactions, prompts, cost_model, summary_costs)
     row |= base.forecast.columns(row, pruned=pruned, reuse=reuse)
-    return row
+    return row if base.has_prompts else _without_sizes(row)
+
+
+def _without_sizes(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a replay whose record has no size of a prompt, so that no rules are due."""
+    unknown = dict.fromkeys(("prompt_tokens", "peak_tokens", "compactions_n", "is_thrashing"))
+    return row | unknown | {"note": "The log has no size of a prompt, so no rules can be tried."}
 
 
 def _bill_prompts(
@@ -351,6 +357,8 @@ def _recorded_compaction_columns(
         return dict.fromkeys(columns)
     if any(map(is_sealed, group_edits(session))):
         columns["summary_tokens"] = None
+    if not has_prompt_sizes(session) and session.edits:
+        columns = dict.fromkeys(columns)
     measured = measure_compactions(session)  # each counted, as the frame of compactions has them
     return columns | {
         "compactions_n": len(measured),
@@ -499,6 +507,11 @@ class SessionScoreCache:
         analysis = LossAnalysis(self.memory, visibility)
         columns = make_loss_columns(analysis) | AftermathAnalysis(analysis, self.acts).columns()
         return columns | {"loss_note": _explain_missing_loss(columns)}
+
+    @cached_property
+    def has_prompts(self) -> bool:
+        """True where the log has the size of a prompt, or content to count."""
+        return has_prompt_sizes(self.session)
 
     @property
     def source(self) -> str:
