@@ -22,8 +22,8 @@ of subagents with them. This page is written from the tables in the code: a test
 - **Notes**: what a log cannot say or says wrongly stands in `session.notes` and in the session frame, in sentences.
 - **Sources**: `recorded` stands in the log, `derived` follows from recorded numbers, `estimated` is neither. The column
   `source` says so for the token columns of a row; a figure that can have another source has a column of its own.
-- **Told apart**: dollars of two settings or sessions that differ by less than the noise floor (21 % over 50 tasks, more
-  over fewer) are not told apart; [scores.md](scores.md) says how `ck.compare` decides it.
+- **Within noise**: dollars of two settings or sessions that differ by less than the noise floor (21 % over 50 tasks,
+  more over fewer) are no difference; [scores.md](scores.md) says how `ck.compare` decides it.
 - **Dollars**: `cost_usd` of a session is that of its calls (`calls_usd`) and of the summaries of its compactions
   (`summaries_usd`), without subagents, here as in `ck.score`, `ck.compare`, `ck.board` and `ctxkit list`. The rows of
   the call frame or of the turn frame add up to `calls_usd`, those of the compaction frame to `summaries_usd`. With
@@ -84,7 +84,7 @@ _DESCRIPTIONS = {
         "One row a session: what it is, what its log can say, its totals, what the reader passed"
         " over. A tool result reports failure by the log's own mark; Codex, mini-SWE-agent and"
         " OpenHands have none for commands, where an exit code other than 0 tells it. Sessions that"
-        " share an id are told apart: the second is `id (2)`."
+        " share an id get different ids: the second is `id (2)`."
     ),
 }
 

@@ -5,174 +5,114 @@ from __future__ import annotations
 from pathlib import Path
 
 from ctxkit.experiments.score_columns import SCORE_COLUMNS
+from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR
+from ctxkit.metrics.item_index import USER_WEIGHT
+from ctxkit.metrics.timing import EXTRA_LOSS
+from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL
 
-_HEAD = """# Scores
+_HEAD = f"""# Scores
 
-`ck.score(session)` is one row, `ck.compare(session, rules)` one row a setting, `ck.sweep(sessions, rules)` one a run:
-the columns are the same. This page is written from the table in the code: a test says when it is behind, and
-`python docs/make_scores.py` writes it.
+`ck.score(session)` is one row, `ck.compare(session, rules)` one row a setting, `ck.sweep(sessions, rules)` one row a run:
+the columns are the same. This page is made from the table in the code (`python docs/make_scores.py`); a test holds the
+two equal.
 
-- **No single score.** Dollars, needed-later loss and unpaid cuts stand side by side; `plots.frontier` joins what no
-  other setting beats.
-- **Open loop.** A replay keeps what was said as it was recorded. It tells the bill and the opportunity for loss, not
-  what the agent would have done.
+- **No single score.** Dollars, needed-later loss and compactions that were not paid back stand side by side;
+  `plots.frontier` draws the Pareto front.
+- **Open loop.** A replay keeps the recorded messages. It gives the bill and what was out of sight, not what the agent
+  would have done.
 - **Missing, never zero.** Shares lie between 0 and 1, counts end in `_n`, money is US dollars.
 
 ## The bill of a replay
 
-A recorded session is billed as recorded: by the log's own prices where it has them (`list_price_usd` is the same by the
-table, which replays are billed by), and a summary that it does not price is estimated as a replay's is.
+A recorded session is billed by the log's own prices where it has them; `list_price_usd` is the same by the price table.
+A replay is billed by the price table, over the calls that the record bills, at the prices of their date:
 
-A replay is billed over the calls that the record bills, by a cache model that
-is told the sizes of prompts, what each shares with the one before, and what the record's misses read:
+- a call reads the longest prefix that its prompt shares with a living prompt before it, and writes the rest (fresh input
+  where the provider bills no writes, or the prompt is too short to be cached);
+- where the record missed the cache for another reason than a compaction, a replay reads at most what the record read;
+- so two rules that send the same prompts at the same times cost the same;
+- the call that writes a summary sends what it summarises as fresh input, or reads the cached prompt (`reuse=True`);
+- texts worked out from the record (intents, evidence, digests) cost nothing.
 
-- a shared prefix is read, the rest is written (fresh where the provider bills no writes, or the prompt is too short);
-- where the record missed the cache for another reason than a compaction, a replay keeps at most what the record kept;
-- what is shared is the longest prefix of any living prompt before it, whatever made the prompt: two rules that send the
-  same prompts at the same times cost the same;
-- the call that writes a summary sends what it summarises as fresh input, or reads the cached prompt with `reuse=True`;
-  texts worked out from the record (intents, evidence, digests) cost nothing.
+## How exact the dollars are
 
-## Within which error
+`prediction_error` is the error of the input dollars when the cache reads are predicted from sizes, times and events of
+this session, with a model learnt from other sessions ([trust.md](trust.md)); `prediction_low` and `prediction_high`
+are its {INTERVAL_LEVEL:.0%} interval. Dollars alone are a weak test, so `read_split_error` compares the reads call by call.
+The naive models (`lifetime_error`, `all_cached_error`, `nothing_cached_error`) stand beside it. `cost_low_usd` and
+`cost_high_usd` apply the interval to a row. `closure_error` gives the model the reads of the misses: it shows that the
+sums are consistent and no more.
 
-`prediction_error` says how far the input side is off that `cache.predictions` predicts for the recorded session from
-sizes, times and events alone: its reads are not known to it, other sessions taught it (`docs/trust.md`: which, and how
-well it did). `prediction_low` and `prediction_high` are its 80 % interval in the same measure. `second_half_error` is that of
-the second half of the calls, the first half having taught it first; `compaction_read_error` that of the reads after compactions,
-each predicted from the session's others. Dollars alone are a weak test, for reads given to
-other calls cost about the same: `read_split_error` compares call by call. Beside them stand models that know next to
-nothing. `cost_low_usd` and `cost_high_usd` put the interval to each row: a replay carries over what the record missed,
-and may be as far off as a prediction without the record's reads.
+A cache miss has a cause where the log shows one before the reply: a pause longer than the cache lives, a compaction,
+another model or effort, a restart, more tools, reasoning or messages changed, a refused call, a prompt too short to be
+cached. Eviction and routing leave no trace and are no causes. `explained_miss_share` is the share of missed tokens with
+a cause.
 
-A miss has a cause where a rule of `cache.causes` holds that looks at the log before the reply and never at the read: a
-pause longer than the cache lives, a compaction, another model or effort, a restart, further tools loaded, old reasoning
-taken out, earlier messages changed, a refused call, a prompt before that was too short. After such a pause Claude Code
-from 2.1 on still reads what all its sessions begin with (`ttl_expiry_prefix`), unless a first prompt of 32,000 tokens
-or more says that a user's own tools stand before that. Eviction and routing are seen in the reads alone,
-so they are no causes. `explained_miss_share` is the share of lost tokens with one.
+## How long real runs are
 
-Where settings are held against each other, `ck.advise` and `ck.plots.frontier` go by the same interval: a mean over
-sessions is known within the mean of their half widths (`cost_uncertainty_usd`), as the errors of sessions of one tool share
-a sign and do not cancel out,
-and a smaller difference is *not told apart*.
-
-`closure_error` (`reproduction_error` until this version) is told what each miss read. It says that the books add up,
-and stays near zero for any reads at all.
-
-## How far it can be trusted
-
-A replay keeps the recorded calls. Real runs do not: under another policy the same model took 0.6 to 2.2 times the turns
-over the same tasks. `elongation` is the factor that is expected, `elongation_low` and `elongation_high` its 80 % interval for a
-model that was not studied, chosen by the family of the replayed policy (results masked or cleared; summaries; both;
-anything else), that of the policy that the record was made under, and that of the model (Gemini, Qwen; others: all
-models together). `real_run_low_usd` and `real_run_high_usd` are the cost with that many calls; missing where the log cannot say
-under which policy it was made. The factors are those of whole runs under a policy, also where it came into force late.
-
-The same policy run twice over 50 tasks gives totals within 21 % of each other in 80 of 100 cases (9, 14 and 2 % in
-the three pairs that were run): the noise floor. A replay is `cheaper` or `dearer` than the record, by the table of
-prices, where the whole interval lies beyond the floor; else it is *not told apart*. That speaks of many runs like this
-one: over a single task the floor is a factor of 3.7. Where it all comes from, and what it misses, is in
-`docs/trust.md` and notebook 09; `ck.studies.table("ratios")` has the figures.
-
-`metrics.elongation.elongated(runs)` returns the rows of a sweep as long as real runs are expected to be
-(`end="elongation_high"`: at that end of the interval; `share=0.15`: all with summaries longer by a share of your own):
-calls, tokens and dollars grow, `source` becomes `estimated`, all else stays.
+Under another policy the same model took 0.6 to 2.2 times the turns over the same tasks. `elongation` is the expected
+factor, by the families of both policies and of the model; `real_run_low_usd` and `real_run_high_usd` are the cost with so
+many calls. The same policy run twice over 50 tasks gives totals within {NOISE_FLOOR:.0%} of each other in 80 of 100 cases:
+this is the noise floor. `vs_recorded` is `cheaper` or `dearer` where the whole interval lies beyond the floor, else
+`within noise`. It holds for many runs; over a single task the floor is a factor of 3.7.
 
 ## How compactions held
 
-A compaction is one value (`metrics.compaction.Compaction`: call, tokens and messages without and with it, its
-summaries), judged by one function, whether it was recorded or replayed; `metrics.thrash` opens each. In a record
-`before` is the last prompt before it, and `after` the first one after it less what was new in it; several before one
-call were felt as one.
+All that was compacted before one call is one compaction. `L` and `S` are the tokens of that call's prompt without and
+with it. It is paid back after
 
-It has *paid for itself* after ``n = (K + (w - r) (S - P - (L - F))) / (r (L - S))`` requests, its own call the first:
-`L` and `S` tokens without and with it, `K` dollars of its summaries (as the bill has them), `w` and `r` the prices of a
-written and a read token, `P` the front that it left as it was, so that the cache still has it, and `F` what the call
-would have found in the cache without it: what the call before was sent, or what the record's own call found where its
-cache was dead. So on a cold call nothing counts that would have been written anyway, and without a summary this is the
-break-even ``N > (w - r) S / (r x)`` with `S` what stands behind the change.
+    n = (K + (w - r) (S - P - (L - F))) / (r (L - S))
 
-It is *unpaid* where the next one came before that: to leave it to the next one would have been cheaper. That is a word
-about this compaction beside the same rules with one fewer, not about never compacting: rules that clear a little at
-each call can have most of theirs unpaid and still cost less than `none`; fewer, larger clearings cost less again.
+requests, its own call the first. `K` is the dollars of its summaries; `w` and `r` the prices of a written and a read
+token; `P` the tokens at the front that it left unchanged; `F` the tokens that the call would have found in the cache
+without it. Without a summary, where the whole prompt was cached, this is ``(w - r) (S - P) / (r (L - S))``. It was *not
+paid back* where the next compaction came before that. This compares the rules with the same rules less one compaction,
+not with never compacting: rules that clear a little at each call can have most of theirs not paid back and still cost
+less than `none`.
 
 ## What was lost
 
-Items are paths, URLs, ids and hashes (`fin-import-7`, `INV-2026-118842`), names (`X-Bill-Trace`, `MAX_RETRIES`),
-numbers with units, commands, error messages, the user's constraints, decisions and open ends. One definition holds
-for recorded sessions, for replays and for prunings (`metrics.forgotten`): it looks at what each call is shown. An
-item is removed at the first call that is no longer shown a message that held it, as it was said; from then on it is
-*retained* at each call that is shown it (word for word and no part of a longer word; a path also as the ending of a
-longer one, an id in whatever case, a number with or without a space before its unit, a constraint in whatever words,
-see below), *recoverable* where a file, artifact or archive that is named
-there holds it, else *lost*. A *cut* is a call before which a compaction or a pruning changed something; it *took*
-what was in sight before and is not after.
+Items are paths, URLs, ids, names, numbers with units, commands, error messages, and the user's constraints, decisions
+and open points. An item is *removed* at the first call that is no longer sent a message that stated it. From then on it
+is *retained* in each prompt that states it (word for word; a path also as the ending of a longer one, an id in any case,
+a number with or without a space before its unit, a constraint in any words), *recoverable* where a file or archive named
+there holds it, else *lost*. Compactions and prunings are treated alike.
 
-*Needed-later loss* is the share of the items that the record uses again (a reply names them, in text or tool
-arguments, after they were said) that a cut took at any time before such a reply: not only until the next cut. Each
-item counts once, charged to the last cut that took it before its first such use. What it is divided by is the
-record's own: the same for all rules, so that a setting cannot look better by cutting more often or less. What a
-message said again between cut and use counts as lost all the same, if a call was sent in between: the agent may have
-looked for it. `next_interval_loss` is the older figure: of what was removed and used again before the *next* cut, the share
-that was out of sight after this one; it flatters settings that cut often. What a pruning hid is known as long as the
-replay has its run beside it, so not for one that was read from a file. `metrics.loss.losses` opens each loss,
-`metrics.audits`, `metrics.drift`, `metrics.retention_checks` and, with the extra `jupyter-ctxkit[semantic]`, `metrics.meaning` look
-further.
+*Needed-later loss* is, of the items that the record uses again (a reply names them after they were stated), the share
+that was out of sight before such a use. Each item counts once, for the last compaction that removed it before its first
+such use. The denominator is the record's own, so it is the same for all rules. `next_interval_loss` looks only as far as
+the next compaction and flatters rules that compact often. `metrics.loss.losses` lists each loss.
 
-*Regret* is the needed-later loss above that of the best messages that the same room could have held at the cut where
-this is hardest, chosen with the record's future in hand (a fractional knapsack by size, counting an item once for
-each message that holds it): a bound that no policy can beat. Looked at are the 16 cuts with the most out of sight
-that is still needed.
+*Regret* is the loss above that of the best messages of the same token budget, chosen with the record's future known (a
+fractional knapsack): a bound that no policy can beat.
 
-### How hard was cut, how well was summarised
+*At stake* are the items named later that compactions removed: only the inserted text could still state them. *Summary
+recall* is the share of these that it did state. On eight sessions it was 3 % for a summariser that answers "ok", 16 % for
+the extract, and 100 % for a list of every item (`benchmarks/recalls.py`), while needed-later loss was 23.9 and 21.8 %:
+that is mostly how much was removed. In `summary_recall` and `weighted_loss` an item of the user weighs {USER_WEIGHT:g},
+any other 1: chosen, not measured.
 
-Needed-later loss is mostly how much was cut: on eight recorded sessions a summariser that answers "ok" lost 23.9 % of
-what was used again under Pi's rules and the default extract 21.8 %. So two figures stand beside it. *At stake*
-(`at_stake_items_n`) are the items named later that the cuts took as they were said: from then on only the text that was put
-in, by whatever writer, could say them. *Summary recall* (`summary_recall`) is the share of these that it did say
-until they were named: 3 % for "ok", 16 % for the extract, 100 % for a list of every item (0, 19 and 100 % under
-Codex' rules, 5, 32 and 100 % under Claude Code's; what "ok" still has are the files that the rules add to any
-summary: `benchmarks/recalls.py`). It is missing where no text was put in.
+A constraint is given where a sentence has most words of the shorter one in common (by their first five letters), both
+forbid or neither does, and the text has all its values. `user_rules_kept` is the share of the removed ones still given.
 
-In `summary_recall` and `weighted_loss` an item that the user said weighs 4 and any other 1: chosen, not measured, so
-that a name the user gave counts more than the names of tests that a tool printed.
-
-A constraint counts by its content: a sentence gives it where most words of the shorter one of both are common (by
-their first five letters), both forbid or neither does, and all its values stand in the text. `user_rules_kept` is the
-share of the user's constraints, of those removed, that were still given.
-
-### What is a measurement and what is a bound
-
-For exact values (ids, names, paths, URLs, numbers, commands, errors) loss is a measurement. In a published exam
-(algal/pi-openai-server-compaction at 8a3de2f, `benchmarks/product-defaults`, MIT; eight histories, 600 questions,
-real summaries by a model) a model was asked for such values after Pi's default compaction. Where no item of the right
-value was lost, its answer was right, 288 of 288; where one was, it was wrong, 312 of 312: the published 48.0 %. The
-`pi` preset cuts all eight histories at the recorded place. An empty summary, another history's and one of shuffled
-letters predict no answer that rests on the summary (0 of 48), one that holds every value predicts none of the wrong
-ones (`tests/truth/test_loss_foretells_answers.py`). The values of that exam are ids; that paths and numbers behave
-alike is an inference.
-
-For prose (constraints, decisions, open ends) it is a bound: other words may say the same, or the opposite.
-
-### After the cut
-
-`metrics.afterwards.afterwards(session)` has a row for each cut: the user's rules that it took, those that the user
-then gave again (`user_rules_restated_n`), the first call that writes or runs something which a lost ban names
-(`calls_to_rule_breach`: a hint to look at, as a name is no act), the calls until the agent did something new, and not only
-looked (`calls_to_resume`), and values in what was put in that others had replaced before (`stale_values_n`).
+For exact values loss is a measurement: in a published exam (algal/pi-openai-server-compaction at 8a3de2f, eight
+histories, 600 questions, summaries by a model) the answer was right in 288 of 288 cases where nothing was lost, and wrong
+in 312 of 312 where something was (`tests/truth/test_loss_foretells_answers.py`). Those values are ids; that paths and
+numbers behave alike is an inference. For prose it is a bound: other words may say the same, or the opposite.
 
 ## When to compact, and what to take
 
-`metrics.when_to_compact(session)` weighs dollars and bounds them; `context_window=` asks about another window than the one
-that the session ran in. The floor is at least what must stay: system prompt and tools, the last turn (the median one,
-at most 20,000 tokens, as Pi and Codex keep), and the items needed later. The ceiling puts at most 5 points more of
-what is used again at stake than compacting at the window does, by replays that compact at that size to that floor with
-summaries that keep nothing. `low` and `high` are the sizes that cost at most 5 % more. One session carries it.
+`metrics.when_to_compact(session)` weighs dollars and the bounds on them. The floor is at least the system prompt, the
+tools, the last turn and the items needed later. The trigger puts at most {100 * EXTRA_LOSS:g} points more of what is used
+again at stake than compacting at the window does. Triggers from `low` to `high` cost at most {NEAR_OPTIMAL - 1:.0%} more,
+also in replays of this session. The rates are those of a session that goes on; where this one is cheaper without a
+compaction, a sentence says so.
 
-`ck.advise(sessions)` tells of each setting on the front what it saves with its 90 % interval, how many sessions carry
-that (`sessions_saving_n`) and what share the largest makes (`largest_session_share`). It is `advised` only where the interval lies
-above zero, no session makes more than half, no session falls below what must stay, and needed-later loss is at most 5
-points above what compacting at the window puts at stake.
+`ck.advise(sessions)` gives for each setting on the Pareto front what it saves with its 90 % interval, how many sessions
+save (`sessions_saving_n`), and the share of the largest (`largest_session_share`). Errors of sessions of one tool share a sign,
+so they do not cancel: a mean is known within the mean of their half widths (`cost_uncertainty_usd`), and a smaller difference
+is within noise. A setting is `advised` where the interval lies above zero, no session makes more than half of it, no
+session falls below its floor, and loss is at most {100 * EXTRA_LOSS:g} points above that of compacting at the window.
 
 ## Columns
 

@@ -88,7 +88,7 @@ class CompactionOutcome(CompactionVerdict, frozen=True, kw_only=True):
     minutes: float | None
     """Minutes until the next one."""
     rebound_minutes: float | None
-    """Minutes until the prompt was back at three quarters of its size before; None: it never was.
+    """Minutes until the prompt was back at 75 % of its size before; None: it never was.
     """
     reread_rate: float | None
     """Share of the next 24 tool calls that repeat one that it removed; None: none followed."""
@@ -107,9 +107,9 @@ class ThrashSummary(msgspec.Struct, frozen=True):
     refilled_share: float | None
     """Mean share of the freed tokens that was in use again ten calls later."""
     rebound_calls: float | None
-    """Median calls until the prompt was back at three quarters of its size before."""
+    """Median calls until the prompt was back at 75 % of its size before."""
     no_progress_streak: int | None
-    """Longest run of compactions that each saved less than a tenth (OpenHands' minimum progress).
+    """Longest run of compactions that each saved less than 10 % of the tokens.
     """
     reread_rate: float | None
     """Mean share of the next 24 tool calls that repeat one that a compaction removed."""

@@ -20,7 +20,7 @@ from ctxkit.experiments.scores import (
     score_run,
     score_session,
 )
-from ctxkit.metrics.compactions import get_run_compactions
+from ctxkit.metrics.compactions import MIN_PROGRESS, get_run_compactions
 from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
 from ctxkit.metrics.timing import when_to_compact
@@ -197,8 +197,6 @@ def _counter_name(counter: Any) -> str:
     return "" if counter is None else str(counter.name)
 
 
-MIN_SAVINGS = 0.10
-"""A compaction that saves less counts as fruitless (fuseraft's threshold)."""
 _MAX_MARKS, _MAX_ROWS = 40, 8
 _FIGURE_NAMES = {
     "prompt_tokens": "prompt tokens",
@@ -250,13 +248,13 @@ def render_growth(
 def describe_compactions(trial: Trial) -> str:
     """Return the compactions in a sentence."""
     done = [s for s in trial.steps if s.saved is not None]
-    low = sum((s.saved or 0) < MIN_SAVINGS for s in done)
+    low = sum((s.saved or 0) < MIN_PROGRESS for s in done)
     suppressed_compactions_n = len(trial.steps) - len(done)
     verdict = "they hold" if done else "nothing was compacted"
     if trial.row.get("is_thrashing"):
         verdict = "they thrash"
     return (
-        f"{pluralize(len(done), 'compaction')}, {low:,} saved less than {MIN_SAVINGS:.0%} of "
+        f"{pluralize(len(done), 'compaction')}, {low:,} saved less than {MIN_PROGRESS:.0%} of "
         "the tokens,"
         f" {suppressed_compactions_n:,} suppressed: {verdict}."
     )
@@ -320,7 +318,7 @@ def _compaction_cells(step: TrialCompaction) -> tuple[str, ...]:
     if step.saved is None or step.after is None:
         return (str(step.call), "", "", "", "", sanitize_line(step.why, 60))
     messages = "" if step.messages is None else f"{step.messages:.0%}"
-    verdict = "too little" if step.saved < MIN_SAVINGS else "pays"
+    verdict = "too little" if step.saved < MIN_PROGRESS else "pays"
     sizes = (f"{step.before:,}", f"{step.after:,}")
     return (str(step.call), *sizes, f"{step.saved:.1%}", messages, verdict)
 

@@ -1,0 +1,38 @@
+"""A number that defines a figure is one constant: columns, docstrings and pages say the same number."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from ctxkit._internal.formatting import format_percent
+from ctxkit.experiments.score_columns import SCORE_COLUMNS
+from ctxkit.metrics import compactions, item_index, thrashing
+from ctxkit.metrics.elongation import NOISE_FLOOR
+
+MEANINGS = {column.name: column.meaning for column in SCORE_COLUMNS}
+DOCS = Path(__file__).parents[2] / "docs"
+NUMBERS = {
+    "no_progress_streak": f"less than {format_percent(compactions.MIN_PROGRESS)}",
+    "rebound_calls": f"at {format_percent(compactions.REFILLED_SHARE)} of its size",
+    "reread_rate": f"{thrashing.REREAD_WINDOW} tool calls",
+    "weighted_loss": f"weighs {item_index.USER_WEIGHT:g}",
+}
+
+
+@pytest.mark.parametrize("column", NUMBERS)
+def test_the_column_states_the_number_of_the_constant(column):
+    assert NUMBERS[column] in MEANINGS[column]
+
+
+@pytest.mark.parametrize("column", ["no_progress_streak", "rebound_calls", "reread_rate"])
+def test_the_attribute_of_a_thrash_summary_states_it_too(column):
+    assert NUMBERS[column] in " ".join(inspect.getsource(thrashing.ThrashSummary).split())
+
+
+def test_the_pages_state_the_noise_floor():
+    for page in ("scores.md", "frames.md", "trust.md"):
+        text = (DOCS / page).read_text("utf-8")
+        assert f"{NOISE_FLOOR:.0%}" in text or format_percent(NOISE_FLOOR) in text, page
