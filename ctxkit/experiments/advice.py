@@ -54,7 +54,7 @@ def advise(
         progress: show a progress bar.
 
     Returns:
-        One row per setting on the front. Columns: those of `get_pareto_front`, and
+        One row per setting on the Pareto front. Columns: those of `get_pareto_front`, and
 
         - `saved_usd`, `saved_usd_low`, `saved_usd_high`: mean dollars saved per session against no
           context management, with a 90 % interval over paired sessions;
