@@ -10,7 +10,7 @@ UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies notebooks handouts docs release clean
+.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies notebooks handouts docs release clean test-map quick mutants planted defaults
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,21 @@ test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, 
 	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
+test-map: $(STAMP)  ## record which test reaches which line, for quick and mutants: make test-map TESTS=tests/metrics
+	$(BIN)/python -m benchmarks.tests_by_line record $(TESTS)
+
+quick: $(STAMP)  ## only the tests that the working change reaches, by that map: make quick BASE=main
+	$(BIN)/python -m benchmarks.tests_by_line quick --base $(or $(BASE),HEAD)
+
+mutants: $(STAMP)  ## plant single faults and list those that no test notices: make mutants PACKAGE=metrics,engine COUNT=100 SEED=7
+	$(BIN)/python -m benchmarks.mutants $(or $(PACKAGE),metrics) --count $(or $(COUNT),20) --seed $(or $(SEED),1)
+
+planted: $(STAMP)  ## apply the mistakes of tests/planted, each in a copy of the tree: the tests must notice every one
+	$(BIN)/python -m benchmarks.planted
+
+defaults: $(STAMP)  ## write the default of every policy, trigger, guard and preset setting into tests/setting_defaults.json
+	$(BIN)/python tests/setting_defaults.py
+
 test-peers: with-peers with-peers-older  ## presets and recorders beside the packages they follow (OpenHands: PYTHON=python3.12)
 	.venv-peers/bin/python docs/make_conformance.py
 
@@ -59,6 +74,7 @@ test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on t
 	  pi58@npm:@mariozechner/pi-coding-agent@0.58.3 pi73@npm:@mariozechner/pi-coding-agent@0.73.1 \
 	  pi1@npm:@earendil-works/pi-coding-agent@0.87.1 ai@7.0.173 openclaw@2026.9.6 \
 	  @google/gemini-cli-core@0.61.0 @qwen-code/qwen-code@0.15.10
+	-npm install --prefix .engines --ignore-scripts --no-audit --no-fund @anthropic-ai/claude-code-linux-x64@2.1.332
 	CTXKIT_ENGINES=.engines CTXKIT_ENGINES_TABLE=docs/engines.json $(BIN)/python -m pytest -q tests/engines
 	$(BIN)/python docs/make_conformance.py
 

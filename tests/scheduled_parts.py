@@ -29,6 +29,9 @@ from ctxkit.policies import (
     WithoutAgents,
     WithoutTools,
 )
+from ctxkit.policies.base import ScheduledPruning
+from ctxkit.policies.history.view import role_code
+from ctxkit.policies.schedules import UNDO_CHANGE
 from ctxkit.presets.common import ClearUses
 from ctxkit.presets.fuseraft_config import history_filters
 
@@ -207,3 +210,30 @@ PARTS = {
 
 BY_ID = [name for name in PARTS if name.startswith(("prune", "cap", "superseded", "comm", "uses"))]
 """Those that look at the ids of tool calls."""
+
+
+class HideAndGiveBack(ScheduledPruning):
+    """Hide some replies with their results while 3 to 7 messages follow, then show them again.
+
+    A part behind it sees messages go away and come back, also results that come late.
+    """
+
+    def schedule(self, view, _room):
+        """Hide every other reply once three messages follow, and show it again from eight on."""
+        replies = view.memory.setdefault("replies", {})
+        groups = view.memory.setdefault("groups", {})
+        hidden = view.memory.setdefault("hidden", set())
+        news = {new.call: new.came for new in view.news("assistant", "tool")}
+        for call in view.calls():
+            for p in news.get(call, ()):
+                if view.role(p) == role_code("assistant"):
+                    groups[p] = [p]
+                    replies.update(dict.fromkeys((c.id for c in view.said_calls(p)), p))
+                elif (asked := view.asked(p)) is not None and asked.id in replies:
+                    groups[replies[asked.id]].append(p)
+            for reply, rows in groups.items():
+                hides = reply % 2 == 0 and 3 <= view.shown(call) - reply < 8
+                for p in rows:
+                    if hides != (p in hidden):
+                        view.change(p, None if hides else UNDO_CHANGE, since=call)
+                        hidden ^= {p}

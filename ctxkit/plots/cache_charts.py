@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal import formatting
 from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
+from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.engine.cache_model.prediction import Prediction, describe_prediction, predict_input_cost
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
@@ -301,13 +302,16 @@ def strip(session: Session, call: int = -1) -> Chart:
         "Sizes of blocks are derived.",
         drawing=BlockRows(kinds=BILLING_KINDS, rows=(BlockRow("", data.split_by_billing()),)),
         head=("billed as", "tokens", "of the prompt", "dollars"),
-        rows=_billing_rows(data, session.call(data.call).message.model or session.model),
+        rows=_billing_rows(data, session),
     )
 
 
-def _billing_rows(data: PromptStrip, model: str | None) -> tuple[tuple[str, ...], ...]:
-    p = price(model) if model else None
-    paid = (p.read, p.write(), p.input) if p else (None, None, None)
+def _billing_rows(data: PromptStrip, session: Session) -> tuple[tuple[str, ...], ...]:
+    call = session.call(data.call)
+    table = price(call.message.model or session.model, at=call.message.time)
+    p = table and table.at(data.tokens)
+    hour = has_hour_writes(session, call)
+    paid = (p.read, p.write(hour=hour), p.input) if p else (None, None, None)
     rows = zip(BILLING_KINDS, (data.read, data.written, data.fresh), paid, strict=True)
     return tuple(
         (

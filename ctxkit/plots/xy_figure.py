@@ -90,6 +90,7 @@ class Mark:
 
     x: float
     label: str = ""
+    dash: Literal["dot", "dash"] = "dot"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,7 +338,7 @@ def _plotly_limit(limit: Limit, span: tuple[float, float], free: str) -> dict[st
 
 
 def _plotly_mark(mark: Mark) -> dict[str, Any]:
-    line = {"color": TEXT_COLOUR, "width": 1, "dash": "dot"}
+    line = {"color": TEXT_COLOUR, "width": 1, "dash": mark.dash}
     return {
         "type": "line",
         "xref": "x",

@@ -204,8 +204,8 @@ def savings(of: Any = None) -> SavingsChart:
     That is its diff, what it cost and when that is paid back, and what was needed of it later.
 
     Args:
-        of: what `budget` takes, or a frame of compactions. Of snapshots sizes are derived from the
-            turns around each compaction, and there is no diff.
+        of: what `budget` takes, or a frame of compactions. Of snapshots no sizes are known, and
+            there is no diff.
 
     Raises:
         BadArguments: it is none of these.

@@ -9,13 +9,13 @@ import threading
 import time
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anywidget
 import traitlets as t
 
 from ctxkit._internal.formatting import TextAndHtml
+from ctxkit._internal.plotly_library import read_plotly_library
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
 from ctxkit.widgets.javascript import declare_constants, translate_rule
@@ -23,6 +23,7 @@ from ctxkit.widgets.live_view import LiveViewMounter, needs_widget_output, rende
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from ctxkit.plots.chart import Chart
     from ctxkit.widgets.source import DataSource
@@ -91,11 +92,8 @@ def read_asset(name: str) -> str:
 @cache
 def compress_plotly() -> bytes:
     """Return plotly.js of plotly's wheel, compressed: it is sent once a page and never saved."""
-    import plotly
-
-    library = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
     # Without a time in the header, equal input gives equal bytes.
-    return gzip.compress(library.read_bytes(), 6, mtime=0)
+    return gzip.compress(read_plotly_library(), 6, mtime=0)
 
 
 # What browser and kernel say to each other. Synchronised traits hold the settings (what a hand can

@@ -10,11 +10,7 @@ import ipywidgets as w
 
 from ctxkit._internal.formatting import escape_html, pluralize
 from ctxkit._internal.palette import COLOURS
-from ctxkit.engine.cache_model.call_features import (
-    HOUR,
-    get_cache_lifetime,
-    get_written_cache_lifetime,
-)
+from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
 from ctxkit.plots.cache_charts import (
@@ -126,14 +122,14 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
 
     def __init__(self, session: Session, strip: PromptStrip) -> None:
         call = session.call(strip.call)
-        model_price = price(call.message.model or session.model or "")
+        model_price = price(call.message.model or session.model, at=call.message.time)
         results = [b for b in strip.blocks if b.result]
         if model_price is None or not results:
             what = "no price is known for its model" if model_price is None else "it has no result"
             raise BadArguments(f"Nothing can be weighed at call {strip.call}: {what}.")
         self.strip, self.results = strip, results
         self.price = model_price.at(strip.tokens)
-        self.hour = (get_written_cache_lifetime(call) or get_cache_lifetime(session)) == HOUR
+        self.hour = has_hour_writes(session, call)
         # Begin with the largest result of the first half, behind which much is cached.
         half = [b for b in results if b.start < strip.tokens / 2] or results
         wide = {"style": {"description_width": "150px"}, "layout": w.Layout(width="auto")}

@@ -45,7 +45,7 @@ function render({ model, el }) {
       for (const a of all) if (a.turns.length) { lo = Math.min(lo, a.turns[0]); hi = Math.max(hi, a.turns[a.turns.length - 1]); }
       if (!(hi > lo)) [lo, hi] = Number.isFinite(lo) ? [lo - 1, lo + 1] : [0, 1];
       return { x: { title: "turn", range: s.beside(lo, hi) }, y: { title: "input tokens, summed", range: [0, top] },
-        lines: lines(), marks: (source.compactions || []).slice(0, 200) };
+        lines: lines(), marks: (source.compactions || []).slice(0, 200), mark_label: "⚡ compact" };
     },
     lines() {                                                      // only "start again" moves the lines themselves
       const now = model.get("again") ? state().join() : "recorded";
@@ -72,7 +72,7 @@ function render({ model, el }) {
           + (guess && warn === guess[0] && cut === guess[1] ? " The log sets no budget, so the lines stand at 60 and 80 % of the highest sum: drag one, or type a number."
             : warn || cut ? "" : " Both lines are off: drag one up from the bottom, or type a number.");
       s.note.textContent = !all.length ? "" : again ? "Sums start again after each cut; where the record itself started again they do too, for it does not hold what would have come."
-        : "Sums as recorded: they start again where the record did (dotted: its compactions).";
+        : "Sums as recorded: they start again where the record did (dashed: its compactions).";
       const order = all.map((_, k) => k).sort((a, b) => both[b].cuts.length - both[a].cuts.length || both[b].warned.length - both[a].warned.length || a - b);
       const shown = order.slice(0, SHOWN), more = all.length - shown.length;
       tabled(table, more > 0 ? `The ${SHOWN} with most cuts; ${num(more)} more.` : "", ["agent", "turns", "warned", "cut", "first cut"], shown.map(k => {

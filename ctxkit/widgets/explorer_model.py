@@ -201,7 +201,14 @@ class SessionView:
             return UnsizedLines(self.session.view(index), self._number_by_id)
         contents = get_prompt_contents(self.session, index, sized=self._sizes)
         return tuple(
-            MessageLine(i, s.message, s.tokens, s.raw_tokens, s.changed_by, number=s.position)
+            MessageLine(
+                i,
+                s.message,
+                None if self.source is None else s.tokens,
+                s.raw_tokens,
+                s.changed_by,
+                number=s.position,
+            )
             for i, s in enumerate(contents.shown)
         )
 

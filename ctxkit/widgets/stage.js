@@ -3,7 +3,7 @@
 const NS = "http://www.w3.org/2000/svg";
 // INK, DASH, STROKE, WARN, STOP, GREY, GRID, FIGURE_CELL, LONG_CELL and PIECE are handed over by Python.
 const FIGURE = new RegExp(`^(?:${FIGURE_CELL})$`);
-const L = 64, R = 16, T = 20, B = 44, GRAB_PIXELS = 12, MAX_POINTS = 3000;
+const L = 64, R = 16, T = 20, B = 44, GRAB_PIXELS = 12, MAX_POINTS = 3000, MAX_MARK_LABELS = 12;
 const WHOLE = new Intl.NumberFormat("en-US"), num = n => WHOLE.format(Math.round(n));  // toLocaleString costs 30 µs each
 const per = n => (100 * n).toFixed(Math.abs(n) < 0.0995 ? 1 : 0) + " %";
 const many = (n, word) => `${num(n)} ${word}${n === 1 ? "" : "s"}`;
@@ -166,6 +166,7 @@ function stage(model, el, label, view) {
     node("path", { d, fill: "none", stroke: l.ink, "stroke-width": 1.8, "stroke-dasharray": STROKE[l.dash] || "" }, into);
   }
   const inked = () => getComputedStyle(root).color;
+  const labelled = () => spec.mark_label && (spec.marks || []).length <= MAX_MARK_LABELS ? spec.marks || [] : [];
   function figure() {
     const grid = GRID, ink = inked();
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickcolor: grid, automargin: false, tickfont: { size: 11 } };
@@ -175,10 +176,12 @@ function stage(model, el, label, view) {
     for (const b of spec.bars || []) data.push({ type: "bar", x: b.x, y: b.y, name: safe(b.name), customdata: b.hover, hovertemplate: "%{customdata}<extra></extra>",
       marker: { color: b.ink, pattern: { shape: b.pattern || "", size: 7, solidity: 0.25 }, line: { width: 0 } } });
     const shapes = (spec.marks || []).map(x => ({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, layer: "below",
-      line: { color: GREY, width: 1, dash: "dot" } }));
+      line: { color: GREY, width: 1, dash: spec.mark_label ? "dash" : "dot" } }));
+    const annotations = labelled().map(x => ({ x, y: 1, xref: "x", yref: "paper", xanchor: "left", yanchor: "top", showarrow: false,
+      text: safe(spec.mark_label), font: { size: 10, color: GREY } }));
     return { data, layout: { width: W, height: H, margin: { l: L, r: R, t: T, b: B, autoexpand: false }, showlegend: false, barmode: "stack",
       bargap: 0.15, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 }, hovermode: "closest",
-      hoverlabel: { align: "left", namelength: -1 }, dragmode: "zoom", shapes, uirevision: "same",
+      hoverlabel: { align: "left", namelength: -1 }, dragmode: "zoom", shapes, annotations, uirevision: "same",
       modebar: { bgcolor: "rgba(0,0,0,0)", color: GREY, activecolor: ink },
       xaxis: { ...axis, showgrid: false, range: [...spec.x.range], title: { text: spec.x.title, standoff: 4 }, tickformat: ",d",
         ...(spec.x.range[1] - spec.x.range[0] < 12 ? { dtick: 1 } : {}) },
@@ -212,7 +215,8 @@ function stage(model, el, label, view) {
       node("text", { x: me.X(x), y: H - 24, "text-anchor": me.X(x) > W - 30 ? "end" : "middle" }, plain, num(x || 0));
     node("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, plain, spec.x.title);
     node("text", { x: 14, y: (T + H - B) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(T + H - B) / 2})` }, plain, spec.y.title);
-    for (const x of spec.marks || []) node("line", { x1: me.X(x), x2: me.X(x), y1: T, y2: H - B, class: "cut" }, plain);
+    for (const x of spec.marks || []) node("line", { x1: me.X(x), x2: me.X(x), y1: T, y2: H - B, class: "cut", ...(spec.mark_label ? { "stroke-dasharray": "5 4" } : {}) }, plain);
+    for (const x of labelled()) node("text", { x: me.X(x) + 3, y: T + 10, class: "lab" }, plain, spec.mark_label);
     const stack = new Map();
     for (const b of spec.bars || []) b.x.forEach((x, i) => {
       const from = stack.get(x) || 0, to = from + (b.y[i] || 0), half = Math.max(1, (me.X(1) - me.X(0)) * 0.42);

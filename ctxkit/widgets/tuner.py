@@ -21,6 +21,7 @@ from ctxkit.widgets.source import DataSource
 from ctxkit.widgets.thrash_widget import ThrashChart
 from ctxkit.widgets.trials import TrialRunner, average_summary
 from ctxkit.widgets.tuner_controls import (
+    InertNotes,
     arrange_controls,
     explain_inert,
     make_slider,
@@ -78,6 +79,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         }
         self.sliders = {e.name: turned[e.name] for e in self.effects}
         """The controls, those that matter first."""
+        self.inert = InertNotes(knobs.label, knobs.all)
         self.exact = w.ToggleButton(
             value=False,
             description="exact, with loss",
@@ -120,7 +122,8 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         self._pinned: tuple[dict[str, Any], Trial] | None = None
 
     def _arrange_parts(self) -> list[w.Widget]:
-        parts = arrange_controls(list(self.sliders.values()), self.effects)
+        controls = [self.inert.wrap(name, control) for name, control in self.sliders.items()]
+        parts = arrange_controls(controls, self.effects)
         live_parts = [] if self.from_here is None else [self.from_here]
         buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *live_parts])
         outputs = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
@@ -271,6 +274,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         if self._quick:
             told += " and to say nothing, so what is lost is the most that it can be"
         note = f"{told}; `exact` writes them." if rough else ""
+        self.inert.update(self.rules.parameters if not self._error else {})
         self.growth.value = dials.render_growth(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
@@ -298,6 +302,8 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         settings = ", ".join(f"{n}={_setting_text(v)}" for n, v in self.settings.items())
         head = [f"{self.knobs.label}: {settings}"]
         head += [f"These cannot work: {self._error}"] if self._error else []
+        idle = self.inert.list_names()
+        head += [f"No effect, as the others stand: {', '.join(idle)}."] if idle else []
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.trials.session.notes]
         return "\n".join(
             [

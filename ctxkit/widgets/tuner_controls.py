@@ -15,9 +15,11 @@ import ipywidgets as w
 import numpy as np
 
 from ctxkit import presets
+from ctxkit._internal.formatting import escape_html
 from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
 from ctxkit.policies.rules import Rules, unwrap_function
+from ctxkit.presets.inert_settings import INERT_SETTINGS, find_inert_setting
 from ctxkit.presets.registry import names, preset, resolve_rules
 
 if TYPE_CHECKING:
@@ -360,6 +362,48 @@ def make_slider(knob: Knob) -> w.Widget:
         common["min"] = knob.low + (knob.value - knob.low) % knob.step
         return w.IntSlider(readout_format=",d", **common)
     return w.FloatSlider(readout_format=".2f", **common)
+
+
+class InertNotes:
+    """The notes beside controls whose settings change nothing as the others stand.
+
+    Args:
+        label: name of the preset; any other rules have no notes.
+        knobs: the numbers and choices.
+    """
+
+    def __init__(self, label: str, knobs: Sequence[Knob | Choice]) -> None:
+        declared = {n for r in INERT_SETTINGS.get(label, ()) for n in r.settings}
+        self._label, self._knobs = label, [k for k in knobs if k.name in declared]
+        self.notes = {k.name: w.HTML(layout=w.Layout(margin="0 0 0 200px")) for k in self._knobs}
+        """By setting; empty where it has an effect."""
+
+    def wrap(self, name: str, control: w.Widget) -> w.Widget:
+        """Return a control with its note below, where it can have one."""
+        note = self.notes.get(name)
+        return control if note is None else w.VBox([control, note])
+
+    def update(self, parameters: Mapping[str, Any]) -> None:
+        """Say which settings have no effect under all parameters of the preset.
+
+        A number has none where a step to neither side makes other rules.
+        """
+        for knob in self._knobs:
+            value = parameters.get(knob.name)
+            others = knob.options if isinstance(knob, Choice) else _step_values(knob, value)
+            reason = find_inert_setting(self._label, parameters, knob.name, others)
+            text = "" if reason is None else f"no effect, {reason.describe()}"
+            note = f"<small>{escape_html(text, 200)}</small>" if text else ""
+            self.notes[knob.name].value = note
+
+    def list_names(self) -> list[str]:
+        """Return the settings that have no effect now."""
+        return [name for name, note in self.notes.items() if note.value]
+
+
+def _step_values(knob: Knob, value: Any) -> list[float]:
+    at = knob.low if value is None else value
+    return [n for n in (at - knob.step, at + knob.step) if knob.low <= n <= knob.high]
 
 
 EFFECT_SECONDS = 1.2

@@ -8,8 +8,10 @@ question is answered.
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -59,8 +61,24 @@ NO_CACHE = {
 }
 NO_FAILURE = {"hermes", "sharegpt", "atif", "langfuse", "mlflow", "openai", "openai-responses", "otel", "swe-agent", "tau-bench",
               "fuseraft-checkpoint"}  # fmt: skip
-COMPACTED = {"native", "pi", "claude-code", "codex", "kimi-cli", "opencode", "openhands", "cline",
-             "copilot-cli", "goose", "qwen-code", "crush"}  # fmt: skip
+SUMMARY = "The user asked for words; notes.txt has three."
+SUBAGENT_WORDS = (b'isSidechain": true', b'isSidechain":true')
+"""What marks a record of a subagent in the formats that have them beside the others."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return what a sample says, whatever holds it: a file, a folder, an archive or a database."""
+    if path.is_dir():
+        return b"\n".join(p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file())
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return b"\n".join(archive.read(name) for name in archive.namelist())
+    return path.read_bytes()
+
+
+BYTES = {name: read_bytes(path) for name, path in SAMPLES.items()}
+COMPACTED = {name for name, data in BYTES.items() if SUMMARY.encode() in data}
+"""Formats whose sample says the words of a summary: each must give a compaction."""
 
 
 @pytest.fixture(params=SAMPLES)
@@ -134,9 +152,29 @@ def test_a_compaction_is_read(name: str):
     session = ck.read(SAMPLES[name])
     (edit,) = session.edits
     (summary,) = edit.inserted
-    assert summary.text == "The user asked for words; notes.txt has three."
+    assert summary.text == SUMMARY
     assert not {ASKED, SAID} & {m.text for m in session.view()}
     assert session.view()[-1].text == "Three."
+
+
+def test_formats_with_compactions_are_found_by_their_samples():
+    assert len(COMPACTED) >= 12
+    assert {"native", "pi", "claude-code", "codex", "crush"} <= COMPACTED
+
+
+def test_what_a_sample_says_is_read(name: str):
+    """A reader that leaves out what its own sample says is wrong, whatever the lists above say."""
+    session, data = ck.read(SAMPLES[name]), BYTES[name]
+    used = [m.usage for m in session.messages if m.usage is not None]
+    if re.search(rb"(?<!\d)(1200|1260)(?!\d)", data):  # the tokens of its prompts
+        assert used
+    if name not in NO_CACHE and re.search(rb"(?i)cache\w*\W+1200(?!\d)", data):
+        assert sum(u.cache_read_tokens or 0 for u in used) >= 2400
+    if re.search(rb'(?i)is_?error"?\W+(true|1\b)', data):
+        assert any(m.is_error for m in session.messages)
+    if any(words in data for words in SUBAGENT_WORDS):
+        assert session.children
+    assert bool(session.edits) == (name in COMPACTED)
 
 
 def test_a_native_copy_is_equal(name: str, tmp_path: Path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from contracts import kinds, made_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_talks import among_others, grown, ids_again, late_talk
-from scheduled_parts import BY_ID, PARTS
+from scheduled_parts import BY_ID, PARTS, HideAndGiveBack
 from talks_by_chance import Fours
 
 from ctxkit.policies import History, HistoryFilter, MessageLog, Schedule, ScheduledPruning
@@ -91,6 +93,31 @@ def test_ids_that_are_used_again(name):
         holds(parts, ids_again(late_talk(seed, 24, late=late)), 6_000)
 
     check()
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_behind_a_part_that_hides_and_gives_back(name):
+    """what went away before a part comes back to it, and results come late"""
+    parts = (HideAndGiveBack(), *PARTS[name])
+
+    @settings(max_examples=3)
+    @given(SEEDS, st.sampled_from([0.0, 0.4]), st.sampled_from([2_000, 40_000]))
+    def check(seed, late, limit):
+        holds(parts, late_talk(seed, 24, late=late), limit)
+
+    check()
+
+
+def test_the_part_before_hides_and_gives_back():
+    whole = MessageLog.of(late_talk(4, 24, late=0.4), Fours())
+    schedule = Schedule(
+        History.start(whole), (HideAndGiveBack(),), ContextBudget(9_000, 0, Fours())
+    ).extend(whole.calls)
+    shown = [{m.id for m in schedule.left(call).messages} for call in range(whole.calls)]
+    hidden = {i for was, now in pairwise(shown) for i in was - now}
+    back = {i for was, now in pairwise(shown) for i in now - was if i in hidden}
+    assert len(back) > 5
+    assert {m.role for m in whole.messages if m.id in back} == {"assistant", "tool"}
 
 
 BACK = [("clear", 0), ("clear at_least", 0), ("pairs", 7), ("uses", 0), ("uses with inputs", 2)]

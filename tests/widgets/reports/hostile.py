@@ -23,34 +23,42 @@ EVIL = (
 )
 
 
-def hostile(n: int = 4) -> Session:
-    """A session with calls, tools, a compaction, faults and skipped records, all of them called `EVIL`."""
+SECRET = "ghp_" + "aB3dE6gH9j" * 3 + "kLmN1p"
+"""A key of a published form."""
+CONTROLS = "\x1b\x00\x07\u202e\u2066\ud800"
+"""Characters that no page and no terminal may be given."""
+LARGEST_OUTPUT = 1_000_000
+"""Characters of one output that shows a session: a page of tables, not the log."""
+
+
+def hostile(n: int = 4, text: str = EVIL) -> Session:
+    """A session with calls, tools, a compaction, faults and skipped records, all of them called `text`."""
     log: list[Message | Edit] = [
-        Message(role="system", id="s", parts=(Text(f"# {EVIL}\n<{EVIL}>\n{EVIL}"),))
+        Message(role="system", id="s", parts=(Text(f"# {text}\n<{text}>\n{text}"),))
     ]
     for i in range(n):
-        call = ToolCall(id=f"c{i}", name=EVIL, arguments={EVIL: EVIL})
+        call = ToolCall(id=f"c{i}", name=text, arguments={text: text})
         usage = Usage(input_tokens=900 * (i + 1), output_tokens=50)
         log += [
-            Message(role="user", id=f"u{i}", parts=(Text(EVIL),), kind=EVIL),
+            Message(role="user", id=f"u{i}", parts=(Text(text),), kind=text),
             Message(
-                role="assistant", id=f"a{i}", parts=(Thinking(EVIL), Text(EVIL), call), usage=usage, model=EVIL,
-                agent=EVIL, stop=EVIL, time=1_700_000_000.0 + i,
+                role="assistant", id=f"a{i}", parts=(Thinking(text), Text(text), call), usage=usage, model=text,
+                agent=text, stop=text, time=1_700_000_000.0 + i,
             ),
-            Message(role="tool", id=f"r{i}", parts=(Text(EVIL),), tool=EVIL, call_id=f"c{i}", is_error=True, error=EVIL),
+            Message(role="tool", id=f"r{i}", parts=(Text(text),), tool=text, call_id=f"c{i}", is_error=True, error=text),
         ]  # fmt: skip
-    summary = Message(role="summary", id="m", parts=(Text(EVIL),))
+    summary = Message(role="summary", id="m", parts=(Text(text),))
     edit = Edit(
-        kind="summarised", id="e", targets=("u0", "a0", "r0"), inserted=(summary,), reason=EVIL, trigger=EVIL,
-        method=EVIL, model=EVIL,
+        kind="summarised", id="e", targets=("u0", "a0", "r0"), inserted=(summary,), reason=text, trigger=text,
+        method=text, model=text,
     )  # fmt: skip
     last = Message(
-        role="assistant", id="z", parts=(Text(EVIL),), model=EVIL, usage=Usage(input_tokens=700)
+        role="assistant", id="z", parts=(Text(text),), model=text, usage=Usage(input_tokens=700)
     )
     return Session(
-        id=EVIL, format=EVIL, title=EVIL, product=EVIL, version=EVIL, model=EVIL, agent=EVIL, cwd=EVIL, path_=EVIL,
-        log=(*log, edit, last), skipped={EVIL: 3}, faults=(Fault(1, EVIL),),
-        tools=(ToolSchema(name=EVIL, description=EVIL, parameters={EVIL: EVIL}),),
+        id=text, format=text, title=text, product=text, version=text, model=text, agent=text, cwd=text, path_=text,
+        log=(*log, edit, last), skipped={text: 3}, faults=(Fault(1, text),),
+        tools=(ToolSchema(name=text, description=text, parameters={text: text}),),
     )  # fmt: skip
 
 
@@ -77,4 +85,12 @@ def intruders(html: str, *, scripts: int = 0) -> list[str]:
     page.feed(html)
     page.close()
     out = page.wrong + ([f"{page.scripts} scripts"] if page.scripts != scripts else [])
-    return out + [repr(c) for c in "\x1b\x00\x07\u202e\u2066\ud800" if c in html]
+    return out + [repr(c) for c in CONTROLS if c in html]
+
+
+def list_leaks(text: str, *, html: bool = False) -> list[str]:
+    """Return what one output holds that no text of a log may bring there: tags, controls, keys, or too much."""
+    out = intruders(text) if html else []
+    out += [repr(c) for c in CONTROLS if not html and c in text]
+    out += ["a key"] * (SECRET in text) + ["too long"] * (len(text) > LARGEST_OUTPUT)
+    return out

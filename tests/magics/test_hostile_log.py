@@ -1,0 +1,51 @@
+"""Every form of every subcommand over a hostile log: text stays text, and is bounded."""
+
+from __future__ import annotations
+
+import pytest
+from magics.test_every_subcommand import EVERY, forms, kernel, prepare
+from widgets.reports.hostile import hostile, list_leaks
+
+from ctxkit.errors import CtxkitError
+
+__all__ = ["kernel"]
+
+
+def list_outputs(shell, capsys, line: str) -> dict[str, str]:
+    """Run a line; return all forms in which a notebook and a terminal show what came of it."""
+    capsys.readouterr()
+    done = shell.run_cell(line)
+    error = done.error_in_exec or done.error_before_exec
+    if error is not None and not isinstance(error, CtxkitError):
+        raise error
+    out = {"printed": "".join(capsys.readouterr()), "error": str(error or "")}
+    if error is None and done.result is not None:
+        bundle, _ = shell.display_formatter.format(done.result)
+        out |= {kind: str(data) for kind, data in bundle.items() if kind.startswith("text/")}
+    return out
+
+
+def run_over_hostile_log(shell, capsys, magic: str, name: str) -> dict[tuple[str, str], str]:
+    """Run each form of a subcommand over a hostile session; return each output by its line and kind."""
+    report, out = prepare(shell), {}
+    for number, line in enumerate(forms(magic, name, report)):
+        prepare(shell)
+        shell.user_ns["bad"] = hostile()
+        list_outputs(shell, capsys, "%context use bad")
+        asked = line.replace("NUMBER", str(number)).replace("--session main", "--session bad")
+        for kind, text in list_outputs(shell, capsys, asked).items():
+            out[asked, kind] = text
+    return out
+
+
+@pytest.mark.parametrize(("magic", "name"), EVERY, ids=[" ".join(each) for each in EVERY])
+def test_text_of_a_log_stays_text(kernel, capsys, magic, name):
+    outputs = run_over_hostile_log(kernel, capsys, magic, name)
+    leaks = {at: list_leaks(text, html=at[1] == "text/html") for at, text in outputs.items()}
+    assert not any(leaks.values()), leaks
+
+
+@pytest.mark.parametrize("name", ["list", "detail", "turns", "compactions", "spend"])
+def test_the_hostile_log_is_what_is_shown(kernel, capsys, name):
+    outputs = run_over_hostile_log(kernel, capsys, "context", name)
+    assert any("evil" in text for text in outputs.values())
