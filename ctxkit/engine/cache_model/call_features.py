@@ -385,7 +385,7 @@ def get_written_cache_lifetime(call: ModelCall) -> float | None:
 
 def has_hour_writes(session: Session, call: ModelCall) -> bool:
     """Return True where what a call writes to the cache lives an hour."""
-    return (get_written_cache_lifetime(call) or get_cache_lifetime(session)) == HOUR
+    return bool((get_written_cache_lifetime(call) or get_cache_lifetime(session)) == HOUR)
 
 
 def _min_cacheable(model: str | None) -> int:
