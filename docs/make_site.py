@@ -62,6 +62,7 @@ NAV = {
         "command-line.md",
         "polars-and-duckdb.md",
         "widgets.md",
+        "front-ends.md",
         "configs.md",
         "coming-from.md",
     ],
