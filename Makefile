@@ -10,7 +10,7 @@ UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies handouts docs release clean test-map quick mutants planted defaults
+.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies notebooks handouts docs release clean test-map quick mutants planted defaults
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -74,6 +74,7 @@ test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on t
 	  pi58@npm:@mariozechner/pi-coding-agent@0.58.3 pi73@npm:@mariozechner/pi-coding-agent@0.73.1 \
 	  pi1@npm:@earendil-works/pi-coding-agent@0.87.1 ai@7.0.173 openclaw@2026.9.6 \
 	  @google/gemini-cli-core@0.61.0 @qwen-code/qwen-code@0.15.10
+	-npm install --prefix .engines --ignore-scripts --no-audit --no-fund @anthropic-ai/claude-code-linux-x64@2.1.332
 	CTXKIT_ENGINES=.engines CTXKIT_ENGINES_TABLE=docs/engines.json $(BIN)/python -m pytest -q tests/engines
 	$(BIN)/python docs/make_conformance.py
 
@@ -100,6 +101,9 @@ trust: $(STAMP)  ## hold the figures against what was not used to make them, int
 
 studies: $(STAMP)  ## the tables of ck.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
 	$(BIN)/python docs/make_studies.py
+
+notebooks: $(STAMP)  ## run the notebooks and store what they show: text, tables and pictures
+	$(BIN)/python docs/make_notebooks.py
 
 handouts: $(STAMP)  ## slides, pages and PDFs of the notebooks, for a class, into handouts/ (needs npm once)
 	npm install --prefix .slides --ignore-scripts --no-audit --no-fund reveal.js@4

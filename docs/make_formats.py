@@ -38,6 +38,18 @@ RULES = """
 - **Several sessions in a file** give several (tau-bench runs, OpenHands outputs, Inspect samples, aider's starts,
   fuseraft's older event logs): `ck.read_all`. **A folder that is one session** gives one: OpenHands' events or
   completion logs, fuseraft's session folder and post-mortem. OpenCode's storage gives its main sessions.
+- **Raw bodies.** A folder of request and response bodies (Claude Code writes one with
+  `OTEL_LOG_RAW_API_BODIES=file:DIR`) is a session for each session id: each prompt is whole, with system prompt and
+  tool schemas, and each memory file, reminder, file or pasted `/context` is a message of its own (kind `injected` or
+  `wrapper`). Subagents and side calls are children, told apart by what they repeat; the call that wrote a summary is
+  the usage of its compaction. A transcript of the same session, in the folder or read with it
+  (`ck.read_all([bodies, transcripts])`), is joined by the ids of tool calls and by texts: it gives times, kinds,
+  compactions, events and title, and the usage of a call whose response was lost. A missing, doubled or half-written
+  file, and a call that only one of the two has, is a fault; the rest is joined. Nothing is "not in the log", unless
+  the bill is more than twice what counting gives, which no tokenizer explains.
+- **Requests in transcripts.** Claude Code (seen: 2.1.332) writes system prompt and tool schemas of its requests
+  (`api-request-shape`) and the text of each attachment as it was sent (`rendered`) into the transcript itself; of such
+  a transcript, too, nothing is "not in the log".
 - **Shapes.** Any log may be packed with gzip or zstd, or lie alone in a zip, in UTF-8 or UTF-16, with or without a
   mark, with any line ends, and under any name. A rollout of Codex above 64 MB is read line by line, so that a log of
   gigabytes takes the memory of what it says once: one of 2.05 GB, whose 347 compactions each repeat twelve images,
@@ -78,7 +90,10 @@ Every session that is read passes one place (`formats/repairs.py`), which mends 
 
 - **A prompt of no tokens, a price of nothing** say that a call failed, or that the program knows no price: missing.
 - **A window** of the price table is not used where a prompt was larger, or the program compacted by itself at less than
-  half of it; what the log says of its window is taken as it is.
+  half of it; what the log says of its window is taken as it is. Of sessions that are read together (`ck.read_all`) one
+  that never compacted is measured by the automatic compactions of those with the same tool, version and model, unless
+  one of them had a larger prompt; a default of the tool (Claude Code's 200,000 for Opus 4.6) is not the model's
+  maximum. The note names the evidence.
 - **A fall of the prompt** (more than a twentieth and 1,024 tokens, same agent and model, not back with the next call)
   that no compaction explains is a row of the compaction frame of kind `unmarked`.
 - **Summaries** that no log prices are estimated as a replay's are billed: what was summarised as fresh input, the

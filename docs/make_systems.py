@@ -15,6 +15,7 @@ from ctxkit.policies import triggers as t
 from ctxkit.policies.base import Chain, Fallback
 from ctxkit.policies.rules import unwrap_function
 from ctxkit.policies.summary import Summary
+from ctxkit.presets.inert_settings import list_inert_settings
 from ctxkit.presets.registry import names, preset, preset_differences
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,13 +53,16 @@ def words(trigger: Any, reserve: int = 0) -> str:
         return "after a context error" if trigger.recorded else "prompt > the window"
     if isinstance(trigger, t.Turns):
         return f"{trigger.n} turns after the last"
+    if isinstance(trigger, t.Idle):
+        return f"after a pause of {trigger.seconds / 60:g} minutes"
     if isinstance(trigger, t.CutShort):
         return "after a reply that was cut off"
     trigger = unwrap_function(trigger)
     said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(
         trigger
     )
-    return said.split("\n")[0].rstrip(".").replace("Say whether ", "where ")
+    line = said.split("\n")[0].rstrip(".").replace("Say whether ", "where ")
+    return line[:1].lower() + line[1:]
 
 
 def told(policy: Any) -> str:
@@ -132,6 +136,10 @@ def section(name: str) -> list[str]:
             "",
             f"Where the preset differs from its document or program ([conformance](conformance.md)): {topics}.",
         ]
+    idle = list_inert_settings(name)
+    if idle:
+        lines += ["", "No effect, as the other settings stand or in a replay:", ""]
+        lines += [f"* {reason}" for reason in idle]
     return [*lines, ""]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,8 @@ PRESET_BY_FORMAT = {"pi": "pi", "claude-code": "claude_code", "codex": "codex"}
 _SMALLER_RESERVE_VERSION = (2, 1, 20)
 """Versions of Claude Code before this one (seen: 2.0.76, 2.1.19) fired at 155,000 of 200,000: they
 kept 32,000 for the answer, where later ones keep 20,000 (seen: 2.1.29 on)."""
+_IDLE_COMPACTION_VERSION = (2, 1, 286)
+"""Versions of Claude Code before this one compact no idle session."""
 _MIN_LARGER_PROMPTS = 5
 """Number of larger, uncompacted prompts of the same model that rules out a size trigger."""
 _MAX_REASONING_RATIO = 2
@@ -99,13 +101,16 @@ def compare_with_preset(session: Session, rules: str | None = None) -> tuple[Pre
     return tuple(comparisons)
 
 
-def _guess_settings(session: Session) -> dict[str, int]:
+def _guess_settings(session: Session) -> dict[str, Any]:
     """Return the settings in which the program version of a log differs from the preset."""
     version = (session.version or "").split(".")
     if session.format != "claude-code" or not all(n.isdecimal() for n in version):
         return {}
-    older = tuple(map(int, version)) < _SMALLER_RESERVE_VERSION
-    return {"summary_max_output_tokens": 32_000} if older else {}
+    number = tuple(map(int, version))
+    if number >= _IDLE_COMPACTION_VERSION:
+        return {}
+    reserve = {} if number >= _SMALLER_RESERVE_VERSION else {"summary_max_output_tokens": 32_000}
+    return {"version": "2.1.29", **reserve}
 
 
 # One comparison: replay the preset on a session that starts with the view right after the previous

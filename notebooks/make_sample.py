@@ -18,20 +18,16 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from sample import chat, inbox, incident, migration, repository, research, story
-from sample.agent import Agent
-from sample.tape import SONNET, Tape
+from sample import chat, inbox, incident, migration, research
 
 import ctxkit as ck
 from ctxkit import tokens
+from ctxkit.course.generator.billing import SEED, make_billing
 from ctxkit.formats import samples
-from ctxkit.session.messages import ToolSchema
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-SEED = 4127
-STARTED = 1773307800.0  # Thursday 12 March 2026, 09:30 UTC
 OTHERS = {
     "chat": chat,
     "inbox": inbox,
@@ -41,50 +37,9 @@ OTHERS = {
 }
 
 
-def _tool(name: str, description: str, **fields: str) -> ToolSchema:
-    properties = {field: {"type": kind} for field, kind in fields.items()}
-    return ToolSchema(
-        name=name, description=description, parameters={"type": "object", "properties": properties}
-    )
-
-
-TOOLS = (
-    _tool(
-        "read_file",
-        "Read a file, or some of its lines.",
-        path="string",
-        first="integer",
-        last="integer",
-    ),
-    _tool("search", "Search files with a regular expression.", pattern="string", path="string"),
-    _tool(
-        "edit",
-        "Replace a text in a file, or create the file.",
-        path="string",
-        old="string",
-        new="string",
-    ),
-    _tool("run", "Run a command in the repository.", command="string"),
-)
-
-
 def make(name: str = "billing") -> ck.Session:
     """Play a story once and return it as a session."""
-    return _billing() if name == "billing" else _other(name, OTHERS[name])
-
-
-def _billing() -> ck.Session:
-    rng, count = random.Random(SEED), tokens.exact_counter()
-    fixed = 1_240 + sum(count(f"{t.name}{t.description}{t.parameters}") for t in TOOLS)
-    tape = Tape(
-        story.SYSTEM, rng=rng, count=count, summary=story.summary, fixed=fixed, start=STARTED
-    )
-    story.play(Agent(tape, repository.files(rng), rng))
-    return ck.Session(
-        id="billing", title="BILL-4127: the nightly export fails", agent="main", product="sample", cwd="/srv/billing",
-        model=SONNET.model, context_window=SONNET.window, started=STARTED, tools=TOOLS, log=tuple(tape.log),
-        details={"facts": [list(f) for f in story.FACTS]},
-    )  # fmt: skip
+    return make_billing() if name == "billing" else _other(name, OTHERS[name])
 
 
 def _other(name: str, told: ModuleType) -> ck.Session:

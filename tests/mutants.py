@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 sys.path[:0] = [str(Path(__file__).parent)] * (__name__ == "__main__")
 
-import formats  # noqa: E402
+import real_logs  # noqa: E402
 from damage import FIELD, KINDS  # noqa: E402
 
 
@@ -154,10 +154,10 @@ def bases() -> tuple[LogBase, ...]:
         for p in ck.samples.paths()
     ]
     out += [_log(p.name.split(".")[0], p) for p in sorted(GOLDEN.iterdir())]
-    real = formats.sessions_folder()
+    real = real_logs.sessions_folder()
     if real is not None:
-        rows = [row for row in formats.rows() if FOLDERS["openhands"] not in row["file"]]
-        out += [_log(formats.FORMATS[row["format"]], real / row["file"]) for row in rows]
+        rows = [row for row in real_logs.rows() if FOLDERS["openhands"] not in row["file"]]
+        out += [_log(real_logs.FORMATS[row["format"]], real / row["file"]) for row in rows]
         out += [_log(name, real / place) for name, place in FOLDERS.items()]
     return tuple(out)
 

@@ -30,7 +30,13 @@ PLOTLY_LAYOUT = {
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
     "font": {"color": TEXT_COLOUR, "size": 12},
-    "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT_COLOUR, "activecolor": TEXT_COLOUR},
+    # Upright at the right edge: in a row it lies on the title where the page is narrow.
+    "modebar": {
+        "bgcolor": "rgba(0,0,0,0)",
+        "color": TEXT_COLOUR,
+        "activecolor": TEXT_COLOUR,
+        "orientation": "v",
+    },
 }
 """Plotly layout of every chart; the background is transparent."""
 WARN_COLOUR, STOP_COLOUR = "#b8860b", "#d55e00"

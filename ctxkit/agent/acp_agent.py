@@ -20,17 +20,18 @@ from ctxkit.agent.transcript import INTERRUPTED_RESULT
 from ctxkit.agent.turn import LimitReached, SpentInTurn, Turn
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats.fields import as_dict
-from ctxkit.session.messages import Edit, Image, Message, ToolCall
+from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Image, Message, ToolCall, Usage
+from ctxkit.tokens.sizes import measure_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import NoReturn
 
     from ctxkit.agent.acp_client import AcpClient
     from ctxkit.agent.models.model import Emit, Request
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.policies.protocols import Policy
-    from ctxkit.session.messages import Usage
+    from ctxkit.session.session import Session
 
 
 COMPACTION_DROP = 1 / 3
@@ -76,7 +77,8 @@ class ExternalAgent(Agent):
         **more: Any,
     ) -> None:
         self.acp, self._folder, self._servers = acp, folder, servers
-        self.used, self.size, self._total_cost_usd = 0, 0, 0.0
+        self.used, self.size = 0, 0
+        self._spending = ReportedCost()
         self._needs_new_session = False
         super().__init__(session, **more)
 
@@ -86,10 +88,22 @@ class ExternalAgent(Agent):
     def _new_spending(self) -> SpentInTurn:
         return SpentInTurn(free=True)  # no price is known before the agent reports a cost
 
+    @property
+    def session(self) -> Session:
+        """The session so far. What the agent's prompts held is known to the agent alone."""
+        return self.transcript.session
+
+    def backed(self, session: Session) -> Session:
+        """Return the session as it is, as no prompt of the agent is known here."""
+        return session
+
     def gauge(self) -> tuple[int, int]:
         """Return the tokens of the context and the window, as reported, else as counted here."""
-        used, size = super().gauge()
-        return (self.used or used), (self.size or size)
+        session = self.session
+        last = session.calls[-1].message if session.calls else None
+        window = (last.context_window if last else None) or session.context_window
+        used = self.used or (last.prompt_tokens if last else None) or measure_sizes(session).shown()
+        return used, self.size or window or self.compactor.context.run.room.limit
 
     def move(self, session: Any, append: Any = None) -> None:
         """Continue from another point; the agent cannot go back, so it gets a new conversation."""
@@ -122,8 +136,9 @@ class ExternalAgent(Agent):
         return super()._begin_turn(prompt, preceding)
 
     async def _answer_prompt(self, turn: Turn) -> str:
-        turn.spent.free, turn.spent.cost_usd, turn.dollars = False, None, self._total_cost_usd
+        turn.spent.free, turn.spent.cost_usd = False, None
         await self._open_session()
+        self._spending.begin_turn()
         prompt = self.transcript.session.messages[-1]
         if not self.acp.pictures and any(isinstance(p, Image) for p in prompt.parts):
             raise ModelError(f"{self.model.name} takes no pictures: leave --attach out.")
@@ -153,9 +168,16 @@ class ExternalAgent(Agent):
             self._folder, resume_id=stored_id or open_id, servers=self._servers
         )
         self._needs_new_session = False
+        self._spending.open(self._find_stored_cost() if resumed else 0.0, self.acp.session)
         if has_calls and not resumed:
             why = "it begins anew here, and knows nothing of what was said before"
             self.tell("model_wait", {"why": f"{self.model.name}: {why}"})
+
+    def _find_stored_cost(self) -> float:
+        """Return the total that the agent had reported of its conversation, as the log has it."""
+        replies = reversed(self.transcript.session.calls)
+        totals = (c.message.details.get(TOTAL_COST_KEY) for c in replies)
+        return float(next((n for n in totals if isinstance(n, (int, float))), 0.0))
 
     async def _receive_messages(
         self, queue: asyncio.Queue[Any], builder: ReplyBuilder, turn: Turn
@@ -215,8 +237,8 @@ class ExternalAgent(Agent):
             self.size = size
         amount = as_dict(cost).get("amount")
         if as_dict(cost).get("currency", "USD") == "USD" and isinstance(amount, (int, float)):
-            self._total_cost_usd = max(float(amount), self._total_cost_usd)
-            turn.spent.cost_usd = self._total_cost_usd - turn.dollars
+            self._spending.report(float(amount))
+            turn.spent.cost_usd = self._spending.in_turn
         if type(used) is int and used >= 0:
             self._apply_context_size(used)
 
@@ -230,7 +252,7 @@ class ExternalAgent(Agent):
             sizes = {"tokens_before": before, "tokens_after": used}
             self.tell("compaction_end", {"outcome": "compacted", "trigger": "its own", **sizes})
 
-    def _store_messages(self, messages: Iterator[Message], turn: Turn) -> None:
+    def _store_messages(self, messages: Iterable[Message], turn: Turn) -> None:
         """Store complete messages; each reply counts as a model call."""
         ids: dict[str, str] = {}
         for message in messages:
@@ -240,17 +262,18 @@ class ExternalAgent(Agent):
                 continue
             details = {
                 ACP_SESSION_KEY: self.acp.session,
-                **({"used": self.used} if self.used else {}),
+                **({REPORTED_CONTEXT_KEY: self.used} if self.used else {}),
+                **({TOTAL_COST_KEY: self._spending.total} if self._spending.is_known else {}),
             }
             initial_window = self.transcript.session.context_window
             window = self.size if self.size and self.size != initial_window else None
-            reply = replace(message, details=details, context_window=window)
+            reply = replace(self._spending.bill(message), details=details, context_window=window)
             stored = self._record(self.transcript.add(reply, "a"))
             calls = zip(message.tool_calls, stored.tool_calls, strict=True)
             ids = {was.id: now.id for was, now in calls}
             turn.last, turn.sent, turn.steps = stored, self.gauge()[0], turn.steps + 1
             turn.spent.calls += 1
-            if stored.usage is not None:
+            if stored.usage is not None and stored.kind != "turn":
                 add_reported_usage(turn, stored.usage)
             payload = {
                 "model": stored.model,
@@ -261,25 +284,44 @@ class ExternalAgent(Agent):
             max_calls, max_cost_usd = self.limits.calls, self.limits.cost_usd
             if max_calls is not None and turn.spent.calls >= max_calls and stored.tool_calls:
                 raise LimitReached(f"the limit of {max_calls} calls")
-            if max_cost_usd is not None and self._total_cost_usd - turn.dollars > max_cost_usd:
+            if max_cost_usd is not None and self._spending.in_turn > max_cost_usd:
                 raise LimitReached(f"the limit of ${max_cost_usd:g}")
 
     def _finish_answer(self, answer: dict[str, Any], builder: ReplyBuilder, turn: Turn) -> str:
-        self._store_messages(builder.end(), turn)
-        if "error" in answer:
-            raise ModelError(self.acp.failure(answer["error"], "session/prompt"))
         result = as_dict(answer.get("result"))
         usage = parse_acp_usage(result.get("usage"))
-        if usage is not None and not turn.spent.tokens:  # otherwise each reply reported its own
+        messages = list(builder.end())
+        if turn.spent.tokens or any(m.usage is not None for m in messages):
+            usage = None  # each reply reported its own
+        if usage is not None:
             add_reported_usage(turn, usage)
+        self._store_messages(self._with_turn_usage(messages, usage), turn)
+        if "error" in answer:
+            raise ModelError(self.acp.failure(answer["error"], "session/prompt"))
         return describe_stop_reason(result.get("stopReason"), answered=bool(turn.last.text))
+
+    def _with_turn_usage(self, messages: list[Message], usage: Usage | None) -> list[Message]:
+        """Return the last messages of a turn, its usage with the last reply.
+
+        Where no reply is left that could carry what was reported, an empty one does.
+        """
+        if usage is None and not self._spending.owed:
+            return messages
+        usage = usage or Usage()
+        last = next((i for i, m in enumerate(messages) if m.role == "assistant"), None)
+        if last is None:
+            messages.append(Message(role="assistant", model=self.model.name, stop="stop"))
+            last = len(messages) - 1
+        if messages[last].usage is None:
+            messages[last] = replace(messages[last], usage=usage, kind="turn")
+        return messages
 
     def _store_unfinished(
         self, builder: ReplyBuilder, turn: Turn, error: BaseException | None
     ) -> None:
         """Store the unfinished reply of a turn; open calls get a result that says so."""
         with suppress(LimitReached):
-            self._store_messages(builder.end(), turn)
+            self._store_messages(self._with_turn_usage(list(builder.end()), None), turn)
         if isinstance(error, asyncio.CancelledError):
             self.tell("cancelled", {"why": turn.over if turn.late else INTERRUPTED_RESULT})
 
@@ -313,6 +355,56 @@ class ExternalAgent(Agent):
             except BadArguments as e:
                 self.tell("model_wait", {"why": str(e)})
                 return "deny"
+
+
+TOTAL_COST_KEY = "total_cost_usd"
+"""Key of a reply's details for the dollars of the agent's conversation so far, as it reports them.
+"""
+
+
+class ReportedCost:
+    """The dollars that an agent reports: a running total of its conversation, billed by turns."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        """The total that was reported last."""
+        self.is_known = False
+        self._conversation: str | None = None
+        self._turn_start = self._billed = 0.0
+
+    def open(self, total: float, conversation: str | None) -> None:
+        """Begin or go on with a conversation, of which a total may be known from its log."""
+        if conversation != self._conversation:
+            self._conversation, self.total, self._billed = conversation, total, total
+
+    def begin_turn(self) -> None:
+        """Begin a turn."""
+        self._turn_start, self.is_known = self.total, False
+
+    def report(self, total: float) -> None:
+        """Take a total; one below the last is of a process that began to count anew."""
+        if total < self.total and not self.is_known:
+            self._turn_start = self._billed = 0.0
+            self.total = total
+        self.total, self.is_known = max(total, self.total), True
+
+    @property
+    def in_turn(self) -> float:
+        """Dollars of the turn so far."""
+        return self.total - self._turn_start
+
+    @property
+    def owed(self) -> float:
+        """Dollars of the turn that no reply carries yet."""
+        return self.total - self._billed
+
+    def bill(self, reply: Message) -> Message:
+        """Return a reply that has usage with the dollars reported since the last such reply."""
+        if not self.is_known or reply.usage is None:
+            return reply
+        usage = replace(reply.usage, cost_usd=self.owed)
+        self._billed = self.total
+        return replace(reply, usage=usage)
 
 
 _PERMISSION_KINDS = {

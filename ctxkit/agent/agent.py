@@ -144,6 +144,8 @@ class Agent:
         self.summary_seconds = summary_seconds
         self._memory_root, self._compaction_requested, self._save_artifact = memory, False, save
         self.prompts = prompts or SentPrompts()
+        self.describe_result: Callable[[Message], Mapping[str, Any]] = lambda _: {}
+        """Returns details to store with a tool result, such as the state of an agent's team."""
         self._apply_rules(rules, Transcript(session, keep, clock))
 
     def take(self, rules: Rules) -> None:
@@ -360,6 +362,7 @@ class Agent:
                 self.tell("cancelled", {"tool": call.name, "why": why})
                 raise
             result = replace(result, tool=call.name, call_id=call.id)
+            result = replace(result, details={**result.details, **self.describe_result(result)})
             stored = self._record(self.transcript.add(result, "r"))
             images = sum(isinstance(p, Image) for p in stored.parts)
             self.tell(

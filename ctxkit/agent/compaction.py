@@ -22,6 +22,7 @@ from ctxkit.agent.model_summaries import (
     ArchivedResults,
     CachedPrefix,
     ModelSummariser,
+    find_result_excerpts,
     find_results_to_summarise,
     sum_usage,
     summarise_result,
@@ -492,6 +493,17 @@ class Compactor:
         writers = () if policy is None else writers_of(policy)
         is_lent = self._summary_model is not None
         return any(may_ask(w) or (is_lent and isinstance(w, Extractive)) for w in writers)
+
+    @property
+    def uses_summary_model(self) -> bool:
+        """True if a summary model writes what a compaction of the rules puts in, or results."""
+        rules = self.rules
+        if find_result_excerpts(rules.pruning) is not None:
+            return True
+        if rules.bare is None or not isinstance(rules.summariser, Extractive):
+            return False
+        lent = rules.bare.using(Extractive(tokens=1))
+        return list(writers_of(lent)) != list(writers_of(rules.bare))
 
     # -- off the loop -----------------------------------------------------------------------------
 

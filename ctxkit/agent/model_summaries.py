@@ -253,6 +253,12 @@ _RESULT_PROMPT = (
 )
 
 
+def find_result_excerpts(pruning: BasePolicy | None) -> Excerpts | None:
+    """Return the part of a pruning in whose place a model summarises results; usually None."""
+    parts = pruning.parts if isinstance(pruning, Chain) else (pruning,)
+    return next((p for p in parts if isinstance(p, Excerpts) and p.strategy == "llm"), None)
+
+
 def find_results_to_summarise(
     pruning: BasePolicy | None, messages: Sequence[Message]
 ) -> list[Message]:
@@ -262,8 +268,7 @@ def find_results_to_summarise(
         pruning: pruning of the rules; without ai's excerpts with `llm` the list is empty.
         messages: the prompt before any pruning.
     """
-    parts = pruning.parts if isinstance(pruning, Chain) else (pruning,)
-    excerpts = next((p for p in parts if isinstance(p, Excerpts) and p.strategy == "llm"), None)
+    excerpts = find_result_excerpts(pruning)
     if excerpts is None:
         return []
     results = [m for m in messages if m.role == "tool" and m.kind != ARCHIVED_KIND]

@@ -145,7 +145,9 @@ def describe_differences(
         return notes
     for key, value in now.words.items():
         was = before.words.get(key)
-        if was is not None and was != value:
+        # The name of an agent of another program is known once it runs.
+        is_unnamed_agent = key == "model" and not was and now.words.get("via")
+        if was is not None and was != value and not is_unnamed_agent:
             notes.append(
                 f"Note: {key.replace('_', ' ')}: {was or 'none'} before, {value or 'none'} "
                 "from here on."

@@ -179,8 +179,6 @@ class Turn:
     """Recovery attempts so far: compactions and trims after overflows and cut replies."""
     sent: int = 0
     """Tokens of the last prompt that was sent."""
-    dollars: float = 0.0
-    """US dollars that an external agent had cost when the turn began."""
     deadline: asyncio.Timeout | None = None
     task: asyncio.Task[Any] | None = None
     """The task that runs the turn."""

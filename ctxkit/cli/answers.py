@@ -1,4 +1,4 @@
-"""`ctxkit when`, and `ctxkit` alone: answers about one session, each with its price."""
+"""`ctxkit when`, `idle`, and `ctxkit` alone: answers, each with its price."""
 
 from __future__ import annotations
 
@@ -35,6 +35,27 @@ def when_(out: CommandOutput, *, session: str, window: int | None, why: bool) ->
         )
     else:
         print_answer(out, "When to compact", timing, why=why)
+
+
+@click.command()
+@arguments.sessions_argument
+@arguments.why_option
+@arguments.add_output_options
+def idle_(out: CommandOutput, *, sessions: tuple[str, ...], why: bool) -> None:
+    """Price the pauses of SESSIONS: do nothing, keep warm, compact ahead, or an hour's cache.
+
+    Give the sessions of one person, as the chance of coming back is theirs.
+    """
+    from ctxkit.metrics.cost.idle_ledger import idle
+
+    ledger = idle(arguments.resolve_sessions(sessions))
+    if out.json:
+        pauses = [
+            {**p._asdict(), "prices": p.prices._asdict(), "gap": p.gap} for p in ledger.pauses
+        ]
+        print_json({"answer": ledger.answer, "usd": ledger.choices_usd, "pauses": pauses})
+    else:
+        print_answer(out, "Pauses", ledger, why=why)
 
 
 def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,6 +19,7 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit.cli import EXIT_WORSE
 from ctxkit.cli.arguments import add_output_options
 from ctxkit.cli.output import CommandOutput, TableColumn, print_table
+from ctxkit.errors import CtxkitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +35,8 @@ DOCTOR_COLUMNS = (
 )
 _MAX_REASON_CHARS = 80
 """Characters of what a damaged package says."""
+_MAX_IMPORT_SECONDS = 120
+"""How long the imports of the notebook's packages may take."""
 _REINSTALL = f"install {DISTRIBUTION} again."
 _INSTALL_LAB = f"pip install '{DISTRIBUTION}[lab]'"
 
@@ -84,6 +89,28 @@ def _find_missing(*names: str) -> list[str]:
     return missing
 
 
+def _find_missing_apart(*names: str) -> list[str]:
+    """Return what `_find_missing` does from another process, for packages of the notebook.
+
+    No command of the terminal imports them, and a damaged one may end the process that does.
+    """
+    script = (
+        "import json, sys; from ctxkit.cli.doctor import _find_missing;"
+        " print(json.dumps(_find_missing(*sys.argv[1:])))"
+    )
+    done = subprocess.run(  # noqa: S603  our own Python, and names of packages
+        [sys.executable, "-c", script, *names],
+        capture_output=True,
+        text=True,
+        timeout=_MAX_IMPORT_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise CtxkitError(f"{', '.join(names)} cannot be imported (exit code {done.returncode})")
+    missing: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return missing
+
+
 def _check_kit() -> Finding:
     import ctxkit
 
@@ -98,7 +125,7 @@ def _check_kit() -> Finding:
 
 def _check_notebook() -> Finding:
     missing = [] if find_spec("jupyterlab") else ["jupyterlab"]  # its import takes two seconds
-    missing += _find_missing("ipykernel")
+    missing += _find_missing_apart("ipykernel")
     if missing:
         what = ", ".join(missing)
         return Finding("notebook", "optional", f"{what} missing: {_INSTALL_LAB}.")
@@ -106,10 +133,11 @@ def _check_notebook() -> Finding:
 
 
 def _check_widgets() -> Finding:
-    missing = _find_missing("ipywidgets", "anywidget", "plotly")
+    missing = _find_missing_apart("ipywidgets", "anywidget", "plotly", "jupyterlab_widgets")
+    if missing and missing != ["jupyterlab_widgets"]:
+        names = ", ".join(name for name in missing if name != "jupyterlab_widgets")
+        return Finding("widgets", "missing", f"{names} missing: {_REINSTALL}")
     if missing:
-        return Finding("widgets", "missing", f"{', '.join(missing)} missing: {_REINSTALL}")
-    if _find_missing("jupyterlab_widgets"):
         sentence = f"jupyterlab_widgets missing: {_INSTALL_LAB}; texts are shown instead."
         return Finding("widgets", "optional", sentence)
     return Finding("widgets", "ready", "explore, tune and watch can be drawn.")

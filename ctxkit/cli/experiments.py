@@ -163,6 +163,7 @@ def _number_option(
 @_number_option(
     "--least", 0.0, click.FloatRange(0, 1), "Share of facts that must outlive all rounds."
 )
+@click.option("--exam", is_flag=True, help="Ask exact questions about what is taken away, too.")
 @arguments.add_output_options
 @click.pass_context
 def gate_(
@@ -179,6 +180,7 @@ def gate_(
     repeat: int,
     timeout: float,
     least: float,
+    exam: bool,
 ) -> None:
     """Hold SESSIONS under RULES, or a compactor of your own, against a baseline that you keep.
 
@@ -206,6 +208,7 @@ def gate_(
             least=least,
             update=update,
             tolerance=tolerance,
+            exam=exam,
         )
     else:
         # a gate of rules needs all three; a program brings its own planted facts
@@ -214,7 +217,9 @@ def gate_(
                 "Give sessions, --rules and --baseline, or a program with --compacted."
             )
         resolved = arguments.resolve_sessions(sessions)
-        report = gate(resolved, list(rules), baseline, update=update, tolerance=tolerance)
+        report = gate(
+            resolved, list(rules), baseline, update=update, tolerance=tolerance, exam=exam
+        )
     _print_report(out, report)
     if not report.ok:
         context.exit(EXIT_WORSE)
@@ -223,10 +228,16 @@ def gate_(
 def _print_report(out: CommandOutput, report: GateReport) -> None:
     rows = [c._asdict() for c in report.changes]
     if out.json:
-        answer = {"ok": report.ok, "changes": rows, "faults": report.faults, "notes": report.notes}
+        answer = {
+            "ok": report.ok,
+            "changes": rows,
+            "faults": report.faults,
+            "notes": report.notes,
+            "untested": report.untested,
+        }
         print_json(answer)
     elif out.html is not None:
-        notes = [*report.faults, *report.notes, report.sentence]
+        notes = [*report.faults, *report.notes, *report.untested, report.sentence]
         out.table("Gate", GATE_COLUMNS, rows, notes)
     else:
         print_lines(report.to_text())

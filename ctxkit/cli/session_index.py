@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 from time import gmtime, strftime
@@ -20,6 +21,7 @@ from ctxkit.metrics.figures import shows_figures
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ctxkit.metrics.cost.bill import SessionBill
     from ctxkit.session.session import Session
 
 INDEX_FILE = "seen.jsonl"
@@ -161,11 +163,13 @@ def index_file(file: LogFile) -> LogFile:
 def index_session(session: Session) -> IndexedSession:
     """Return what a list shows of a session."""
     from ctxkit._internal.redaction import redact
-    from ctxkit.metrics.frames.per_session import rows
+    from ctxkit.metrics.cost.session_bill import bill_session
+    from ctxkit.metrics.frames.per_session import make_row
     from ctxkit.session.titles import get_title
 
-    row = {name: values[0] for name, values in rows([session]).items()}
-    spent = tuple(_spend_by_day(session, row))
+    bill = bill_session(session)
+    row = make_row(session, bill)
+    spent = tuple(_spend_by_day(session, row, bill))
     prices = [each.usd for each in spent]
     is_priced = bool(prices) and None not in prices
     return IndexedSession(
@@ -184,15 +188,15 @@ def index_session(session: Session) -> IndexedSession:
 # the last day, so that no row holds summaries alone. A summary without a price is a row of its own,
 # as one unknown price would make the whole day unknown. Subagents are billed the same way. Cost:
 # linear in calls and summaries.
-def _spend_by_day(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
+def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> Iterator[DaySpent]:
     """Yield what a session and its subagents spent, by day and model.
 
     A summary counts on the day of the call that was shown it first, else of the last call.
     """
     from ctxkit.metrics.cost.session_bill import bill_session
-    from ctxkit.metrics.frames import per_session
+    from ctxkit.metrics.frames.per_session import make_row
 
-    bill, sums = bill_session(session), dict[tuple[str, str], DaySpent]()
+    sums = dict[tuple[str, str], DaySpent]()
 
     def add(key: tuple[str, str], usd: float | None, *counts: int) -> None:
         before = sums.get(key, DaySpent(*key, 0.0, 0, 0, 0))
@@ -220,12 +224,17 @@ def _spend_by_day(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
         yield from sums.values()  # what has no price, beside what has
         yield from [DaySpent(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
     for child in session.children:
-        child_row = {name: values[0] for name, values in per_session.rows([child]).items()}
-        yield from _spend_by_day(child, child_row)
+        child_bill = bill_session(child)
+        yield from _spend_by_day(child, make_row(child, child_bill), child_bill)
 
 
 def _format_day(seconds: float | None) -> str:
-    return "" if seconds is None else strftime("%Y-%m-%d", gmtime(seconds))
+    return "" if seconds is None else _format_day_number(int(seconds // 86_400))
+
+
+@lru_cache(maxsize=4096)
+def _format_day_number(days: int) -> str:
+    return strftime("%Y-%m-%d", gmtime(days * 86_400))
 
 
 def list_log_files(place: str | os.PathLike[str] | None = None) -> list[LogFile]:

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit._internal import formatting
-from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit._internal.formatting import escape_html
 from ctxkit._internal.tables import Cell, Column, Table
-from ctxkit.course.sample_data import facts_kept, load_sample, replay_sample, score_replay
-from ctxkit.errors import BadArguments
+from ctxkit.course.entry_files import (
+    StoredEntry,
+    read_entries,
+    store_entry,
+    user_name,
+    working_folder,
+)
+from ctxkit.course.entry_rules import encode_rules
+from ctxkit.course.judging import ContestEntry, judge_entry, judge_rules
+from ctxkit.course.sample_data import load_sample, replay_sample, score_replay
+from ctxkit.errors import BadArguments, CtxkitError
 
 if TYPE_CHECKING:
     from ctxkit.presets.registry import RulesLike
 
-__all__ = ["ALLOWED_LOSS", "Contest", "ContestEntry", "contest"]
+__all__ = ["Contest", "ContestEntry", "contest"]
 
-ALLOWED_LOSS = 0.05
-"""Share of what is needed later that an entry may take out of sight."""
 _FILE = Path(".ctxkit") / "contest.json"
-_MAX_FILE_BYTES = 1_000_000
-"""Bytes of a table that is read back."""
 _HEADS = (
     Column("name", number=False, firm=True),
     Column("rules", number=False),
@@ -38,100 +41,65 @@ _HEADS = (
 )
 
 
-class ContestEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry: figures of its replay of the sample `billing`."""
-
-    name: str
-    rules: str
-    cost_usd: float
-    low_usd: float | None
-    """Lower end of the interval of `cost_usd`, and `high_usd` the upper one; None: no log of its
-    kind taught the cache model, so that there is no interval.
-    """
-    high_usd: float | None
-    real_run_low_usd: float | None
-    """Lower end of what real runs of that kind cost, with as many calls as they might take."""
-    real_run_high_usd: float | None
-    facts_n: int
-    kept_n: int
-    needed_later_loss: float
-    peak_tokens: int
-    compactions_n: int
-    over_window: bool
-
-    @property
-    def why(self) -> str:
-        """Why it does not count; empty where it does."""
-        parts = []
-        if self.kept_n < self.facts_n:
-            parts.append(f"keeps {self.kept_n} of {self.facts_n} facts")
-        if self.needed_later_loss > ALLOWED_LOSS:
-            parts.append(f"loses {self.needed_later_loss:.0%}")
-        if self.over_window:
-            parts.append("runs past the window")
-        return ", ".join(parts)
-
-
 @dataclass(frozen=True, repr=False)
 class Contest:
     """The reader's table of entries, kept in a file, so that it goes on in the next notebook."""
 
     path: Path = _FILE
+    note: str = ""
+    """What became of the last entry, where it was not simply added."""
 
     @staticmethod
     def tried(name: str, rules: RulesLike) -> ContestEntry:
-        """Return the figures of rules, without entering them.
+        """Return the figures of rules on `billing`, without entering them; a function may be tried.
 
         Raises:
             BadArguments: they are no rules.
         """
-        replay = replay_sample(rules)
-        row, facts = score_replay(replay), facts_kept(replay)
-        return ContestEntry(
-            name=sanitize_line(name, 40),
-            rules=sanitize_line(str(row["rules"]), 120),
-            cost_usd=float(row["cost_usd"]),
-            low_usd=_float_or_none(row["cost_low_usd"]),
-            high_usd=_float_or_none(row["cost_high_usd"]),
-            real_run_low_usd=_float_or_none(row["real_run_low_usd"]),
-            real_run_high_usd=_float_or_none(row["real_run_high_usd"]),
-            facts_n=len(facts),
-            kept_n=sum(facts.values()),
-            needed_later_loss=float(row["needed_later_loss"]),
-            peak_tokens=int(row["peak_tokens"]),
-            compactions_n=int(row["compactions_n"]),
-            over_window=formatting.has_value(row["first_call_over_window"]),
-        )
+        return judge_rules(name, rules)
 
     def enter(self, name: str, rules: RulesLike) -> Contest:
-        """Enter rules under a name; an entry of the same name gives way. Returns the table.
+        """Enter rules under a name, and return the table with a note of what became of them.
+
+        The file keeps the rules and no figures: the table runs them again. Of two entries of one
+        name the better one stays.
+
+        Args:
+            name: of the entry, at most 40 characters.
+            rules: the kit's policies, triggers and guards, or a preset; no function, since others
+                run the entry again.
 
         Raises:
-            BadArguments: it is no name, they are no rules, or the table cannot be kept.
+            BadArguments: it is no name, they are no rules or hold a function, or the table cannot
+                be kept.
         """
         if not isinstance(name, str) or not name.strip():
             raise BadArguments("Give a name, then the rules: contest.enter('mine', rules).")
-        entry = self.tried(name, rules)
-        others = [e for e in self.entries if e.name != entry.name]
-        data = msgspec.json.format(msgspec.json.encode([*others, entry]), indent=1)
-        try:
-            with SafeFolder.own(self.path.parent) as folder:
-                folder.write(self.path.name, (data,))
-        except OSError as error:
-            sentence = f"The table cannot be kept in {str(self.path)!r} ({error.strerror})."
-            raise BadArguments(sentence) from None
-        return self
+        data = encode_rules(rules)
+        by = user_name() if self.path.is_dir() else ""
+        entry = judge_entry(name, data, by=by)
+        old = next((e for e in self.entries if (e.name, e.by) == (entry.name, entry.by)), None)
+        if old is not None and old.rank < entry.rank:
+            said = f"it {_describe(entry)}, and yours {_describe(old)}"
+            note = f"{entry.name!r} was not replaced: {said}. Enter it under another name."
+            return replace(self, note=note)
+        store_entry(self.path, StoredEntry(name=entry.name, rules=data, by=by))
+        note = f"{entry.name!r} was replaced: the old one {_describe(old)}." if old else ""
+        return replace(self, note=note)
 
     @property
     def entries(self) -> tuple[ContestEntry, ...]:
-        """The entries: those that count first, the cheapest on top."""
+        """The entries with their figures on `billing`: those that count first, then by dollars."""
         # a table that is missing, damaged or too large counts as empty
+        stored: tuple[StoredEntry, ...] = ()
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            if self.path.stat().st_size <= _MAX_FILE_BYTES:
-                entries = msgspec.json.decode(self.path.read_bytes(), type=list[ContestEntry])
-                # False sorts before True: entries that count come first
-                return tuple(sorted(entries, key=lambda e: (bool(e.why), e.cost_usd)))
-        return ()
+            stored = read_entries(self.path)
+        found = []
+        for each in stored:
+            # rules that this version of the kit does not know are left out
+            with contextlib.suppress(CtxkitError):
+                found.append(judge_entry(each.name, each.rules, by=each.by))
+        return tuple(sorted(found, key=lambda e: e.rank))
 
     @property
     def best(self) -> ContestEntry | None:
@@ -173,11 +141,14 @@ class Contest:
 
     def to_text(self) -> str:
         """Return the table as text."""
-        return self._table().to_text() or "No entry yet: ck.contest().enter('my name', rules)."
+        text = self._table().to_text() or "No entry yet: ck.contest().enter('my name', rules)."
+        return f"{text}\n{self.note}" if self.note else text
 
     def to_html(self) -> str:
         """Return the table as HTML."""
-        return self._table().to_html() or f"<p>{self.to_text()}</p>"
+        if not (table := self._table().to_html()):
+            return f"<p>{escape_html(self.to_text(), 2000)}</p>"
+        return f"{table}<p>{escape_html(self.note, 500)}</p>" if self.note else table
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -190,10 +161,12 @@ def contest(path: str | Path | None = None) -> Contest:
 
     An entry counts if it keeps fifteen of fifteen facts until the last turn begins, takes at most
     5 % of what is needed later out of sight, and fits the window. `contest().enter(name, rules)`
-    enters one; the table stays in a file of the working folder.
+    enters one. The table is practice: `ctxkit.course.mark` judges entries on sessions that nobody
+    has seen.
 
     Args:
-        path: the file; None: `.ctxkit/contest.json`.
+        path: a file, or a folder that a class shares, in which each entry has a file of its own;
+            None: `.ctxkit/contest.json` where the notebook was opened.
 
     Example:
         >>> import tempfile
@@ -203,17 +176,17 @@ def contest(path: str | Path | None = None) -> Contest:
         >>> type(contest).__name__
         'Contest'
     """
-    return Contest(Path(path) if path else _FILE)
+    return Contest(Path(path) if path else working_folder() / _FILE)
 
 
-def _float_or_none(value: object) -> float | None:
-    return float(str(value)) if formatting.has_value(value) else None
+def _describe(entry: ContestEntry) -> str:
+    return entry.why or f"costs ${entry.cost_usd:.2f}"
 
 
 def _make_row(entry: ContestEntry, *, best: bool) -> tuple[Cell, ...]:
     tone = "good" if best else ("grey" if entry.why else "")
     return (
-        Cell(entry.name, tone=tone),
+        Cell(f"{entry.name} ({entry.by})" if entry.by else entry.name, tone=tone),
         Cell(entry.rules),
         Cell(f"${entry.cost_usd:.2f}", entry.cost_usd, tone=tone),
         Cell(f"{entry.kept_n} of {entry.facts_n}", entry.kept_n),

@@ -7,13 +7,16 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from ctxkit._internal.formatting import sanitize_line
 from ctxkit.course.marking import AnswerMark
-from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
+from ctxkit.course.students import current_student, digest_answer, draw_numbers
+from ctxkit.course.waiting import show_waiting
+from ctxkit.errors import BadArguments, CtxkitError, did_you_mean, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ["Exercise", "check", "exercise", "guess", "tasks"]
+__all__ = ["Exercise", "check", "exercise", "guess", "load_exercises", "numbers", "tasks"]
 
 _LESSONS = (
     "lesson_01_read_sessions",
@@ -43,34 +46,77 @@ class Exercise:
     because: str = ""
     """Said with a right answer."""
     guess: bool = False
+    hint: str = ""
+    """How to get there; said with a second wrong answer."""
+    numbers: Sequence[dict[str, Any]] = ()
+    """The numbers that stand in it, those of the page first; a student gets one of them."""
+    is_choice: bool = False
+    """It is answered with one word of a few."""
 
 
 _EXERCISES: dict[str, Exercise] = {}
 
 
-def exercise(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str]], Any]:
-    """Register a function that says what is wrong with an answer; empty where nothing is."""
-    return _register(key, asks, because, guess=False)
+def exercise(
+    key: str,
+    asks: str,
+    because: str = "",
+    *,
+    hint: str,
+    numbers: Sequence[dict[str, Any]] = (),
+    is_choice: bool = False,
+) -> Callable[[Callable[..., str]], Any]:
+    """Register a function that says what is wrong with an answer; empty where nothing is.
+
+    Args:
+        key: of the exercise.
+        asks: what it asks; names in braces are its numbers.
+        because: said with a right answer.
+        hint: said with a second wrong one: how to get there.
+        numbers: the numbers that it may be asked with.
+        is_choice: it is answered with one word of a few.
+    """
+    return _register(
+        lambda judge: Exercise(
+            key, asks, judge, because, hint=hint, numbers=numbers, is_choice=is_choice
+        )
+    )
 
 
 def guess(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str]], Any]:
     """Register a function that scores the guess of a notebook: it says what is so."""
-    return _register(f"{key}-guess", asks, because, guess=True)
+    return _register(lambda judge: Exercise(f"{key}-guess", asks, judge, because, guess=True))
 
 
-def _register(
-    key: str, asks: str, because: str, *, guess: bool
-) -> Callable[[Callable[..., str]], Any]:
+def _register(make: Callable[[Callable[..., str]], Exercise]) -> Callable[..., Any]:
     def register(judge: Callable[..., str]) -> Callable[..., str]:
-        _EXERCISES[key] = Exercise(key, asks, judge, because, guess)
+        made = make(judge)
+        _EXERCISES[made.key] = made
         return judge
 
     return register
 
 
+def numbers(key: str) -> dict[str, Any]:
+    """Return the numbers that an exercise asks you about; without a name those of the page.
+
+    Args:
+        key: of the exercise.
+
+    Raises:
+        BadArguments: there is no such exercise.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> sorted(ck.course.numbers("05-b"))
+        ['behind', 'taken']
+    """
+    return draw_numbers(_find_exercise(key), current_student()[0])
+
+
 def tasks() -> dict[str, str]:
     """Return what each exercise asks, by its key, in the order of the notebooks."""
-    return {key: each.asks for key, each in sorted(_load_exercises().items())}
+    return {key: _read_out(each) for key, each in sorted(load_exercises().items())}
 
 
 def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
@@ -93,36 +139,71 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
         >>> ck.check("01-a", 3)
         01-a: not yet. Give two numbers: (first, last).
     """
-    exercises = _load_exercises()
-    if key not in exercises:
-        raise BadArguments(
-            f"There is no exercise {key!r}; ctxkit.course.tasks() lists them."
-            f"{did_you_mean(str(key), exercises)}"
-        )
-    chosen = exercises[key]
+    chosen = _find_exercise(key)
+    student, who = current_student()
     if answer is ... or answer is None:
-        return AnswerMark(key, None, f"{chosen.asks} (Put your answer in place of the three dots.)")
+        asks = f"{_read_out(chosen)} (Put your answer in place of the three dots.)"
+        return AnswerMark(key, None, f"{asks} {who}".strip())
     # the first parameter of a judge is the answer; the others take what was given with it
     if len(given) > len(signature(chosen.judge).parameters) - 1:
         return AnswerMark(key, right=False, said="Give one answer: several belong in one list.")
-    try:
-        comment = chosen.judge(answer, *given)
-    except CtxkitError as error:
-        return AnswerMark(key, right=False, said=str(error))
-    except LookupError:
-        # an exercise on a sample alone cannot lack a row or a column: that is the kit's own fault
-        if not given:
-            raise
-        sentence = (
-            "What stands behind your answer is not what the notebook made; run its cells again."
-        )
-        return AnswerMark(key, right=False, said=sentence)
+    with show_waiting("replaying the sample to mark this answer ..."):
+        comment, is_read = _judge(chosen, answer, given)
+    if not is_read:
+        return AnswerMark(key, right=False, said=comment)
+    right = None if chosen.guess else not comment
+    student.add(key, digest_answer(answer), right)
     if chosen.guess:
         return AnswerMark(key, None, f"{comment} {chosen.because}".strip())
-    return AnswerMark(key, not comment, comment or chosen.because)
+    tries = len(student.tries(key))
+    hint = f" {chosen.hint}" if comment and tries > 1 else ""
+    said = f"{comment or chosen.because}{hint} {who}".strip()
+    return AnswerMark(key, not comment, said, tries)
 
 
-def _load_exercises() -> dict[str, Exercise]:
+def _judge(chosen: Exercise, answer: Any, given: tuple[Any, ...]) -> tuple[str, bool]:
+    """Return what is wrong with an answer, and whether it was one that could be judged."""
+    try:
+        return chosen.judge(answer, *given), True
+    except CtxkitError as error:
+        return str(error), False
+    except LookupError:
+        # an exercise on a sample alone cannot lack a row or a column
+        if given:
+            return (
+                "What stands behind your answer is not what the notebook made; run its cells again."
+            ), False
+        return "Your answer cannot be read: it is no answer of the kind that is asked for.", False
+    # an answer may be any object, and rules may hold any function
+    except Exception as error:  # noqa: BLE001
+        kind, text = type(error).__name__, sanitize_line(_text_of(error), 200)
+        return f"Your answer cannot be used: it raised {kind}{': ' * bool(text)}{text}.", False
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return str(error).rstrip(".")
+    except Exception:  # noqa: BLE001  an error of the answer's own class
+        return ""
+
+
+def _find_exercise(key: str) -> Exercise:
+    exercises = load_exercises()
+    if not isinstance(key, str) or key not in exercises:
+        raise BadArguments(
+            f"There is no exercise {short_repr(key)}; ctxkit.course.tasks() lists them."
+            f"{did_you_mean(str(key)[:20], exercises)}"
+        )
+    return exercises[key]
+
+
+def _read_out(chosen: Exercise) -> str:
+    drawn = draw_numbers(chosen, current_student()[0])
+    return chosen.asks.format(**drawn) if drawn else chosen.asks
+
+
+def load_exercises() -> dict[str, Exercise]:
+    """Return all exercises by key."""
     # a lesson registers its exercises when it is imported; Python imports each once
     for lesson in _LESSONS:
         import_module(f"ctxkit.course.lessons.{lesson}")

@@ -36,10 +36,14 @@ class AnswerMark:
     right: bool | None
     """None: nothing was answered yet, or it was a guess."""
     said: str
+    tries: int = 0
+    """Different answers so far, with this one."""
 
     def __str__(self) -> str:
         word = {True: "right. ", False: "not yet. ", None: ""}[self.right]
-        return f"{self.key}: {word}{self.said}"
+        # the first try needs no number
+        tries = f" (Try {self.tries}.)" if self.right is False and self.tries > 1 else ""
+        return f"{self.key}: {word}{self.said}{tries}"
 
     __repr__ = __str__
 
@@ -99,9 +103,8 @@ def mark_number(
     for factor, sentence in _SCALES:
         if _is_near(value, right * factor, within) or _is_near(value, right / factor, within):
             return sentence
-    # the last hint only says the direction, and whether it is more than a fifth off
-    far = abs(value - right) > 0.2 * abs(right)
-    return f"{'Far too' if far else 'A little too'} {'high' if value > right else 'low'}."
+    # no direction and no distance: with them halving an interval would find any number
+    return "It is another number."
 
 
 def _is_near(value: float, right: float, within: float) -> bool:
@@ -141,17 +144,13 @@ def _normalise_word(word: Any) -> str:
 
 
 def mark_span(answer: Any, right: tuple[int, int]) -> str:
-    """Say which end of a span (first, last) is wrong."""
+    """Say which end of a span (first, last) is wrong, and not in which direction."""
     pair = as_pair(answer)
     if pair is None:
         return "Give two numbers: (first, last)."
     ends = (("first", pair[0], right[0]), ("last", pair[1], right[1]))
-    errors = [
-        f"the {name} is too {'late' if value > expected else 'early'}"
-        for name, value, expected in ends
-        if value != expected
-    ]
-    return f"{' and '.join(errors).capitalize()}." if errors else ""
+    wrong = [f"the {name}" for name, value, expected in ends if value != expected]
+    return f"It is not right yet: {' and '.join(wrong)}." if wrong else ""
 
 
 def score_guess(answer: Any, right: float, unit: str = "") -> str:

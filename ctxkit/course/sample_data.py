@@ -16,17 +16,61 @@ if TYPE_CHECKING:
     from ctxkit.formats.inputs import SessionLike
     from ctxkit.policies.rules import Rules
     from ctxkit.presets.registry import RulesLike
+    from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 
 __all__ = [
     "facts_kept",
     "find_last_turn_start",
+    "items_of",
     "load_sample",
     "make_rules_above",
     "measure_cost_above",
+    "measure_loss_above",
+    "prices",
     "replay_sample",
     "score_replay",
 ]
+
+
+def prices(of: SessionLike) -> dict[str, float]:
+    """Return what a session's model costs, by the four classes of tokens.
+
+    Args:
+        of: the session.
+
+    Returns:
+        Dollars a million tokens of `fresh`, `read`, `written` and `reply`; NaN: not known.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> prices(ck.samples.path("billing"))
+        {'fresh': 3.0, 'read': 0.3, 'written': 3.75, 'reply': 15.0}
+    """
+    from ctxkit.tokens.prices import price
+
+    p = price(as_session(of).model)
+    if p is None:
+        return dict.fromkeys(("fresh", "read", "written", "reply"), float("nan"))
+    classes = {"fresh": p.input, "read": p.cache_read, "written": p.cache_write, "reply": p.output}
+    return {k: float("nan") if v is None else round(1e6 * v, 6) for k, v in classes.items()}
+
+
+def items_of(message: Message) -> set[tuple[str, str]]:
+    """Return the items that a message names: pairs of family and item.
+
+    Args:
+        message: of any role.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("billing"))
+        >>> ("path", "docs/runbook.md") in items_of(session.edits[0].inserted[0])
+        True
+    """
+    from ctxkit.metrics.items import extract_items
+
+    return set(extract_items(message))
 
 
 @cache
@@ -65,11 +109,18 @@ def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
     return dict(score(replay, loss=loss))
 
 
+@cache
 def measure_cost_above(words: str, tokens: int) -> float:
     """Return what the sample costs under a policy that is due above a size."""
     return float(
         score_replay(replay_sample(make_rules_above(words, tokens)), loss=False)["cost_usd"]
     )
+
+
+@cache
+def measure_loss_above(words: str, tokens: int) -> float:
+    """Return the loss of the sample under a policy that is due above a size, as a share."""
+    return float(score_replay(replay_sample(make_rules_above(words, tokens)))["needed_later_loss"])
 
 
 def find_last_turn_start(session: Session) -> int:

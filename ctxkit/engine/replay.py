@@ -25,9 +25,10 @@ from ctxkit.policies.rules import (
     budget_thresholds,
     recorded_rules,
 )
+from ctxkit.presets.inert_settings import describe_inert_settings
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.presets.systems.swe_agent_mask import swe_agent_mask
-from ctxkit.session.messages import Edit, Message, Usage
+from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Message, Usage
 from ctxkit.session.prunings import PRUNED_KEY
 from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens, get_billed_prompt
 from ctxkit.tokens.registry import default_counter, get_counter
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.sizes import MessageSizes
 
 _replace = msgspec.structs.replace
-_DETAILS_OF_RECORD = frozenset({*THRESHOLD_NAMES, PRUNED_KEY})
+_DETAILS_OF_RECORD = frozenset({*THRESHOLD_NAMES, PRUNED_KEY, REPORTED_CONTEXT_KEY})
 """Keys of the details of a reply that hold for the recorded rules alone."""
 
 
@@ -277,8 +278,15 @@ def summarize_run(done: Run) -> dict[str, Any]:
         "peak_tokens": done.peak,
         "hidden": list(count_hidden(done)),
         "pruning": None if rules.pruning is None else name_of(rules.pruning),
-        "note": describe_crowded_window(done),
+        "note": describe_run_oddities(done),
     }
+
+
+def describe_run_oddities(done: Run) -> str | None:
+    """Return what is odd about a run's rules: settings without effect, a window that is full."""
+    window = describe_crowded_window(done)
+    sentences = [*([window] if window else []), *describe_inert_settings(done.rules)]
+    return " ".join(sentences) or None
 
 
 def describe_crowded_window(done: Run) -> str | None:

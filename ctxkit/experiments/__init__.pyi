@@ -2,6 +2,8 @@
 from .advice import advise as advise
 from .comparison import Comparison as Comparison
 from .comparison import compare as compare
+from .exams import SummaryPrompt as SummaryPrompt
+from .exams import exam as exam
 from .grids import grid as grid
 from .memory_ablation import index_or_paste as index_or_paste
 from .memory_ablation import with_memory as with_memory

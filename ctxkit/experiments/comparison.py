@@ -187,6 +187,14 @@ class Comparison(pd.DataFrame):
         """The chief figures, the cheapest first."""
         return make_summary_table(self, getattr(self, "max_loss", None))
 
+    @property
+    def _oddities(self) -> list[tuple[str, str]]:
+        """The settings that failed, or of which something is odd, each with a sentence."""
+        columns = self[["error", "note"]].items()
+        return [
+            (str(n), str(t)) for _, column in columns for n, t in column.items() if has_value(t)
+        ]
+
     def to_text(self, *, why: bool = False) -> str:
         """Return the display as lines of text, 80 columns wide.
 
@@ -194,9 +202,7 @@ class Comparison(pd.DataFrame):
             why: add what the columns mean and what the figures rest on.
         """
         errors = [
-            f"{sanitize_line(str(n), 60)}: {sanitize_line(str(e), 300)}"
-            for n, e in self["error"].items()
-            if has_value(e)
+            f"{sanitize_line(n, 60)}: {sanitize_line(text, 300)}" for n, text in self._oddities
         ]
         table = self.summary
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.notes]
@@ -216,9 +222,7 @@ class Comparison(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         errors = "".join(
-            f"<li>{escape_html(str(n), 60)}: {escape_html(str(e), 300)}</li>"
-            for n, e in self["error"].items()
-            if has_value(e)
+            f"<li>{escape_html(n, 60)}: {escape_html(text, 300)}</li>" for n, text in self._oddities
         )
         notes = "".join(f"<br>Note: {escape_html(n, 400)}" for n in self.notes)
         basis = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
 from ctxkit.policies.rules import Rules
+from ctxkit.presets.inert_settings import find_inert_setting, make_equal_rules
 from ctxkit.presets.registry import names, preset
 from ctxkit.presets.registry import resolve_rules as registry_resolve_rules
 
@@ -38,11 +39,38 @@ class Grid(list[Any]):
         """The combinations that the preset refused, each with the reason in `error`."""
         return [r for r in self if isinstance(r, RejectedSetting)]
 
+    @property
+    def inert(self) -> dict[str, str]:
+        """The listed settings without effect: in how many entries each has none, and why."""
+        made = [r for r in self if isinstance(r, Rules)]
+        varying, out = find_varying_settings(made), {}
+        for name in varying:
+            groups: dict[str, list[Rules]] = {}
+            for r in made:
+                rest = repr([r.parameters.get(n) for n in varying if n != name])
+                groups.setdefault(rest, []).append(r)
+            same = [
+                (r, other)
+                for group in groups.values()
+                for r in group
+                for other in group
+                if other is not r and make_equal_rules(r, other)
+            ]
+            reasons = (
+                find_inert_setting(r.name, r.parameters, name, [other.parameters[name]])
+                for r, other in same
+            )
+            reason = next((found for found in reasons if found is not None), None)
+            if reason is not None:
+                n = len({id(r) for r, _ in same})
+                out[name] = f"no effect in {n} of {len(self)} ({reason.describe()})"
+        return out
+
     def __repr__(self) -> str:
         n = len(self.refused)
-        return (
-            f"<Grid: {len(self)} settings{f', {n} refused: {self.refused[0].error}' if n else ''}>"
-        )
+        told = [f"{n} refused: {self.refused[0].error}"] if n else []
+        told += [f"{name} has {why}" for name, why in self.inert.items()]
+        return f"<Grid: {', '.join([f'{len(self)} settings', *told])}>"
 
 
 def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.agent.context_store import ContextStore
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.scores import SessionScoreCache, score_run
+from ctxkit.experiments.scores import SessionScoreCache, measure_cost_and_loss
 from ctxkit.experiments.section_costs import PromptBilling
 from ctxkit.experiments.session_runner import SessionRunner
 from ctxkit.formats.inputs import accepts_session
@@ -292,9 +292,8 @@ def with_memory(
     with pause_gc():
         for way, each in ((WITHOUT_MEMORY, plain), (WITH_MEMORY, plain | (recall or Recall()))):
             run = runner.run(each)
-            memory_rows.append(
-                _memory_row(session, way, run, score_run(runner.base, run, way, loss=True))
-            )
+            measured = measure_cost_and_loss(runner.base, run)
+            memory_rows.append(_memory_row(session, way, run, measured))
     difference = {"session": session.id, "variant": DIFFERENCE, "source": memory_rows[0]["source"]}
     difference |= {
         c: _subtract_figures(memory_rows[1][c], memory_rows[0][c]) for c in _DIFFERENCE_COLUMNS
@@ -305,9 +304,9 @@ def with_memory(
     )
 
 
-# Both variants are scored on the same runner, so that sizes, cost model and item index are shared
+# Both variants are measured on the same runner, so that sizes, cost model and item index are shared
 # and the difference of two rows comes from the digest alone.
-def _memory_row(session: Session, way: str, run: Run, scored: dict[str, Any]) -> dict[str, Any]:
+def _memory_row(session: Session, way: str, run: Run, measured: dict[str, Any]) -> dict[str, Any]:
     recalls = way == WITH_MEMORY
     lessons = promote_lessons(run.coming()) if recalls and run.cuts else []
     return {
@@ -317,11 +316,11 @@ def _memory_row(session: Session, way: str, run: Run, scored: dict[str, Any]) ->
         "promoted_n": len(lessons) if recalls else None,
         "recalled_tokens": _count_recalled_tokens(run) if recalls else 0,
         "prompt_tokens": run.total,
-        "needed_lost_n": scored.get("needed_lost_n"),
-        "needed_later_loss": scored.get("needed_later_loss"),
-        "user_rules_kept": scored.get("user_rules_kept"),
-        "cost_usd": scored.get("cost_usd"),
-        "source": scored["source"],
+        "needed_lost_n": measured.get("needed_lost_n"),
+        "needed_later_loss": measured.get("needed_later_loss"),
+        "user_rules_kept": measured.get("user_rules_kept"),
+        "cost_usd": measured.get("cost_usd"),
+        "source": measured["source"],
     }
 
 

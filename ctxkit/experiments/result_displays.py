@@ -46,6 +46,8 @@ ADVICE_COLUMNS = (
         "not_paid_back_n", "not paid back", "count", "the next one came before they had paid"
     ),
 )
+_MAX_NOTES = 3
+"""Most notes on settings that a sweep shows; `.detail` has all."""
 _SCORE_ROWS = (
     ("cost_usd", "usd"), ("calls_n", "count"), ("prompt_tokens", "count"), ("peak_tokens", "count"),
     ("compactions_n", "count"), ("not_paid_back_n", "count"), ("needed_later_loss", "share"),
@@ -93,9 +95,20 @@ def _describe_sweep(runs: pd.DataFrame) -> list[str]:
         out.append(f"Left out: {pluralize(over, 'setting')} over the window.")
     if failed := int(runs["error"].notna().sum()):
         out.append(f"{failed} of {len(runs)} runs failed and are in no mean.")
+    out += _describe_notes(runs)
     if sessions < FEW_SESSIONS:
-        out.append(f"{pluralize(sessions, 'session')} say little about others.")
+        verb = "says" if sessions == 1 else "say"
+        out.append(f"{pluralize(sessions, 'session')} {verb} little about others.")
     return out
+
+
+def _describe_notes(runs: pd.DataFrame) -> list[str]:
+    """Return what is odd about settings, each sentence once, with the number of its settings."""
+    rules_by_note = runs.dropna(subset=["note"]).groupby("note")["rules"].nunique()
+    whole = runs["rules"].nunique()
+    return [
+        f"In {n} of {whole} settings {note}" for note, n in rules_by_note.head(_MAX_NOTES).items()
+    ]
 
 
 def display_advice(advice: pd.DataFrame) -> FrameDisplay:

@@ -21,7 +21,7 @@ from ctxkit.engine.cache_model.prediction import (
     predict_reads_after_compactions,
 )
 from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.replay import count_hidden, describe_crowded_window
+from ctxkit.engine.replay import count_hidden, describe_run_oddities
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.formats.reading import read_all
@@ -47,7 +47,7 @@ from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
-from ctxkit.metrics.prompt_sizes import RunPrompts
+from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions, is_sealed
 from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from ctxkit.engine.cache_model.prediction import Prediction
     from ctxkit.metrics.compactions import Compaction
     from ctxkit.metrics.cost.bill import SessionBill
+    from ctxkit.metrics.cost.replay_bill import ReplayBill
     from ctxkit.metrics.elongation import PolicyKind
     from ctxkit.metrics.prompt_sizes import SentPrompts
     from ctxkit.metrics.visibility import Visibility
@@ -191,7 +192,7 @@ def score_run(
         prompts,
         get_run_compactions(run, prompts),
         _run_outcome(
-            label, count_hidden(run), [h.why for h in run.held], describe_crowded_window(run)
+            label, count_hidden(run), [h.why for h in run.held], describe_run_oddities(run)
         )
         | {"refused_calls_n": count_refused_calls(base.session, run)},
         window=rules.parameters.get("context_window"),
@@ -258,8 +259,7 @@ def _score_prompts(
     # The bill needs prompt sizes and shared prefixes only, so a run and a replay read from a file
     # are billed alike.
     cost_model = base.sheet
-    summary_costs = [cost_model.summaries_usd(s.written, reuse=reuse) for s in compactions]
-    bill = bill_replay(cost_model, prompts, sum_if_complete(summary_costs))
+    bill, summary_costs = _bill_prompts(base, prompts, compactions, reuse=reuse)
     usd = bill.cost_usd
     row = base.head(outcome["rules"], base.source) | outcome
     row |= base.over(map(prompts.prompt, range(len(cost_model.billed))), bill.peak, window)
@@ -280,7 +280,40 @@ def _score_prompts(
             row |= {"cache_read_tokens": bill.read, "cache_write_tokens": bill.write}
     row |= make_compaction_columns(compactions, prompts, cost_model, summary_costs)
     row |= base.forecast.columns(row, pruned=pruned, reuse=reuse)
-    return row
+    return row if base.has_prompts else _without_sizes(row)
+
+
+def _without_sizes(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a replay whose record has no size of a prompt, so that no rules are due."""
+    unknown = dict.fromkeys(("prompt_tokens", "peak_tokens", "compactions_n", "is_thrashing"))
+    return row | unknown | {"note": "The log has no size of a prompt, so no rules can be tried."}
+
+
+def _bill_prompts(
+    base: SessionScoreCache,
+    prompts: SentPrompts,
+    compactions: Sequence[Compaction],
+    *,
+    reuse: bool = False,
+) -> tuple[ReplayBill, list[float | None]]:
+    """Return the bill of a replay, and the dollars of the summaries of each compaction."""
+    costs = [base.sheet.summaries_usd(c.written, reuse=reuse) for c in compactions]
+    return bill_replay(base.sheet, prompts, sum_if_complete(costs)), costs
+
+
+def measure_cost_and_loss(base: SessionScoreCache, run: Run) -> dict[str, Any]:
+    """Return the dollars and the columns of loss of a run, as `score_run` does, and no others.
+
+    The columns of prediction, rereads, aftermath and refusals take as long as these.
+    """
+    prompts = RunPrompts(run)
+    bill, _ = _bill_prompts(base, prompts, get_run_compactions(run, prompts))
+    columns: dict[str, Any] = {"cost_usd": bill.cost_usd, "source": base.source}
+    if base.session.has_text:
+        columns |= make_loss_columns(
+            LossAnalysis(base.memory, get_run_visibility(base.memory, run))
+        )
+    return columns
 
 
 def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, Any]:
@@ -324,6 +357,8 @@ def _recorded_compaction_columns(
         return dict.fromkeys(columns)
     if any(map(is_sealed, group_edits(session))):
         columns["summary_tokens"] = None
+    if not has_prompt_sizes(session) and session.edits:
+        columns = dict.fromkeys(columns)
     measured = measure_compactions(session)  # each counted, as the frame of compactions has them
     return columns | {
         "compactions_n": len(measured),
@@ -472,6 +507,11 @@ class SessionScoreCache:
         analysis = LossAnalysis(self.memory, visibility)
         columns = make_loss_columns(analysis) | AftermathAnalysis(analysis, self.acts).columns()
         return columns | {"loss_note": _explain_missing_loss(columns)}
+
+    @cached_property
+    def has_prompts(self) -> bool:
+        """True where the log has the size of a prompt, or content to count."""
+        return has_prompt_sizes(self.session)
 
     @property
     def source(self) -> str:

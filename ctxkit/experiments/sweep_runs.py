@@ -68,8 +68,8 @@ def sweep(
         sessions: recorded sessions, paths of logs, or a folder of them. For a replay, its recorded
             session is used.
         rules: a grid, rules, policies, preset names, or ``"all"``.
-        executor: any ``concurrent.futures.Executor``, such as ``ProcessPoolExecutor()`` or Dask's
-            ``client.get_executor()``; None: this process, and in a notebook or console all cores
+        executor: any ``concurrent.futures.Executor``, such as ``ProcessPoolExecutor()``, or a Dask
+            ``Client``; None: this process, and in a notebook or console all cores
             where the remaining work would take more than a few seconds. Rules and sessions that
             cannot be pickled are run in this process.
         out: a JSON Lines file of finished runs; runs that it holds are not repeated.
@@ -107,6 +107,13 @@ def sweep(
     return with_display(runs, SweepDisplay(max_loss))
 
 
+def _as_executor(executor: Any) -> Executor | None:
+    """Return an executor; that of a Dask client, whose own futures are no `concurrent.futures`."""
+    get_executor = getattr(executor, "get_executor", None)
+    found: Executor | None = get_executor() if callable(get_executor) else executor
+    return found
+
+
 def run_sweep(
     sessions: Sequence[Session],
     rules: RulesArgument,
@@ -119,6 +126,7 @@ def run_sweep(
 ) -> pd.DataFrame:
     """Run a sweep; `make_runner` makes the runner of each session that is run in this process."""
     settings = resolve_settings(rules)
+    executor = _as_executor(executor)
     if executor is not None and not hasattr(executor, "submit"):
         raise BadArguments(
             f"An executor has `submit`, as a ProcessPoolExecutor does; {type(executor).__name__}"

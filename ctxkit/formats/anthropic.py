@@ -22,14 +22,16 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.raw_bodies import has_raw_bodies, read_raw_bodies
+from ctxkit.formats.raw_bodies import read_raw_bodies
+from ctxkit.formats.raw_body_files import has_raw_bodies
+from ctxkit.formats.registry import get_reader
+from ctxkit.formats.source import Source
 from ctxkit.session.messages import Image, Part, SizeOnly, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections import Counter
     from pathlib import Path
 
-    from ctxkit.formats.source import Source
     from ctxkit.session.session import Session
 
 
@@ -142,7 +144,15 @@ def sniff_folder(folder: Path) -> bool:
 
 def read_folder(folder: Path) -> list[Session]:
     """Read a folder of raw request and response bodies, a session for each session id."""
-    return read_raw_bodies(folder, _read_call, _open_conversation)
+    return read_raw_bodies(folder, _read_call, _open_conversation, _read_transcript)
+
+
+def _read_transcript(path: Path) -> list[Session]:
+    """Read a transcript of Claude Code that lies beside the bodies."""
+    reader, source = get_reader("claude-code"), Source(path)
+    if not reader.sniff(source):
+        raise ReadError("no transcript, and no body of a request or response.", path)
+    return reader.read(source)
 
 
 def _open_conversation() -> AnthropicConversation:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.chat_requests import ChatConversation, make_message_key
+from ctxkit.formats.claude_code_texts import SUMMARY_PREFIX
 from ctxkit.formats.fields import as_dict, as_list, as_str, count_or_none, str_or_none
-from ctxkit.session.messages import Edit, Message, SizeOnly, Text, Usage
+from ctxkit.session.messages import Edit, Message, SizeOnly, Text, Usage, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,12 @@ class AnthropicConversation(ChatConversation):
         if type(raw) is dict and raw.get("role") == _SUMMARY_ROLE:
             return [self._make_summary(raw)]
         return super().make(raw, **fields)
+
+    def count_replacement(self, messages: list[Message], start: int) -> int:
+        """Return the end of what replaced the old messages: a client's summary stands alone."""
+        text = get_plain_text(messages[start]) if start < len(messages) else ""
+        is_summary = text.startswith(SUMMARY_PREFIX)
+        return start + 1 if is_summary else super().count_replacement(messages, start)
 
     def _make_summary(self, raw: dict[str, Any]) -> Message:
         text = str_or_none(raw.get("content"))
@@ -198,7 +205,7 @@ def _cut_at_block(raw_messages: list[Any]) -> tuple[list[Any], dict[str, Any], l
     return None
 
 
-def _make_raw_key(raw: Any) -> Any:
+def make_raw_key(raw: Any) -> Any:
     """Return role and content of a raw message, without marks that may change between requests."""
     content = as_dict(raw).get("content")
     blocks = [{"type": "text", "text": content}] if type(content) is str else as_list(content)
@@ -213,7 +220,7 @@ def _count_repeated(old: Sequence[Any], new: Sequence[Any]) -> int:
 
     The prefix function of Knuth, Morris and Pratt over `new` as the pattern, run along `old`.
     """
-    pattern = [_make_raw_key(raw) for raw in new]
+    pattern = [make_raw_key(raw) for raw in new]
     if not pattern:
         return 0
     border = [0] * len(pattern)
@@ -224,7 +231,7 @@ def _count_repeated(old: Sequence[Any], new: Sequence[Any]) -> int:
         matched += pattern[i] == pattern[matched]
         border[i] = matched
     matched = 0
-    for key in map(_make_raw_key, old):
+    for key in map(make_raw_key, old):
         if matched == len(pattern):
             matched = border[matched - 1]
         while matched and key != pattern[matched]:

@@ -129,7 +129,7 @@ class ChatConversation:
             id_by_new_id[messages[start + n].id] = missing_ids[i]
             end = max(end, start + n + 1)
         if end == start:
-            end = len(messages)
+            end = self.count_replacement(messages, start)
         for message in messages[start:end]:
             if message.id not in id_by_new_id:
                 self._key_by_id[message.id] = make_message_key(message)
@@ -147,6 +147,10 @@ class ChatConversation:
             )
         )
         return end
+
+    def count_replacement(self, messages: list[Message], start: int) -> int:  # noqa: ARG002
+        """Return the end of what replaced the old messages where none of them is left: all."""
+        return len(messages)
 
     def reply(self, raw: Any, **fields: Any) -> None:
         """Add the reply of a call, which the next request will repeat."""

@@ -7,11 +7,12 @@ cost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
 from ctxkit.errors import ReadError
+from ctxkit.formats.claude_code_attachments import find_request_shape
 from ctxkit.formats.claude_code_conversation import (
     FORMAT_NAME,
     TranscriptConversation,
@@ -40,7 +41,7 @@ CAN = (
     "text, thinking, calls and results, usage per call (cache reads and writes by life), times,"
     " compactions, subagents"
 )
-CANNOT = "system prompt, tool schemas, money"
+CANNOT = "money; system prompt and tool schemas in older versions (seen: 2.0.5 to 2.1.29)"
 TRAITS = (
     (
         "2.0 on (seen: 2.0.5 to 2.1.29)",
@@ -48,6 +49,10 @@ TRAITS = (
             "output tokens are often the first piece of a stream: estimated from the next prompt's "
             "growth and the text"
         ),
+    ),
+    (
+        "seen: 2.1.332",
+        "system prompt, tool schemas and attachments stand in the transcript as they were sent",
     ),
     (
         "all",
@@ -101,6 +106,56 @@ _METADATA_FIELDS = {
     "gitBranch": "gitBranch",
 }
 """Fields of any line that describe the session, and the names they are stored under."""
+
+
+class _Line(TypedDict, total=False):
+    """The fields of a line that this reader uses; all others are passed over undecoded.
+
+    Half of a transcript's bytes are `toolUseResult`, which repeats the result that the message has.
+    It stays raw: only a subagent's id is taken from it.
+    """
+
+    type: Any
+    uuid: Any
+    parentUuid: Any
+    message: Any
+    toolUseResult: msgspec.Raw
+    timestamp: Any
+    requestId: Any
+    sessionId: Any
+    session_id: Any
+    agentId: Any
+    cwd: Any
+    version: Any
+    claude_code_version: Any
+    gitBranch: Any
+    isSidechain: Any
+    isMeta: Any
+    isApiErrorMessage: Any
+
+    isCompactSummary: Any
+    isSynthetic: Any
+    parent_tool_use_id: Any
+    subtype: Any
+    compactMetadata: Any
+    compact_metadata: Any
+    microcompactMetadata: Any
+    attachment: Any
+    data: Any
+    error: Any
+    model: Any
+    tools: Any
+    total_cost_usd: Any
+    customTitle: Any
+    aiTitle: Any
+    summary: Any
+
+
+LINE_FIELDS = frozenset(_Line.__annotations__)
+LINE_DECODER = msgspec.json.Decoder(_Line)
+"""Decodes one line; a field that the reader uses stands in its type."""
+_TITLE_FIELDS = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
+"""The field with the session's title, by the type of the line."""
 _SUBAGENT_TOOLS = {"Task", "Agent"}
 _MAX_SUBAGENT_FILES = 1000
 
@@ -133,25 +188,30 @@ class _TranscriptReader:
 
     def __init__(self, source: Source) -> None:
         self.path = source.path
-        self.faults = list(source.faults)
+        records, faults = source.decode_records(LINE_DECODER)
+        self.faults = list(faults)
         self.titles: dict[str, str] = {}
+        self.unknown_metadata = list(_METADATA_FIELDS.items())
         self.message_by_uuid: dict[str, Any] = {}
         self.sidechains: dict[str, TranscriptConversation] = {}
         self.conversation_by_uuid: dict[str, TranscriptConversation] = {}
-        records = source.records
         self.has_main = any(
             as_str(r.get("type")) in _MESSAGE_TYPES and not _is_sidechain(r) for _, r in records
         )
+        self.has_sidechains = self.has_main and any(_is_sidechain(r) for _, r in records)
         self.cost_usd: float | None = None
         self.state = _find_duplicate_uuids(records)
         self.main = TranscriptConversation(self.state, "")
+        system, self.state.tools = find_request_shape(records)
+        if system:
+            self.main.add_system_prompt(system)
         read_each_line(records, self._read_record, self.faults)
         for chain in (self.main, *self.sidechains.values()):
             chain.close_pending_compaction()
 
     def _read_record(self, record: dict[str, Any]) -> None:
         record_type, uuid = record.get("type"), record.get("uuid")
-        if type(uuid) is str:
+        if type(uuid) is str and self.state.has_repeated_uuids:
             content = record.get("message")
             if (
                 uuid in self.message_by_uuid
@@ -161,8 +221,9 @@ class _TranscriptReader:
                 self.state.skipped["repeated line"] += 1
                 return
             self.message_by_uuid[uuid] = content
-        chain = self._find_conversation(record)
-        chain.note_first_parent(record)
+        chain = self._find_conversation(record) if self.has_sidechains else self.main
+        if chain.is_headless is None:
+            chain.note_first_parent(record)
         if record_type in _MESSAGE_TYPES:
             self._note_metadata(record)
             chain.read_message_line(record, require_field(record, "message", dict))
@@ -175,12 +236,12 @@ class _TranscriptReader:
         else:
             self._count_other_record(record_type, record)
             chain.skip_line(record)
-        if type(uuid) is str:
+        if self.has_sidechains and type(uuid) is str:
             self.conversation_by_uuid[uuid] = chain
 
     def _find_conversation(self, record: dict[str, Any]) -> TranscriptConversation:
         """Return the conversation of a line: the main one, or a sidechain within the file."""
-        if not self.has_main or not _is_sidechain(record):
+        if not _is_sidechain(record):
             return self.main
         if record.get("isCompactSummary") is True and self.main.pending_boundary is not None:
             return self.main
@@ -207,9 +268,11 @@ class _TranscriptReader:
 
     def _note_metadata(self, record: dict[str, Any]) -> None:
         facts = self.state.metadata
-        for key, fact in _METADATA_FIELDS.items():
-            if fact not in facts and type(record.get(key)) is str:
-                facts[fact] = record[key]
+        for key, fact in self.unknown_metadata:
+            if type(record.get(key)) is str:
+                facts.setdefault(fact, record[key])
+                # rebound, not changed: this loop goes on over the old list
+                self.unknown_metadata = [f for f in self.unknown_metadata if f[1] != fact]
 
     def _read_init(self, record: dict[str, Any]) -> None:
         """Read the first line of the program's output: metadata, tools, model."""
@@ -226,11 +289,7 @@ class _TranscriptReader:
         self.state.skipped[name] += 1
         if name == "result":
             self.cost_usd = float_or_none(record.get("total_cost_usd"))
-        title = record.get(
-            {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}.get(
-                name, ""
-            )
-        )
+        title = record.get(_TITLE_FIELDS[name]) if name in _TITLE_FIELDS else None
         if type(title) is str:
             self.titles[name] = title
 
@@ -280,6 +339,10 @@ def _is_sidechain(record: dict[str, Any]) -> bool:
 
 def _find_duplicate_uuids(records: list[tuple[int, dict[str, Any]]]) -> TranscriptState:
     """Return the state of a file: its uuids, and whether one of them names different lines."""
+    uuids = [uuid for _, record in records if type(uuid := record.get("uuid")) is str]
+    unique = set(uuids)
+    if len(unique) == len(uuids):
+        return TranscriptState(unique, ambiguous=False, repeated=False)
     message_by_uuid: dict[str, Any] = {}
     is_ambiguous = False
     for _, record in records:
@@ -290,7 +353,7 @@ def _find_duplicate_uuids(records: list[tuple[int, dict[str, Any]]]) -> Transcri
             is_ambiguous = is_ambiguous or (
                 first_message is not message and first_message != message
             )
-    return TranscriptState(set(message_by_uuid), ambiguous=is_ambiguous)
+    return TranscriptState(unique, ambiguous=is_ambiguous, repeated=True)
 
 
 def _link_to_call(child: Session, agents: dict[str, str]) -> Session:

@@ -1,25 +1,55 @@
-"""Texts of the attachments of Claude Code's transcripts: what the program lays into a prompt.
+"""Texts of the attachments of Claude Code's transcripts, and the system prompt beside them.
 
-Memory files, files and folders named in a prompt, changed files, lists of skills, agents and tools,
-and what hooks add. An attachment that is only a note of the program (a hook that ran, a mode) sends
-no text and has none here.
+An attachment is what the program lays into a prompt: memory files, files and folders named in a
+prompt, changed files, lists of skills, agents and tools, and what hooks add. Newer versions (seen:
+2.1.332) write its text as it was sent (`rendered`), and system prompt and tool schemas
+(`api-request-shape`). An attachment that is only a note of the program (a hook that ran, a mode)
+sends no text and has none here.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.formats.chat_messages import parse_tool_schemas
 from ctxkit.formats.fields import as_dict, as_list, as_str
+from ctxkit.session.messages import Part, Text, ToolSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+SHAPE_TYPE = "api-request-shape"
+"""Type of the line with what all requests from there on begin with."""
 
 
-def parse_attachment(attachment: dict[str, Any]) -> str:
-    """Return the text that an attachment adds to the prompt; empty where none is known."""
+def parse_attachment(record: dict[str, Any]) -> str:
+    """Return the text that an attachment's line adds to the prompt; empty where none is known."""
+    rendered = [as_dict(piece).get("content") for piece in as_list(record.get("rendered"))]
+    texts = [text for text in rendered if type(text) is str and text]
+    if texts:
+        return "\n".join(texts)
+    attachment = as_dict(record.get("attachment"))
     kind = attachment.get("type")
     parse = _TEXTS.get(kind) if type(kind) is str else None
     return parse(attachment) if parse is not None else ""
+
+
+def find_request_shape(
+    records: Iterable[tuple[int, dict[str, Any]]],
+) -> tuple[tuple[Part, ...], tuple[ToolSchema, ...]]:
+    """Return system prompt and tools of a transcript's first request with tools; else nothing.
+
+    A request without tools is a side call of the program (a title), not the agent's.
+    """
+    for _, record in records:
+        if record.get("type") != SHAPE_TYPE:
+            continue
+        shape = as_dict(record.get("shape"))
+        tools = parse_tool_schemas(shape.get("tools"))
+        texts = [as_str(as_dict(block).get("text")) for block in as_list(shape.get("system"))]
+        if tools and any(texts):
+            return tuple(Text(text) for text in texts if text), tools
+    return (), ()
 
 
 def _read_file(attachment: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from ctxkit.formats.anthropic import ContentBlocks, parse_anthropic_usage
 from ctxkit.formats.claude_code_attachments import parse_attachment
+from ctxkit.formats.claude_code_texts import SUMMARY_PREFIX, WRAPPER_PREFIXES
 from ctxkit.formats.fields import (
     as_dict,
     as_list,
@@ -19,7 +20,17 @@ from ctxkit.formats.fields import (
     to_text,
 )
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
-from ctxkit.session.messages import Edit, Message, Part, Text, ToolSchema
+from ctxkit.session.messages import (
+    ATTACHMENT_KEY,
+    INJECTED_KIND,
+    WHOLE_PROMPTS_KEY,
+    Edit,
+    Message,
+    Part,
+    Text,
+    ToolSchema,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -47,7 +58,7 @@ _MAX_STEPS_BACK = 256
 class TranscriptState:
     """State shared by the conversations of one file."""
 
-    def __init__(self, uuids: set[str], *, ambiguous: bool) -> None:
+    def __init__(self, uuids: set[str], *, ambiguous: bool, repeated: bool) -> None:
         self.skipped: Counter[str] = Counter()
         self.metadata: dict[str, Any] = {}
         self.call_by_agent: dict[str, str] = {}
@@ -56,6 +67,8 @@ class TranscriptState:
         """Tools named by the program's output; a transcript names none."""
         self.has_ambiguous_uuids = ambiguous
         """True if a uuid names two lines; the order of lines then replaces their parents."""
+        self.has_repeated_uuids = repeated
+        """True if a uuid stands at two lines, be they equal or not."""
         self.uuids = uuids
         """The uuids of all lines of the file."""
 
@@ -74,16 +87,24 @@ class TranscriptConversation:
         self.pending_boundary: dict[str, Any] | None = None
         """The boundary of a compaction whose summary has not come yet."""
         self.model: str | None = None
+        self._last_usage: tuple[Any, Usage | None] = (None, None)
+        """The usage of the last line of a reply, as written and as parsed."""
         self.is_resumed = False
         """True if the program was restarted since the last reply."""
         self.is_headless: bool | None = None
         """True if the parent of the first line is not in the file; None before the first line."""
+        self.root = -1
+        """Index of the entry on which every beginning stands: the system prompt; -1 without."""
 
     def note_first_parent(self, record: dict[str, Any]) -> None:
         """Determine from the first line with a uuid whether the file begins in the middle."""
         if self.is_headless is None and type(record.get("uuid")) is str:
             parent = record.get("parentUuid")
             self.is_headless = type(parent) is str and parent not in self.state.uuids
+
+    def add_system_prompt(self, parts: tuple[Part, ...]) -> None:
+        """Begin the conversation with its system prompt, before the first line is read."""
+        self.root = self.builder.say("system", parts)
 
     # -- position in the tree ---------------------------------------------------------------------
 
@@ -98,7 +119,7 @@ class TranscriptConversation:
                 and "parentUuid" in record
                 and record.get("isMeta") is not True
             )
-            return -1 if is_new_root and self.index_by_uuid else self.builder.at
+            return self.root if is_new_root and self.index_by_uuid else self.builder.at
         index = self.index_by_uuid.get(parent) if type(parent) is str else None
         if index is None:
             if self.index_by_uuid:
@@ -113,7 +134,7 @@ class TranscriptConversation:
         it stays on the path, as it was billed.
         """
         builder, target = self.builder, self._find_parent_index(record)
-        if is_prompt and target >= 0 and (abandoned := self._find_left_reply(target)):
+        if is_prompt and target > self.root and (abandoned := self._find_left_reply(target)):
             builder.abandon(abandoned)
             return
         position = builder.at
@@ -173,16 +194,20 @@ class TranscriptConversation:
             self._read_input(record, message.get("content"))
 
     def _read_reply(self, record: dict[str, Any], message: dict[str, Any]) -> None:
-        self.close_pending_compaction()
+        if self.pending_boundary is not None:
+            self.close_pending_compaction()
         parts, results = self.blocks.parse_content(message.get("content"))
         call_key = get_call_key(record, message)
         index = self._find_open_reply(call_key, str_or_none(message.get("model")))
         previous = None if index is None else self.builder.entries[index]
         if index is not None and type(previous) is Message:
-            self.builder.replace(index, extend_reply(previous, record, message, parts))
+            usage = self._parse_usage(message.get("usage"))
+            self.builder.replace(index, extend_reply(previous, record, message, parts, usage))
         else:
             self._move_to_parent(record)
-            reply = parse_reply(record, message, parts, self.builder.new_id(record.get("uuid")))
+            usage = self._parse_usage(message.get("usage"))
+            reply_id = self.builder.new_id(record.get("uuid"))
+            reply = parse_reply(record, message, parts, reply_id, usage)
             if self.is_resumed and reply.role == "assistant":
                 reply = msgspec.structs.replace(reply, details={"resumed": True})
                 self.is_resumed = False
@@ -193,6 +218,14 @@ class TranscriptConversation:
         self._note_index(record)
         for block in results:  # results of server tools are inside the reply
             self._read_result(record, block, "server")
+
+    def _parse_usage(self, value: Any) -> Usage | None:
+        """Return a line's usage, parsed once for all lines of a reply that repeat it."""
+        if type(value) is not dict:
+            return None
+        if value != self._last_usage[0]:
+            self._last_usage = value, parse_anthropic_usage(value)
+        return self._last_usage[1]
 
     def _find_open_reply(self, call_key: str | None, model: str | None) -> int | None:
         """Return the index of the reply that a line extends, or None if this branch has none."""
@@ -251,7 +284,7 @@ class TranscriptConversation:
             self.close_pending_compaction()
             self._read_input(record, attachment.get("prompt"))
             return True
-        text = parse_attachment(attachment)
+        text = parse_attachment(record)
         if not text:
             return False
         self._move_to_parent(record)
@@ -261,8 +294,8 @@ class TranscriptConversation:
             self.builder.new_id(record.get("uuid")),
             has_results=False,
         )
-        details = {"attachment": attachment["type"]}
-        self.builder.add(msgspec.structs.replace(message, kind="injected", details=details))
+        details = {ATTACHMENT_KEY: as_str(attachment.get("type"))}
+        self.builder.add(msgspec.structs.replace(message, kind=INJECTED_KIND, details=details))
         self._note_index(record)
         return True
 
@@ -316,7 +349,7 @@ class TranscriptConversation:
         indices = {
             self.index_by_uuid[u] for u in uuids if type(u) is str and u in self.index_by_uuid
         }
-        return {self.builder.entries[i].id for i in indices if i >= 0}
+        return {self.builder.entries[i].id for i in (*indices, self.root) if i >= 0}
 
     def _read_microcompaction(self, record: dict[str, Any]) -> None:
         """Replace the tool results that a microcompaction cleared."""
@@ -346,30 +379,30 @@ class TranscriptConversation:
             cwd=metadata.get("cwd"),
             started=parse_timestamp(metadata.get("timestamp")),
             model=self.model,
-            details={"headless": True} if self.is_headless else {},
+            details={
+                **({"headless": True} if self.is_headless else {}),
+                **({WHOLE_PROMPTS_KEY: True} if self.root >= 0 else {}),
+            },
         )
 
 
-_WRAPPER_PREFIXES = (
-    "<command-",
-    "<local-command-",
-    "<bash-",
-    "<task-notification>",
-    "<user-memory-input>",
-)
 _CLEARED_TEXT = "[Old tool result content cleared]"
-_SUMMARY_PREFIX = "This session is being continued from a previous conversation"
-"""The first words of a compaction's summary."""
 
 
 def get_call_key(record: dict[str, Any], message: dict[str, Any]) -> str | None:
     """Return the key that the lines of one API call share: message id and request id."""
-    message_id = str_or_none(message.get("id"))
-    return None if message_id is None else f"{message_id} {as_str(record.get('requestId'))}"
+    message_id, request_id = message.get("id"), record.get("requestId")
+    if type(message_id) is not str or not message_id:
+        return None
+    return f"{message_id} {request_id if type(request_id) is str else ''}"
 
 
 def parse_reply(
-    record: dict[str, Any], message: dict[str, Any], parts: list[Part], message_id: str
+    record: dict[str, Any],
+    message: dict[str, Any],
+    parts: list[Part],
+    message_id: str,
+    usage: Usage | None,
 ) -> Message:
     """Return the message of a reply's first line; a synthetic reply becomes an event."""
     model, is_failed = str_or_none(message.get("model")), record.get("isApiErrorMessage") is True
@@ -390,7 +423,7 @@ def parse_reply(
         error="\n".join(p.text for p in parts if type(p) is Text)[:500] or None
         if is_failed
         else None,
-        usage=parse_anthropic_usage(message.get("usage")),
+        usage=usage,
         model=model,
         stop="error" if is_failed else ContentBlocks.map_stop_reason(message.get("stop_reason")),
     )
@@ -413,7 +446,11 @@ def _make_event(
 
 
 def extend_reply(
-    reply: Message, record: dict[str, Any], message: dict[str, Any], parts: list[Part]
+    reply: Message,
+    record: dict[str, Any],
+    message: dict[str, Any],
+    parts: list[Part],
+    usage: Usage | None,
 ) -> Message:
     """Return a reply extended by one more of its lines."""
     recent_parts = reply.parts[-64:]
@@ -421,7 +458,7 @@ def extend_reply(
         reply,
         parts=reply.parts + tuple(p for p in parts if p not in recent_parts),
         time=parse_timestamp(record.get("timestamp")) or reply.time,
-        usage=parse_anthropic_usage(message.get("usage")) or reply.usage,
+        usage=usage or reply.usage,
         stop=ContentBlocks.map_stop_reason(message.get("stop_reason")) or reply.stop,
     )
 
@@ -435,7 +472,7 @@ def parse_input(
     return Message(
         role="user",
         id=message_id,
-        kind="wrapper" if text.startswith(_WRAPPER_PREFIXES) else kind,
+        kind="wrapper" if text.startswith(WRAPPER_PREFIXES) else kind,
         parts=tuple(parts),
         time=parse_timestamp(record.get("timestamp")),
     )
@@ -444,7 +481,7 @@ def parse_input(
 def is_compact_summary(record: dict[str, Any], content: Any) -> bool:
     """Return True if a line after a boundary is its summary (older versions do not mark it)."""
     is_marked = record.get("isCompactSummary") is True or record.get("isSynthetic") is True
-    return is_marked or (type(content) is str and content.startswith(_SUMMARY_PREFIX))
+    return is_marked or (type(content) is str and content.startswith(SUMMARY_PREFIX))
 
 
 _RESTART_HOOKS = ("SessionStart:resume", "SessionStart:clear")
@@ -453,13 +490,21 @@ _RESTART_HOOKS = ("SessionStart:resume", "SessionStart:clear")
 
 def is_restart_line(record: dict[str, Any]) -> bool:
     """Return True if a line shows a restart of the program: a hook, or titles written again."""
+    if record.get("type") == "summary":
+        return True
     hook = as_dict(record.get("data")) or as_dict(record.get("attachment"))
-    return str_or_none(hook.get("hookName")) in _RESTART_HOOKS or record.get("type") == "summary"
+    return bool(hook) and str_or_none(hook.get("hookName")) in _RESTART_HOOKS
 
 
 def get_started_subagent(record: dict[str, Any]) -> str | None:
     """Return the id of the subagent whose result this line has, or None."""
     extra = record.get("toolUseResult")
+    if type(extra) is msgspec.Raw:
+        # most results are long and no subagent's: they are decoded only where the name is in them
+        try:
+            extra = msgspec.json.decode(extra) if b'"agentId"' in bytes(extra) else None
+        except (msgspec.DecodeError, RecursionError):
+            return None
     return str_or_none(extra.get("agentId")) if type(extra) is dict else None
 
 

@@ -1,75 +1,63 @@
-"""Reading of a folder of raw request and response bodies as one session.
+"""Reading of a folder of raw request and response bodies as sessions.
 
-Claude Code writes one with `OTEL_LOG_RAW_API_BODIES=file:DIR`: `UUID.request.json`,
-`REQUEST_ID.response.json`, and from 2.1.274 on a line for each response in `index.jsonl`. Requests
-are whole prompts, so system prompt and tool schemas are known.
+Requests are whole prompts, so system prompt, tool schemas and attachments are known. Transcripts of
+Claude Code that lie in the folder are joined with them.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.fields import as_dict, as_list, as_str, parse_timestamp, str_or_none
-from ctxkit.session.messages import Fault
+from ctxkit.formats.body_threads import BodyThreads, split_request_messages
+from ctxkit.formats.claude_code_texts import REMINDER_PREFIX, WRAPPER_PREFIXES
+from ctxkit.formats.fields import as_dict, as_list, as_str, str_or_none
+from ctxkit.formats.raw_body_files import INDEX, list_bodies, read_body
+from ctxkit.formats.transcript_join import join_transcript, mark_compactions
+from ctxkit.session.messages import (
+    ATTACHMENT_KEY,
+    INJECTED_KIND,
+    WHOLE_PROMPTS_KEY,
+    Edit,
+    Fault,
+    Message,
+    Text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from ctxkit.formats.anthropic_compaction import AnthropicConversation
+    from ctxkit.formats.body_threads import BodyThread
     from ctxkit.session.session import Session
 
 # One file is open at a time: a conversation holds its messages and the last request alone, so that
 # memory does not grow with the number of files, each of which repeats the prompt before.
-#   1. names and times are listed, and the index is read: which response answers which request
-#   2. a request without a line in the index is answered by the response that was written next,
-#      before the following request
-#   3. requests go in the order of their responses to conversations by session id and tools: a side
-#      call (a title, a subagent) has other tools than the main agent, and becomes a child
-MAX_FILES = 20_000
-"""Files of a folder that are read; further ones are named in a fault."""
-MAX_BODY_BYTES = 64_000_000
-"""Bytes of the largest body that is read."""
-_MAX_INDEX_BYTES = 64_000_000
-_REQUEST, _RESPONSE, _INDEX = ".request.json", ".response.json", "index.jsonl"
+#   1. requests go in the order of their responses to the threads of their session
+#      (`body_threads.py`): the main agent, its subagents, and side calls such as a title
+#   2. the call that wrote a summary is no thread: it is the usage of the compaction that follows
+#   3. what the program laid into a prompt becomes messages of kind `injected`
+#   4. a transcript of the same session gives times, kinds, compactions and titles
+MAX_TRANSCRIPTS = 100
+"""Transcripts in the folder that are joined; further ones are named in a fault."""
+_COMPACT_SOURCE = "compact"
 _SESSION_ID = re.compile(r"session_([0-9A-Za-z-]{8,64})")
 _BILLING_HEADER = "x-anthropic-billing-header"
 """Beginning of a system block that names the request and differs in each."""
-_SNIFFED_FILES = 256
-
-
-class _Body(NamedTuple):
-    """A request file with what is known of its response."""
-
-    request: str
-    response: str | None
-    time: float | None
-    session_id: str | None
-    source: str
-    """The part of the program that asked, as the index names it."""
-
-
-def has_raw_bodies(folder: Path) -> bool:
-    """Return whether one of the first files of a folder is a request's body."""
-    try:
-        with os.scandir(folder) as entries:
-            names = (entry.name for entry, _ in zip(entries, range(_SNIFFED_FILES), strict=False))
-            return any(name.endswith(_REQUEST) for name in names)
-    except OSError:
-        return False
+_VERSION = re.compile(r"\bcc_version=(\d+\.\d+\.\d+)")
+_REMINDER = "reminder"
+"""Name of an attachment whose kind nothing tells."""
 
 
 def read_raw_bodies(
     folder: Path,
     read_call: Callable[[AnthropicConversation, dict[str, Any]], None],
     open_conversation: Callable[[], AnthropicConversation],
+    read_transcript: Callable[[Path], list[Session]],
 ) -> list[Session]:
     """Read a folder of bodies: a session for each session id, with its side calls as children.
 
@@ -77,115 +65,144 @@ def read_raw_bodies(
         folder: the folder.
         read_call: adds a request with its response to a conversation.
         open_conversation: makes an empty conversation of the format.
+        read_transcript: reads a transcript that lies in the folder.
 
     Raises:
         ReadError: no request of the folder can be read.
     """
-    faults: list[Fault] = []
-    conversations: dict[tuple[str, str, tuple[str, ...]], AnthropicConversation] = {}
-    for body in _list_bodies(folder, faults):
-        request = _read_json(folder / body.request, faults)
-        if not as_list(request.get("messages")):
-            continue
-        response = _read_json(folder / body.response, faults) if body.response else {}
-        session_id = body.session_id or _find_session_id(request) or folder.name
-        tools = tuple(sorted(as_str(as_dict(t).get("name")) for t in as_list(request.get("tools"))))
-        key = session_id, body.source, tools
-        conversation = conversations.get(key)
-        if conversation is None:
-            conversation = conversations[key] = open_conversation()
-        request["system"] = _without_billing_header(request.get("system"))
-        record = {"request": request, "response": response, "endTime": body.time}
-        read_call(conversation, record)
-    sessions = list(_build_sessions(conversations, folder))
+    reading = _BodyReading(folder, read_call, open_conversation)
+    for body in list_bodies(folder, reading.faults):
+        reading.add(body)
+    sessions = list(reading.build_sessions())
     if not sessions:
         raise ReadError("the folder holds no request body that can be read.", folder)
-    sessions[0] = msgspec.structs.replace(sessions[0], faults=(*faults, *sessions[0].faults))
+    transcripts = list(_read_transcripts(folder, read_transcript, reading.faults))
+    sessions = [_join_first(session, transcripts) for session in sessions]
+    sessions[0] = msgspec.structs.replace(
+        sessions[0], faults=(*reading.faults, *sessions[0].faults)
+    )
     return sessions
 
 
-def _list_bodies(folder: Path, faults: list[Fault]) -> list[_Body]:
-    """Return the requests in the order of their responses."""
-    times: dict[str, float] = {}
-    left_out = 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith((_REQUEST, _RESPONSE)) and entry.is_file(follow_symlinks=False):
-                if len(times) < MAX_FILES:
-                    times[entry.name] = entry.stat(follow_symlinks=False).st_mtime
-                else:
-                    left_out += 1
-    if left_out:
-        faults.append(Fault(0, f"{left_out} files beyond the first {MAX_FILES} were not read"))
-    bodies: dict[str, _Body] = {}
-    for line in _read_index(folder / _INDEX, faults):
-        request, response = (
-            _base_name(line.get(f"{part}_file")) for part in ("request", "response")
+class _BodyReading:
+    """The threads of a folder while its files are read one by one."""
+
+    def __init__(
+        self,
+        folder: Path,
+        read_call: Callable[[AnthropicConversation, dict[str, Any]], None],
+        open_conversation: Callable[[], AnthropicConversation],
+    ) -> None:
+        self.folder, self._read_call = folder, read_call
+        self.faults: list[Fault] = []
+        self._threads = BodyThreads(open_conversation)
+        self._summaries: dict[str, list[Message]] = {}
+        """Replies of the calls that wrote summaries, by session id."""
+        self._versions: dict[str, str] = {}
+        self._seen = set[tuple[bytes, str | None]]()
+        """Digests of the requests with the ids of their responses; None: of any or none."""
+        self._open_conversation = open_conversation
+
+    def add(self, body: Any) -> None:
+        """Add a request with its response to the thread that it goes on with."""
+        request, digest = read_body(self.folder / body.request, self.faults)
+        if not as_list(request.get("messages")):
+            return
+        response = (
+            read_body(self.folder / body.response, self.faults).fields if body.response else {}
         )
-        if request in bodies:
-            continue
-        if request not in times:
-            faults.append(Fault(0, f"{request or 'a request'}: named in the index, not there"))
-            continue
-        if response not in times:
-            faults.append(Fault(0, f"{response or 'a response'}: named in the index, not there"))
-        time = parse_timestamp(line.get("timestamp")) or times[request]
-        source, session_id = as_str(line.get("query_source")), str_or_none(line.get("session_id"))
-        answer = response if response in times else None
-        bodies[request] = _Body(request, answer, time, session_id, source)
-    bodies |= _pair_by_time(times, bodies, faults)
-    return sorted(bodies.values(), key=lambda body: (body.time or 0.0, body.request))
+        if self._is_copy(digest, str_or_none(response.get("id"))):
+            self.faults.append(Fault(0, f"{body.request}: a copy of a body that was read before"))
+            return
+        session_id = body.session_id or _find_session_id(request) or self.folder.name
+        self._note_version(session_id, request)
+        request["system"] = _without_billing_header(request.get("system"))
+        request["messages"] = split_request_messages(as_list(request["messages"]))
+        record = {"request": request, "response": response, "endTime": body.time}
+        if body.source == _COMPACT_SOURCE:
+            self._add_summary(session_id, record)
+            return
+        thread = self._threads.choose(session_id, body.source, request)
+        if thread is None:
+            self.faults.append(Fault(0, f"{body.request}: {self._threads.refusal}"))
+            return
+        self._read_call(thread.conversation, record)
+        thread.note_reply(response)
+
+    def _is_copy(self, digest: bytes, response_id: str | None) -> bool:
+        """Return whether a request was read with this response, or needs none and was read."""
+        is_copy = (digest, response_id) in self._seen
+        self._seen |= {(digest, response_id), (digest, None)}
+        return is_copy
+
+    def _add_summary(self, session_id: str, record: dict[str, Any]) -> None:
+        conversation = self._open_conversation()
+        self._read_call(conversation, {**record, "request": {}})
+        replies = [e for e in conversation.log.entries if type(e) is Message]
+        self._summaries.setdefault(session_id, []).extend(replies[-1:])
+
+    def _note_version(self, session_id: str, request: dict[str, Any]) -> None:
+        system = request.get("system")
+        for block in system[:2] if type(system) is list else ():
+            text = as_str(as_dict(block).get("text"))
+            found = _VERSION.search(text[:500]) if text.startswith(_BILLING_HEADER) else None
+            if found:
+                self._versions.setdefault(session_id, found[1])
+
+    def build_sessions(self) -> Iterator[Session]:
+        """Yield a session for each id: the main thread, the others as its children."""
+        for session_id, group in self._threads.by_session.items():
+            main = max(group, key=_rank_as_main)
+            children = tuple(
+                msgspec.structs.replace(
+                    self._build(side, session_id, f"{session_id}/{side.source or 'side'}-{n}"),
+                    parent=session_id,
+                    agent=side.source or f"side-{n}",
+                )
+                for n, side in enumerate(group)
+                if side is not main
+            )
+            yield msgspec.structs.replace(
+                self._build(main, session_id, session_id), children=children
+            )
+
+    def _build(self, thread: BodyThread, session_id: str, id_: str) -> Session:
+        thread.conversation.close()
+        session = thread.conversation.session(id_)
+        version = self._versions.get(session_id)
+        summaries = [] if id_ != session_id else self._summaries.get(session_id, [])
+        log = mark_compactions(_mark_injected(session.log), summaries)
+        return msgspec.structs.replace(
+            session,
+            log=tuple(log),
+            path_=str(self.folder),
+            product="claude-code" if version else None,
+            version=version,
+            details={**session.details, WHOLE_PROMPTS_KEY: True},
+        )
 
 
-def _pair_by_time(
-    times: dict[str, float], linked: dict[str, _Body], faults: list[Fault]
-) -> dict[str, _Body]:
-    """Pair the requests and responses that the index does not name by the order of writing."""
-    answers = {body.response for body in linked.values()}
-    rest = [name for name in times if name not in linked and name not in answers]
-    rest.sort(key=lambda name: (times[name], name.endswith(_RESPONSE), name))
-    paired: dict[str, _Body] = {}
-    for name, following in zip_longest(rest, rest[1:], fillvalue=""):
-        if name.endswith(_REQUEST):
-            answer = following if following.endswith(_RESPONSE) else None
-            time = times[answer or name]
-            paired[name] = _Body(name, answer, time, None, "")
-            if answer is None:
-                faults.append(Fault(0, f"{name}: no response was found"))
-    used = {body.response for body in paired.values()}
-    orphans = [name for name in rest if name.endswith(_RESPONSE) and name not in used]
-    faults += [Fault(0, f"{name}: no request was found") for name in orphans]
-    return paired
+def _rank_as_main(thread: BodyThread) -> tuple[bool, int]:
+    return not thread.source.startswith("agent:"), len(thread.conversation.log.entries)
 
 
-def _read_index(path: Path, faults: list[Fault]) -> Iterator[dict[str, Any]]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_INDEX_BYTES)
-    except OSError:
-        return
-    for number, line in enumerate(data.splitlines(), 1):
+def _read_transcripts(
+    folder: Path, read_transcript: Callable[[Path], list[Session]], faults: list[Fault]
+) -> Iterator[Session]:
+    """Yield the transcripts that lie in the folder; what is none is named in a fault."""
+    paths = sorted(p for p in folder.glob("*.jsonl") if p.name != INDEX and not p.is_symlink())
+    for path in paths[:MAX_TRANSCRIPTS]:
         try:
-            yield as_dict(json.loads(line))
-        except (ValueError, RecursionError):
-            faults.append(Fault(number, f"{_INDEX}: the line is no whole JSON"))
+            yield from read_transcript(path)
+        except ReadError as e:
+            faults.append(Fault(0, f"{path.name}: {e.why}"))
+    if len(paths) > MAX_TRANSCRIPTS:
+        faults.append(Fault(0, f"transcripts beyond the first {MAX_TRANSCRIPTS} were not read"))
 
 
-def _read_json(path: Path, faults: list[Fault]) -> dict[str, Any]:
-    """Return the object of a file; a damaged one becomes a fault and an empty object."""
-    try:
-        if path.stat().st_size > MAX_BODY_BYTES:
-            faults.append(Fault(0, f"{path.name}: larger than {MAX_BODY_BYTES:,} bytes"))
-            return {}
-        return as_dict(msgspec.json.decode(path.read_bytes()))
-    except (OSError, msgspec.MsgspecError, RecursionError):
-        faults.append(Fault(0, f"{path.name}: the body is no whole JSON"))
-        return {}
-
-
-def _base_name(value: Any) -> str:
-    """Return the file name of a path in the index, which may be of another machine."""
-    return as_str(value).replace("\\", "/").rsplit("/", 1)[-1]
+def _join_first(session: Session, transcripts: Iterable[Session]) -> Session:
+    same = next((t for t in transcripts if t.id == session.id), None)
+    return session if same is None else join_transcript(session, same)
 
 
 def _find_session_id(request: dict[str, Any]) -> str | None:
@@ -203,30 +220,25 @@ def _without_billing_header(system: Any) -> Any:
     return [b for b in system if not as_str(as_dict(b).get("text")).startswith(_BILLING_HEADER)]
 
 
-def _build_sessions(
-    conversations: dict[tuple[str, str, tuple[str, ...]], AnthropicConversation], folder: Path
-) -> Iterator[Session]:
-    """Yield a session for each id: the conversation with most entries, the others as children."""
-    by_id: dict[str, list[tuple[str, AnthropicConversation]]] = {}
-    for (session_id, source, _), conversation in conversations.items():
-        by_id.setdefault(session_id, []).append((source, conversation))
-    for session_id, group in by_id.items():
-        for _, conversation in group:
-            conversation.close()
-        main = max(group, key=lambda pair: len(pair[1].log.entries))
-        children = tuple(
-            msgspec.structs.replace(
-                side.session(f"{session_id}/{source or 'side'}-{n}"),
-                parent=session_id,
-                agent=source or f"side-{n}",
-            )
-            for n, (source, side) in enumerate(group)
-            if side is not main[1]
-        )
-        session = main[1].session(session_id)
-        yield msgspec.structs.replace(
-            session,
-            children=children,
-            path_=str(folder),
-            details={**session.details, "whole_prompts": True},
-        )
+def _mark_injected(log: Iterable[Message | Edit]) -> Iterator[Message | Edit]:
+    """Yield a log whose messages of the program's own making have kinds that say so."""
+    is_first = True
+    for entry in log:
+        if isinstance(entry, Edit):
+            inserted = tuple(_mark_message(m, is_first=False) for m in entry.inserted)
+            yield msgspec.structs.replace(entry, inserted=inserted) if inserted else entry
+        else:
+            yield _mark_message(entry, is_first=is_first)
+            is_first = False
+
+
+def _mark_message(message: Message, *, is_first: bool) -> Message:
+    part = message.parts[0] if message.parts else None
+    text = part.text if type(part) is Text else ""
+    if message.role == "user" and text.startswith(WRAPPER_PREFIXES):
+        return msgspec.structs.replace(message, kind="wrapper")
+    is_reminder = message.role == "user" and text.startswith(REMINDER_PREFIX)
+    if is_reminder or (message.role == "system" and not is_first):
+        details = {**message.details, ATTACHMENT_KEY: _REMINDER}
+        return msgspec.structs.replace(message, kind=INJECTED_KIND, details=details)
+    return message

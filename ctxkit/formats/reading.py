@@ -30,8 +30,10 @@ from ctxkit.formats.registry import (
 from ctxkit.formats.repairs import repair_session
 from ctxkit.formats.size_claims import without_claims
 from ctxkit.formats.source import Source
+from ctxkit.formats.transcript_join import join_sessions
 from ctxkit.session.messages import Edit, Fault, Message
 from ctxkit.session.session import Session
+from ctxkit.tokens.context_windows import share_window_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -216,10 +218,12 @@ def _collect_sessions(
             # With another path it is a copy of a session that is read elsewhere.
             if session.path_ == str(candidate.path):
                 subagent_files.update(subagent_paths(session))
+    collected = list[Session]()
     for i in sorted(sessions_by_index):
         # Checked again, because a team's ledger may sort after the files of its agents.
         if str(candidates[i].path) not in subagent_files:
-            sessions.extend(sessions_by_index[i])
+            collected += sessions_by_index[i]
+    sessions.extend(share_window_evidence(join_sessions(collected)))
 
 
 def subagent_paths(session: Session) -> set[str]:
@@ -435,6 +439,8 @@ def wrap_in_progress_bar(work: Sequence[int], progress: bool) -> Iterable[int]:
 
 
 LOG_SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".log"}
+_METADATA_SUFFIX = ".meta.json"
+"""End of the name of a file beside a subagent's transcript that says only which kind it is."""
 _COMPRESSED_SUFFIXES = {".gz", ".zst", ".zip"}
 _BINARY_MAGICS = (
     b"PK\3\4",
@@ -474,6 +480,8 @@ class LogCandidate:
     def is_log(self) -> bool:
         """True if the name ends like a log's, so that an unrecognized content is a failure."""
         path = self.path
+        if path.name.endswith(_METADATA_SUFFIX):
+            return False
         is_packed_log = (
             path.suffix.lower() in _COMPRESSED_SUFFIXES
             and path.with_suffix("").suffix in LOG_SUFFIXES

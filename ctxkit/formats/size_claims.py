@@ -103,9 +103,13 @@ def _drop_message_claims(message: Message, model: str | None, window: int | None
     if message.usage is None and message.context_window is None and not has_sizes:
         return message
     model = message.model or model
-    message_window = _size_or_none(message.context_window, _max_claimed_tokens(model))
+    message_window = message.context_window
+    if message_window is not None:
+        message_window = _size_or_none(message_window, _max_claimed_tokens(model))
     limit = _max_claimed_tokens(model, message_window or window)
     calls = MAX_CALLS_PER_TURN if message.kind == "turn" else 1
+    if message.context_window is None and not has_sizes and _fits(message.usage, limit * calls):
+        return message  # nearly every reply: nothing is copied or compared
     return _replace_changed(
         message,
         context_window=message_window,
@@ -123,6 +127,8 @@ def _drop_usage_claims(usage: Usage | None, limit: int) -> Usage | None:
     """
     if usage is None:
         return None
+    if _fits(usage, limit):
+        return usage
     changes: dict[str, None] = {}
     if (usage.prompt_tokens or 0) > limit:
         changes |= dict.fromkeys(_PROMPT_FIELDS)
@@ -130,6 +136,12 @@ def _drop_usage_claims(usage: Usage | None, limit: int) -> Usage | None:
         changes |= dict.fromkeys(("output_tokens", "reasoning_tokens"))
     valid = _replace_changed(usage, **changes)
     return None if changes and valid == Usage() else valid
+
+
+def _fits(usage: Usage | None, limit: int) -> bool:
+    return usage is None or limit >= max(
+        usage.prompt_tokens or 0, usage.output_tokens or 0, usage.reasoning_tokens or 0
+    )
 
 
 def _drop_part_claims(part: Part, limit: int) -> Part:

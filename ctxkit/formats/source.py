@@ -13,6 +13,7 @@ import struct
 import zipfile
 import zlib
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
@@ -30,10 +31,11 @@ from ctxkit.formats.compression import (
     is_compressed,
     iter_decompressed,
 )
+from ctxkit.formats.lazy_records import LazyRecords
 from ctxkit.session.messages import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 # A file is in one of four states, found from its first bytes:
@@ -251,24 +253,17 @@ class Source:
                 return None
 
     @cached_property
-    def head(self) -> list[dict[str, Any]]:
+    def head(self) -> Sequence[dict[str, Any]]:
         """The first JSON objects of a file of lines (at most 64), or its document in a list."""
         if self.is_database:
             return []
-        if self.is_large:
-            lines = [
-                line for line in self._first_lines[: _HEAD_OBJECTS * 4] if line.lstrip()[:1] == b"{"
-            ]
-            return [r for _, r in decode_json_lines(lines, [])[:_HEAD_OBJECTS]]
-        if self.document is not None:
-            return [self.document] if type(self.document) is dict else []
-        if self._all_records is not None:
-            return self._all_records[:_HEAD_OBJECTS]
-        if self.data.startswith(ZIP_MAGIC):
-            return []
-        lines = self.data[: 1 << 22].split(b"\n", _HEAD_OBJECTS * 4)[: _HEAD_OBJECTS * 4]
-        object_lines = [line for line in lines if line.lstrip()[:1] == b"{"]
-        return [r for _, r in decode_json_lines(object_lines, [])[:_HEAD_OBJECTS]]
+        if not self.is_large:
+            if self.document is not None:
+                return [self.document] if type(self.document) is dict else []
+            if self.data.startswith(ZIP_MAGIC):
+                return []
+        lines = self._first_lines if self.is_large else io.BytesIO(self.data)
+        return LazyRecords(_decode_objects(islice(lines, _HEAD_OBJECTS * 4)), _HEAD_OBJECTS)
 
     @cached_property
     def _all_records(self) -> list[dict[str, Any]] | None:
@@ -338,6 +333,28 @@ class Source:
         faults: list[Fault] = []
         return decode_json_lines(self.data.split(b"\n"), faults), faults
 
+    def decode_records(
+        self, decoder: msgspec.json.Decoder[Any]
+    ) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
+        """Return what `records` and `faults` hold, decoded by a reader's own decoder of a line.
+
+        A decoder of a `TypedDict` passes over the fields that its reader never uses, which are
+        most bytes of some formats. Lines that only the lenient decoder reads keep all fields.
+
+        Args:
+            decoder: decodes one line to a dict.
+        """
+        if type(self.document) is dict or self.data.startswith(ZIP_MAGIC):
+            return self._numbered_records
+        try:
+            records = decoder.decode_lines(self.data)
+        except JSON_ERRORS:
+            records = []
+        if records and len(records) == _count_raw_lines(self.data):
+            return list(enumerate(records, 1)), []
+        faults: list[Fault] = []
+        return decode_json_lines(self.data.split(b"\n"), faults, decoder), faults
+
     @property
     def records(self) -> list[tuple[int, dict[str, Any]]]:
         """Every line that is a JSON object, as (line from 1, object)."""
@@ -397,9 +414,11 @@ _LENIENT_TOKENS = (b"\\u", b"NaN", b"Infinity")
 """Bytes that the strict decoder may refuse and the lenient one accepts."""
 
 
-def decode_json_lines(lines: list[bytes], faults: list[Fault]) -> list[tuple[int, dict[str, Any]]]:
+def decode_json_lines(
+    lines: list[bytes], faults: list[Fault], decoder: msgspec.json.Decoder[Any] | None = None
+) -> list[tuple[int, dict[str, Any]]]:
     """Return the JSON objects among lines as (line from 1, object); other lines become faults."""
-    decode = JSON_DECODER.decode
+    decode = JSON_DECODER.decode if decoder is None else partial(_decode_object, decoder)
     numbered: list[tuple[int, dict[str, Any]]] = []
     for number, line in enumerate(lines, 1):
         if not line or line.isspace():
@@ -420,6 +439,20 @@ def decode_json_lines(lines: list[bytes], faults: list[Fault]) -> list[tuple[int
             message = f"expected a JSON object, found {type(record).__name__}"
             faults.append(Fault(number, message))
     return numbered
+
+
+def _decode_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects among lines, each decoded when it is asked for."""
+    for line in lines:
+        if line.lstrip()[:1] == b"{":
+            yield from (record for _, record in decode_json_lines([line], []))
+
+
+def _decode_object(decoder: msgspec.json.Decoder[Any], line: bytes) -> Any:
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError:  # no object: its fault says what it is
+        return JSON_DECODER.decode(line)
 
 
 def decode_lenient_json(data: bytes, error: Exception) -> Any:

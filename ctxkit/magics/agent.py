@@ -90,7 +90,7 @@ def run_agent(kit: KitState, line: AgentLine, body: str) -> object:
     live.limit(_update_limits(live.agent.limits, limits))
     confirmed = select_approval_tools(live.settings["approve"], live.agent.tools, live.root)
     notes = [live.log.recovered] if live.log.recovered else []
-    notes += [*live.notes, *kit.lives.servers.notes(name)]
+    notes += [*live.notes, *kit.lives.servers.notes(name), *_explain_unused_model(line, live)]
     live.notes = ()
     read = live.agent.sections is not None and "project" in live.agent.sections.names
     if not live.session.log and live.settings["root"]:
@@ -365,6 +365,17 @@ def describe_dry_run(
         f"Nothing was sent. The prompt: {sanitize_line(prompt, 200)}",
     ]
     return "\n".join([head, *rows, _describe_price(model, tokens), *notes])
+
+
+def _explain_unused_model(line: AgentLine, live: LiveSession) -> list[str]:
+    """Return a note where a summary model was named that the rules never ask."""
+    rules = live.agent.rules
+    if not line.summary_model or live.agent.compactor.uses_summary_model:
+        return []
+    own = f"`mine = ck.presets.{rules.label}(summariser=...)`"
+    advice = f"; they take one as {own}" if "summariser" in rules.parameters else ""
+    unused = "ask no model for a summary, so `--summary-model` writes none"
+    return [f"Note: rules {rules.label} {unused}{advice}."]
 
 
 def describe_window_mismatch(agent: Agent) -> list[str]:

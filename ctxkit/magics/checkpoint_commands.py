@@ -75,6 +75,8 @@ def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
         "time": [None if at is None else datetime.fromtimestamp(at, UTC) for at in times],
         "stands": [c.stands for c in checkpoints],
         "entry": [c.entry for c in checkpoints],
+        "branch": [f"%context branch {c.number}" for c in checkpoints],
+        "restore": [f"%context restore {c.number}" for c in checkpoints],
     }
     table = pd.DataFrame(
         columns, index=pd.Index([c.number for c in checkpoints], name="checkpoint")
@@ -86,6 +88,8 @@ def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
         ),
         DisplayColumn("tokens", "tokens", "count", "of the prompt before the compaction"),
         *(DisplayColumn("trigger", "trigger"), DisplayColumn("stands", "stands", "yes")),
+        DisplayColumn("branch", "Branch", hover="opens a session of its own from here"),
+        DisplayColumn("restore", "Restore", hover="goes back; what came after stays in the log"),
     )
     return with_display(table, ColumnDisplay(shown, _describe_checkpoints))
 

@@ -194,6 +194,8 @@ class ContextStatus:
         r = self.report
         unsure = "" if r.prompt_source == "recorded" else f" · {r.prompt_source}"
         size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
+        if not r.is_known:
+            size, unsure = "unknown, the log has counts of whole turns alone", ""
         return f"Context: {size} · Compactions: {self.compactions}{unsure}"
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -276,7 +278,8 @@ def list_audience(kit: KitState, options: SessionLine) -> pd.DataFrame:
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
     shown = (
         *(DisplayColumn("position", "entry", "count"), DisplayColumn("role", "role")),
-        *(DisplayColumn("tool", "tool"), DisplayColumn("agent_sees", "agent sees", "yes")),
+        *(DisplayColumn("tool", "tool"), DisplayColumn("kind", "kind")),
+        DisplayColumn("agent_sees", "agent sees", "yes"),
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
     )
     return with_display(

@@ -1,6 +1,7 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 # ruff: noqa: I001  functions first, then the modules that hold more of a kind
 from .cache_misses import find_cache_misses as find_cache_misses
+from .cost.idle_ledger import idle as idle
 from .frames import arrow as arrow
 from .frames.per_message import audience as audience
 from .loss import drift as drift, losses as losses
@@ -8,6 +9,7 @@ from .retention_checks import audits as audits
 from .semantic import meaning as meaning
 from .thrashing import thrash as thrash
 from .timing import when_to_compact as when_to_compact
+from .user_rules import user_rules as user_rules
 
 from . import (
     breakeven as breakeven,

@@ -146,13 +146,8 @@ def _find_next_prompt(session: Session, position: int) -> tuple[int, list[Messag
         entry = session.path[at]
         if not isinstance(entry, Message):
             return None
-        if (
-            entry.role == "assistant"
-            and entry.kind != "turn"
-            and entry.usage
-            and entry.usage.prompt_tokens
-        ):
-            return entry.usage.prompt_tokens, messages
+        if entry.role == "assistant" and entry.prompt_tokens:
+            return entry.prompt_tokens, messages
         if entry.visible:
             messages.append(entry)
     return None
@@ -161,8 +156,8 @@ def _find_next_prompt(session: Session, position: int) -> tuple[int, list[Messag
 def _window_after_reply(reply: Message) -> int | None:
     """Return the recorded tokens in the window after a reply."""
     if reply.usage is None or reply.kind == "turn":
-        return None
-    prompt = reply.usage.prompt_tokens
+        return reply.prompt_tokens
+    prompt = reply.prompt_tokens
     return prompt + (reply.usage.output_tokens or 0) if prompt else None
 
 

@@ -26,6 +26,7 @@ from ctxkit.metrics.cost.replay_bill import WrittenSummary
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts, get_prompt_sizes
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.metrics.stats import mean_or_none, median_or_none
+from ctxkit.policies.triggers import IDLE_AHEAD_WORD
 from ctxkit.session.messages import Message
 
 if TYPE_CHECKING:
@@ -274,6 +275,7 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
                             cut.before if i == 1 else step_before,
                             written_tokens,
                             usd,
+                            IDLE_AHEAD_WORD in cut.trigger,
                         )
                     )
             step_before = step_after
@@ -336,9 +338,9 @@ def _written_summary(call: int, edit: Edit) -> WrittenSummary | None:
         return None
     usd = edit.usage.cost_usd if edit.usage is not None else None
     written_tokens = edit.details.get("written_tokens", size)
-    return WrittenSummary(
-        call, edit.details["source_tokens"], edit.tokens_before or 0, written_tokens, usd
-    )
+    warm = IDLE_AHEAD_WORD in (edit.trigger or "")
+    source_tokens, prompt = edit.details["source_tokens"], edit.tokens_before or 0
+    return WrittenSummary(call, source_tokens, prompt, written_tokens, usd, warm)
 
 
 def get_replay_prompts(session: Session) -> SentPrompts:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
+from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.figures import shows_figures
@@ -29,7 +29,7 @@ from ctxkit.metrics.prompt_groups import (
 )
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.counters import measure_message
 from ctxkit.tokens.sizes import count_schema_chars
@@ -231,11 +231,7 @@ def _window_at(session: Session, call: ModelCall | None) -> tuple[int, Provenanc
     model = _model_at(session, call)
     window = get_context_window(session, model, call.message if call else Message(role="user"))
     if window.tokens is None:
-        prompts = (
-            c.message.usage.prompt_tokens or 0
-            for c in session.calls
-            if c.message.usage and c.message.kind != "turn"
-        )
+        prompts = (c.message.prompt_tokens or 0 for c in session.calls)
         return max(DEFAULT_WINDOW, *prompts, 0), "estimated"
     return window.tokens, "recorded" if window.source == "recorded" else "derived"
 
@@ -327,6 +323,11 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     """Title of the session; not escaped."""
 
     @property
+    def is_known(self) -> bool:
+        """True where the log has content or the size of a prompt, so that anything is known."""
+        return bool(self.parts) or (self.call is None and not self.messages_n)
+
+    @property
     def full(self) -> float:
         """Tokens of the prompt as a share of the limit."""
         return self.prompt_tokens / self.limit
@@ -385,7 +386,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             ]
         out += ["", "largest messages"]
         out += [
-            f"{c.tokens:>10,}  {_position_label(c):>6}  {sanitize_line(c.name, 80)}"
+            f"{c.tokens:>10,}  {format_message_number(c.position):>6}  {sanitize_line(c.name, 80)}"
             for c in self.contributors[:contributors]
         ]
         return "\n".join(out)
@@ -401,21 +402,23 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         )
         largest = "".join(
             f'<tr><td style="{_NUMBER_CELL_CSS}">{c.tokens:,}</td><td '
-            f'style="{_NUMBER_CELL_CSS}">{_position_label(c)}</td>'
+            f'style="{_NUMBER_CELL_CSS}">{format_message_number(c.position)}</td>'
             f'<td style="{_TEXT_CELL_CSS}" '
             f'title="{escape_html(c.preview, 200)}">{escape_html(c.name, 120)}</td></tr>'
             for c in self.contributors
         )
         width = min(self.full, 1.0) * 100
+        gauge = (
+            '<div aria-hidden="true" style="max-width:420px;border:1px solid'
+            ' #777777;height:11px;margin:4px 0">'
+            f'<span style="{_BAR_CSS};display:block;height:11px;width:{width:.1f}%"></span></div>'
+        )
         return (
             f'<div class="ctxkit-report {NO_MATHJAX}"'
             ' style="color:var(--jp-content-font-color1,inherit)">'
             '<strong title="id '
             f'{escape_html(self.session, 120)}">{escape_html(self._format_title(), 300)}</strong>'
-            f"<br>{escape_html(self._format_size())}"
-            '<div aria-hidden="true" style="max-width:420px;border:1px solid'
-            ' #777777;height:11px;margin:4px 0">'
-            f'<span style="{_BAR_CSS};display:block;height:11px;width:{width:.1f}%"></span></div>'
+            f"<br>{escape_html(self._format_size())}{gauge if self.is_known else '<br>'}"
             f"<small>{escape_html(self._explain_sizes(), 400)}</small>"
             f"{''.join(f'<br><small>Note: {escape_html(n, 400)}</small>' for n in self.notes)}"
             f"{_html_table('What fills the window', headings, rows)}"
@@ -435,6 +438,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"Context of {sanitize_line(self.title or self.session, 60)} {where}{model}"
 
     def _format_size(self) -> str:
+        if not self.is_known:
+            return f"Size unknown; {pluralize(self.messages_n, 'message')} without content"
         size = f"{self.prompt_tokens:,} tokens ({self.prompt_source})"
         return (
             f"{size} of {self.limit:,} ({self.limit_source}): {self.full:.0%} full,"
@@ -442,7 +447,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _explain_sizes(self) -> str:
-        if not self.parts:
+        if not self.is_known:
             return (
                 "Nothing is known of what filled the window: the log holds neither content nor the"
                 " size of a prompt."
@@ -511,10 +516,6 @@ def _html_table(caption: str, heads: tuple[str, ...], rows: str) -> str:
 
 def _before_shortening(part: WindowPart) -> str:
     return f" (before shortening {part.raw_tokens:,})" if part.raw_tokens != part.tokens else ""
-
-
-def _position_label(contributor: Contributor) -> str:
-    return "new" if contributor.position is None else f"#{contributor.position}"
 
 
 @shows_figures("report")

@@ -192,7 +192,8 @@ def _main_model_price(session: Session, billed: list[ModelCall]) -> tuple[str, P
         name = call.message.model or session.model
         tokens_by_model[name] = tokens_by_model.get(name, 0) + _prompt_tokens(call)
     model = max(tokens_by_model, key=lambda name: tokens_by_model[name])
-    model_price = price(model)
+    first = next(c for c in billed if (c.message.model or session.model) == model)
+    model_price = price(model, at=first.message.time)
     if model_price is None:
         raise BadArguments(
             f"Model {model or 'without a name'!r} has no price, so nothing can be weighed in"

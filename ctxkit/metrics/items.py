@@ -331,11 +331,15 @@ class MessageItemCache:
         recorded = sum(p.tokens or 0 for p in message.parts if isinstance(p, SizeOnly))
         return recorded or len(message.text) // 4
 
+    def extract(self, message: Message) -> tuple[frozenset[Item], frozenset[Item]]:
+        """Return the items of a message without its thinking, and those of its thinking."""
+        return extract_spoken_items(message), extract_thinking_items(message)
+
     def _get_entry(self, message: Message) -> tuple[Any, frozenset[Item], frozenset[Item]]:
         key = id(message.parts)
         entry = self._items.get(key)
         if entry is None:
-            spoken, thought = extract_spoken_items(message), extract_thinking_items(message)
+            spoken, thought = self.extract(message)
             items = spoken | thought if thought else spoken
             mentions = expand_path_endings(items)
             self._used[key] = expand_path_endings(spoken) if thought else mentions

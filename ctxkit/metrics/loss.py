@@ -48,11 +48,14 @@ FATE_COUNTS = (
 
 
 @accepts_session
-def analyse_loss(session: Session) -> LossAnalysis | None:
+def analyse_loss(
+    session: Session, item_cache: MessageItemCache | None = None
+) -> LossAnalysis | None:
     """Analyse which items the compactions of a session removed, and which were needed later.
 
     Args:
         session: a recorded session, a live one or a replay.
+        item_cache: extracts the items; None: those of all families.
 
     Returns:
         The analysis; None where the session has no text, and for a replay with a pruning that was
@@ -69,7 +72,7 @@ def analyse_loss(session: Session) -> LossAnalysis | None:
     run = run_of_replay(session)
     if run is None and session.details.get("replay", {}).get("pruning"):
         return None
-    index = ItemIndex(session, MessageItemCache())
+    index = ItemIndex(session, item_cache or MessageItemCache())
     visibility = (
         get_session_visibility(index, session) if run is None else get_run_visibility(index, run)
     )

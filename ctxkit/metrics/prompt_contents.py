@@ -93,7 +93,7 @@ def _contents_of_record(session: Session, index: int | None, sized: MessageSizes
     visible = sum(s.tokens for s in sent)
     rest, schemas, later = measure_unlogged(session, sized, index, visible)
     recorded, counted = (
-        get_recorded_prompt(session, sized, index),
+        get_recorded_prompt(sized, index),
         visible + rest + later + sum(schemas),
     )
     source: Provenance = "derived" if has_recorded_prompt(session) else "estimated"

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.engine.replay import run_record
-from ctxkit.session.messages import MISSING_START_KIND, Edit, Image, Text, Thinking, ToolCall
+from ctxkit.session.messages import (
+    ATTACHMENT_KEY,
+    MISSING_START_KIND,
+    WHOLE_PROMPTS_KEY,
+    Edit,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+)
 from ctxkit.session.session import apply_edit
 from ctxkit.tokens.counters import count_part_chars, estimate_part_tokens
 from ctxkit.tokens.live_prompt_sizes import (
@@ -20,6 +29,7 @@ from ctxkit.tokens.live_prompt_sizes import (
 from ctxkit.tokens.sizes import (
     MessageSizes,
     estimate_tool_tokens,
+    is_count_near,
     masks_results,
     measure_sizes,
     split_by_weight,
@@ -178,7 +188,7 @@ def _groups_of_prompt(
     session: Session, sized: MessageSizes, call: int, current: dict[str, int]
 ) -> dict[str, int]:
     """Return the groups of a prompt, messages scaled down where they exceed the recorded size."""
-    visible, recorded = sum(current.values()), get_recorded_prompt(session, sized, call)
+    visible, recorded = sum(current.values()), get_recorded_prompt(sized, call)
     rest, schemas, later = measure_unlogged(session, sized, call, visible)
     if recorded is not None and visible > (max_visible := recorded - rest - sum(schemas) - later):
         current = scale_groups(current, max_visible)
@@ -196,11 +206,9 @@ def _add_groups(totals: dict[str, int], parts: list[tuple[str, int]]) -> None:
         totals[group] = totals.get(group, 0) + n
 
 
-def get_recorded_prompt(session: Session, sized: MessageSizes, call: int | None) -> int | None:
+def get_recorded_prompt(sized: MessageSizes, call: int | None) -> int | None:
     """Return the recorded prompt of a call; None without one, or for the sum of a whole turn."""
-    if call is None or session.calls[call].message.kind == "turn":
-        return None
-    return sized.recorded[call]
+    return None if call is None else sized.recorded[call]
 
 
 def measure_unlogged(
@@ -211,13 +219,13 @@ def measure_unlogged(
     With recorded usage they add up to the recorded prompt less the visible messages, and schemas
     take at most that; without usage schemas have their plain estimate and the rest is 0. The rest
     stays at its size at the agent's first call; what exceeds it was added later. Of a log that has
-    whole requests all of it is the schemas. Where the prompt fell without a mark in the log, fewer
-    messages were sent than are visible.
+    whole requests all of it is the schemas, as far as counting can be off. Where the prompt fell
+    without a mark in the log, fewer messages were sent than are visible.
     """
     schemas = _estimate_schema_tokens(session)
     if not has_recorded_prompt(session):
         return 0, schemas, 0
-    recorded, at = get_recorded_prompt(session, sized, call), -1 if call is None else call
+    recorded, at = get_recorded_prompt(sized, call), -1 if call is None else call
     fixed, later = sized.fixed_at[at], 0
     if recorded is None:
         rest = fixed
@@ -226,8 +234,9 @@ def measure_unlogged(
     else:
         rest = max(recorded - visible, 0)
         later = max(rest - sized.begun[at], 0) if fixed > sized.begun[at] else 0
-    if schemas and session.details.get("whole_prompts"):
-        # of a whole request nothing is unknown: what is left is how far the plain counts are off
+    is_whole = session.details.get(WHOLE_PROMPTS_KEY) is True
+    if is_whole and is_count_near(rest, sum(schemas)):
+        # nothing else can be in a whole request: the rest is how far the counts of schemas are off
         return 0, apportion(rest, schemas), 0
     rest -= later
     if sum(schemas) > rest:
@@ -240,8 +249,7 @@ def has_recorded_prompt(session: Session) -> bool:
     cached: bool | None = session.__dict__.get("is anchored")
     if cached is None:
         cached = session.__dict__["is anchored"] = any(
-            c.message.usage and c.message.usage.prompt_tokens and c.message.kind != "turn"
-            for c in session.calls
+            c.message.prompt_tokens for c in session.calls
         )
     return cached
 
@@ -337,7 +345,8 @@ def share_message_tokens(message: Message, tokens: int) -> list[tuple[PromptPiec
 
 
 def _split_part(message: Message, part: Part) -> Iterator[PromptPiece]:
-    if message.role == "system" and isinstance(part, Text):
+    is_injected = message.kind in _INJECTED_KINDS
+    if message.role == "system" and isinstance(part, Text) and not is_injected:
         for name, text in split_sections(part.text):
             group = MEMORY if "memor" in name.lower() else SYSTEM_PROMPT
             yield PromptPiece(group, name, len(text), -(-len(text) // 4))
@@ -372,11 +381,16 @@ def _group_of_text(message: Message) -> tuple[str, str]:
         return SUMMARIES, ""
     if "memor" in message.kind:
         return MEMORY, message.kind
+    if message.kind in _INJECTED_KINDS and message.role in ("system", "user"):
+        return INJECTED, _attachment_name(message) or message.kind
     if message.role == "system":
         return SYSTEM_PROMPT, message.kind or "preamble"
-    if message.role == "assistant":
-        return ASSISTANT_TEXT, ""
-    return (INJECTED, message.kind) if message.kind in _INJECTED_KINDS else (USER_TEXT, "")
+    return (ASSISTANT_TEXT if message.role == "assistant" else USER_TEXT), ""
+
+
+def _attachment_name(message: Message) -> str:
+    name = message.details.get(ATTACHMENT_KEY)
+    return sanitize_line(name, 60) if isinstance(name, str) else ""
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:

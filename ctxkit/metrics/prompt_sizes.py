@@ -30,12 +30,7 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     sizes and the source are None where the log has neither usage nor content. Without usage they
     are counted as the prompts of a replay are.
     """
-    recorded = [
-        None
-        if c.message.usage is None or c.message.kind == "turn"
-        else c.message.usage.prompt_tokens
-        for c in session.calls
-    ]
+    recorded = [c.message.prompt_tokens for c in session.calls]
     if any(recorded):
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"
@@ -46,6 +41,11 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     if session.has_sizes:
         return list(measure_sizes(session).modelled), "estimated"
     return [None] * len(recorded), None
+
+
+def has_prompt_sizes(session: Session) -> bool:
+    """Return True where the size of at least one prompt is recorded or can be counted."""
+    return get_prompt_sizes(session)[1] is not None
 
 
 class SentPrompts:

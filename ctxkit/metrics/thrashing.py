@@ -41,7 +41,7 @@ from ctxkit.metrics.cost.call_prices import MODEL_FREE_METHODS, price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
 from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.item_index import MessageRows
-from ctxkit.metrics.prompt_sizes import SentPrompts
+from ctxkit.metrics.prompt_sizes import SentPrompts, has_prompt_sizes
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.metrics.stats import mean_or_none, median_or_none
 from ctxkit.metrics.visibility import get_session_visibility
@@ -108,14 +108,14 @@ class ThrashSummary(msgspec.Struct, frozen=True):
     """Mean share of the freed tokens that was in use again ten calls later."""
     rebound_calls: float | None
     """Median calls until the prompt was back at three quarters of its size before."""
-    no_progress_streak: int
+    no_progress_streak: int | None
     """Longest run of compactions that each saved less than a tenth (OpenHands' minimum progress).
     """
     reread_rate: float | None
     """Mean share of the next 24 tool calls that repeat one that a compaction removed."""
     reorientation: float | None
     """Median tool calls from a compaction to the first that writes."""
-    is_thrashing: bool
+    is_thrashing: bool | None
     """True where three compactions in a row made no progress, or most were not paid back."""
 
 
@@ -137,9 +137,12 @@ def thrash(session: Session, *, anchored: MessageSizes | None = None) -> ThrashS
         (False, 0)
     """
     outcomes = get_compaction_outcomes(session, anchored=anchored)
+    verdicts = summarise_verdicts([o.savings for o in outcomes], outcomes)
+    if session.edits and not has_prompt_sizes(session):
+        verdicts = dict.fromkeys(verdicts)
     return ThrashSummary(
         cuts=outcomes,
-        **summarise_verdicts([o.savings for o in outcomes], outcomes),
+        **verdicts,
         reread_rate=mean_or_none([o.reread_rate for o in outcomes]),
         reorientation=median_or_none([o.reorientation for o in outcomes]),
     )
@@ -219,12 +222,13 @@ def get_compaction_outcomes(
 def get_compactions(
     session: Session, anchored: MessageSizes
 ) -> tuple[list[Compaction], SentPrompts]:
-    """Return all compactions of a session or a replay, and its prompts."""
+    """Return all compactions of a session or a replay that have a size, and its prompts."""
     if session.origin is not None:
         return get_replay_compactions(session), get_replay_prompts(session)
-    usages = (c.message.usage for c in session.calls)
-    recorded = (u.prompt_tokens if u else None for u in usages)
+    recorded = (c.message.prompt_tokens for c in session.calls)
     prompts = [n or modelled for n, modelled in zip(recorded, anchored.modelled, strict=True)]
+    if not has_prompt_sizes(session):
+        return [], SentPrompts(prompts)
     return _recorded_compactions(session, anchored, prompts), SentPrompts(prompts)
 
 

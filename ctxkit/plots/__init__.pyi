@@ -10,5 +10,7 @@ from .compaction_charts import thrash as thrash
 from .composition_chart import composition as composition
 from .diff_chart import diff as diff
 from .growth_chart import growth as growth
+from .idle_chart import idle as idle
 from .sweep_charts import frontier as frontier
 from .sweep_charts import heatmap as heatmap
+from .user_rules_chart import user_rules as user_rules

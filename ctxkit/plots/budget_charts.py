@@ -18,7 +18,7 @@ from ctxkit.plots.panels import Panel, PanelGrid
 from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ _NEEDED_COLUMNS = (
     "turn_output_tokens",
     "cumulative_input_tokens",
 )
-_MAX_MARKS = 60
+_MAX_MARKS, _MAX_MARK_LABELS = 60, 12
 _NOT_AN_AGENT = "system"
 """fuseraft's name for its compaction markers, which are no turns."""
 
@@ -171,9 +171,7 @@ def budget_chart(data: BudgetData, cuts: Mapping[str, int] | None = None) -> Cha
             *make_hand_off_traces(data),
         ),
         limits=tuple(Limit(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n),
-        marks=tuple(Mark(x=x) for x in data.compactions)
-        if len(data.compactions) <= _MAX_MARKS
-        else (),
+        marks=_compaction_marks(data.compactions),
     )
     head = ("agent", "turns", "input", "output", "highest", "of cutover")
     more = ("cutovers",) if cuts is not None else ()
@@ -190,12 +188,19 @@ def budget_chart(data: BudgetData, cuts: Mapping[str, int] | None = None) -> Cha
     )
 
 
+def _compaction_marks(places: Sequence[float]) -> tuple[Mark, ...]:
+    """Return a line for each compaction, with fuseraft's label; none of very many."""
+    label = "⚡ compact" if len(places) <= _MAX_MARK_LABELS else ""
+    marks = tuple(Mark(x=x, label=label, dash="dash") for x in places)
+    return marks if len(marks) <= _MAX_MARKS else ()
+
+
 def _describe_budget(data: BudgetData) -> str:
     if not data.agents:
         return "The log has no input tokens of any turn."
     cuts = len(data.compactions)
     markers = (
-        f"{cuts} compaction{'s' * (cuts != 1)}, dotted"
+        f"{cuts} compaction{'s' * (cuts != 1)}, dashed"
         if 0 < cuts <= _MAX_MARKS
         else pluralize(cuts, "compaction")
     )

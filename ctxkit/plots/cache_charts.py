@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal import formatting
 from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
+from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.engine.cache_model.prediction import Prediction, describe_prediction, predict_input_cost
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
@@ -17,14 +18,17 @@ from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.figures import shows_figures
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
-from ctxkit.plots.xy_figure import Axes, Trace
+from ctxkit.plots.xy_figure import AXIS_STYLE, Axes, Trace
+from ctxkit.session.messages import Message
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ctxkit.engine.sent import SentItem
+    from ctxkit.session.messages import ToolCall
     from ctxkit.session.session import Session
 
 
@@ -243,9 +247,16 @@ def strip_data(session: Session, call: int = -1) -> PromptStrip:
     total = billed.read + billed.written + billed.fresh
     items = session.sent(at)
     pairs = pair_with_calls(i.message for i in items)
-    names = [
-        _IN_NO_MESSAGE if m.kind == "fixed" else describe_message(m, call) for m, call in pairs
-    ]
+    positions = [i for i, e in enumerate(session.path) if isinstance(e, Message) and e.visible]
+
+    def name(item: SentItem, call: ToolCall | None) -> str:
+        if item.message.kind == "fixed":
+            return _IN_NO_MESSAGE
+        position = positions[item.row] if 0 <= item.row < len(positions) else None
+        description = describe_message(item.message, call, session.cwd)
+        return f"{format_message_number(position)} {description}"
+
+    names = [name(item, call) for item, (_, call) in zip(items, pairs, strict=True)]
     sizes = [i.tokens for i in items]
     # What was billed beyond the messages stands before them.
     outside = max(total - sum(sizes), 0)
@@ -291,13 +302,16 @@ def strip(session: Session, call: int = -1) -> Chart:
         "Sizes of blocks are derived.",
         drawing=BlockRows(kinds=BILLING_KINDS, rows=(BlockRow("", data.split_by_billing()),)),
         head=("billed as", "tokens", "of the prompt", "dollars"),
-        rows=_billing_rows(data, session.call(data.call).message.model or session.model),
+        rows=_billing_rows(data, session),
     )
 
 
-def _billing_rows(data: PromptStrip, model: str | None) -> tuple[tuple[str, ...], ...]:
-    p = price(model) if model else None
-    paid = (p.read, p.write(), p.input) if p else (None, None, None)
+def _billing_rows(data: PromptStrip, session: Session) -> tuple[tuple[str, ...], ...]:
+    call = session.call(data.call)
+    table = price(call.message.model or session.model, at=call.message.time)
+    p = table and table.at(data.tokens)
+    hour = has_hour_writes(session, call)
+    paid = (p.read, p.write(hour=hour), p.input) if p else (None, None, None)
     rows = zip(BILLING_KINDS, (data.read, data.written, data.fresh), paid, strict=True)
     return tuple(
         (
@@ -361,13 +375,14 @@ class BlockRows(Drawing):
             "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
             "annotations": totals,
             "xaxis": {
+                **AXIS_STYLE,
                 "title": {"text": "tokens from the beginning of the prompt"},
-                "zeroline": False,
                 "range": [0, self._last_token()],
                 "showgrid": False,
                 "separatethousands": True,
             },
             "yaxis": {
+                **AXIS_STYLE,
                 "type": "category",
                 "range": [max(len(self.rows), 1) - 0.4, -0.35],
                 "showgrid": False,
@@ -427,7 +442,7 @@ def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -
             for _, s in blocks
         ],
         "hoverinfo": "text",
-        "marker": {"color": ink, "line": {"width": 0.6, "color": "rgba(255,255,255,0.7)"}},
+        "marker": {"color": ink, "line": {"width": 0.6, "color": "rgba(128,128,128,0.6)"}},
     }
 
 

@@ -8,6 +8,7 @@ import html
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, cast
 
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
+from ctxkit._internal.hooks import call_hook
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.inputs import as_session, as_sessions
 from ctxkit.plots.svg import render_svg
@@ -57,6 +59,11 @@ class Drawing:
     def still_height(self) -> int | None:
         """Pixels of the static picture; None: a share of the figure's own."""
         return None
+
+    @property
+    def is_empty(self) -> bool:
+        """True where there is nothing to draw: then a chart is its sentences, without axes."""
+        return False
 
     def plotly(self) -> dict[str, Any]:
         """Return the figure as plain JSON: `data` and `layout`."""
@@ -163,12 +170,15 @@ class Chart:
     def to_html(self) -> str:
         """Return the static twin: a picture and a table without scripts, for light and for dark."""
         label = escape_html(f"{self.title}. {self.caption}", 700)
+        picture = ""
+        if not self.drawing.is_empty:
+            picture = f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
         return (
             f'<figure class="ctxkit-chart {NO_MATHJAX}" style="margin:0;{_STYLE}">'
             f"<figcaption><strong>{escape_html(self.title, 120)}</strong>"
             f"{'<br>' + escape_html(self.caption, 600) if self.caption else ''}{self._notes()}"
             "</figcaption>"
-            f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
+            f"{picture}"
             f"{render_table(self.head, self.rows[: self.shown], caption=self._table_caption())}"
             "</figure>"
         )
@@ -209,11 +219,12 @@ class Chart:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
-        return {
-            "text/plain": self.to_text(),
-            "text/html": self.to_html(),
-            PLOTLY_MIME_TYPE: self.to_plotly(),
-        }
+        bundle: dict[str, Any] = {"text/plain": self.to_text(), "text/html": self.to_html()}
+        if not self.drawing.is_empty:
+            bundle[PLOTLY_MIME_TYPE] = self.to_plotly()
+            if "ipykernel" in sys.modules:
+                call_hook("chart.display")
+        return bundle
 
     def __repr__(self) -> str:
         return self.to_text()

@@ -129,6 +129,8 @@ def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
     )
     shares = [1 - s.after / s.before for s in data if s.before and s.after is not None]
     mean = f" On average {sum(shares) / len(shares):.0%} was saved." if shares else ""
+    if data and not shares:
+        mean = " No size is known."
     return Chart(
         title=f"Savings of the compactions of {name}",
         caption=(
@@ -357,7 +359,7 @@ def thrash_chart(data: ThrashData) -> Chart:
     )
     return Chart(
         title=f"Do the compactions of {data.session} pay?",
-        caption=_thrash_caption(data, len(done), len(low), len(suppressed)),
+        caption=_thrash_caption(data, len(low), len(suppressed)),
         drawing=axes,
         head=("call", "saved", "verdict"),
         rows=tuple(
@@ -366,13 +368,14 @@ def thrash_chart(data: ThrashData) -> Chart:
     )
 
 
-def _thrash_caption(data: ThrashData, done: int, low: int, suppressed: int) -> str:
+def _thrash_caption(data: ThrashData, low: int, suppressed: int) -> str:
+    unknown = sum(t.saved is None and not t.why for t in data.tries)
     end = "stays open" if data.closes is None else f"closes after compaction {data.closes}"
     guard = f"a guard of {data.window} in a row {end}"
     return (
-        f"{pluralize(done, 'compaction')}, {low} saved less than {data.min_savings:.0%} of"
-        f" {data.by}; {suppressed}"
-        f" suppressed; {guard}."
+        f"{pluralize(len(data.tries) - suppressed, 'compaction')}, {low} saved less than"
+        f" {data.min_savings:.0%} of {data.by}"
+        f"{f', of {unknown} it is unknown' if unknown else ''}; {suppressed} suppressed; {guard}."
     )
 
 
@@ -484,10 +487,10 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, *, text: bool) -> Char
                 f" these said {recall:.0%} until they were named (by weight)."
             )
     return Chart(
-        title=f"What was lost in {name}",
+        title=f"What was still shown in {name}, of what compactions removed",
         caption=caption,
         drawing=Axes(
-            x="compaction", y="still shown", traces=tuple(traces), whole=True, y_share=True
+            x="compaction", y="share still shown", traces=tuple(traces), whole=True, y_share=True
         ),
         head=(
             *("compaction", "call", "family", "items", "shown", "recoverable", "lost"),

@@ -35,6 +35,9 @@ class CompositionData(NamedTuple):
     """Places on the axis of calls: half a call before the first that was shown the outcome."""
 
 
+_NOTHING_KNOWN = "The log holds neither content nor the size of a prompt."
+
+
 @accepts_session
 def composition_data(session: Session, *, counter: TokenCounter | None = None) -> CompositionData:
     """Return the tokens of each group at each call, and where compactions fired."""
@@ -98,7 +101,7 @@ def _draw_stacked(name: str, data: CompositionData) -> Chart:
         caption=(
             f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions."
             if traces
-            else "The log holds neither content nor the size of a prompt."
+            else _NOTHING_KNOWN
         ),
         drawing=axes,
         head=("part", "first call", "largest", "last call", "of the last"),
@@ -141,6 +144,8 @@ def _draw_tiles(context: ContextReport) -> Chart:
         caption=(
             f"{context.prompt_tokens:,} tokens ({context.prompt_source}), {context.full:.0%} of"
             f" {context.limit:,}."
+            if context.is_known
+            else _NOTHING_KNOWN
         ),
         drawing=TileMap(whole="the window", tiles=tuple(tiles)),
         head=("part", "tokens", "share"),

@@ -12,15 +12,16 @@ from ctxkit.metrics.context_report import preview_message
 from ctxkit.metrics.recorded_compactions import get_message_fates, group_edits
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
+from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
+from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
 from ctxkit.tokens import counters
 from ctxkit.tokens.sizes import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
     from ctxkit.tokens.counters import TokenCounter
 
@@ -51,6 +52,10 @@ class MessageChange(NamedTuple):
     after: int
     reason: str
     preview: str
+    position: int | None
+    """Its place in `session.path`, as all views number messages; None: it was inserted."""
+    name: str
+    """What it is in a line, as all views name messages."""
 
 
 # The edits of the compaction are applied to the window before it, and both windows are compared.
@@ -91,6 +96,14 @@ def diff_data(
     for edit in cut.edits:
         after = apply_edit(after, edit)
     ids_by_message = _ids_by_message(session, done, window)
+    position_by_id = {e.id: i for i, e in enumerate(session.path) if isinstance(e, Message)}
+    tool_calls = {id(m): call for m, call in pair_with_calls((*window, *after))}
+
+    def describe(message: Message) -> tuple[int | None, str]:
+        original = ids_by_message.get(id(message))
+        name = describe_message(message, tool_calls.get(id(message)), session.cwd)
+        return position_by_id.get(original) if original else None, name
+
     touched = get_message_fates(session, done + len(cut.edits))
     stays = {id(m) for m in after}
     out: list[MessageChange] = []
@@ -99,13 +112,14 @@ def diff_data(
         left = message if fate is None else fate.shown
         state, reason = ("shown", "") if fate is None else (fate.state, fate.reason or "")
         after_size = 0 if left is None else after_of(left)
-        out.append(_make_change(message, state, before_of(message), after_size, reason))
+        sizes = before_of(message), after_size
+        out.append(_make_change(message, state, sizes, reason, describe(message)))
     shortened = {id(f.shown) for f in touched.values() if f.shown is not None}
     there = {id(m) for m in window}
     new = [m for m in after if id(m) not in there and id(m) not in shortened]
     at = next((i for i, c in enumerate(out) if c.what in ("summarised", "dropped")), len(out))
     why = {id(m): e.reason for e in cut.edits for m in e.inserted}
-    put_in = [_make_change(m, "new", 0, after_of(m), why[id(m)]) for m in new]
+    put_in = [_make_change(m, "new", (0, after_of(m)), why[id(m)], describe(m)) for m in new]
     return (*out[:at], *put_in, *out[at:])
 
 
@@ -183,17 +197,24 @@ def _ids_by_message(session: Session, done: int, window: Sequence[Message]) -> d
     return {id(m): before.get(id(m), m.id) for m in window}
 
 
-def _make_change(m: Message, state: str, before: int, after: int, reason: str) -> MessageChange:
-    return MessageChange(
-        m.id, m.role, m.tool, _ACTION_NAMES[state], before, after, reason, preview_message(m)
-    )
+def _make_change(
+    m: Message,
+    state: str,
+    sizes: tuple[int, int],
+    reason: str,
+    label: tuple[int | None, str],
+) -> MessageChange:
+    what, preview = _ACTION_NAMES[state], preview_message(m)
+    return MessageChange(m.id, m.role, m.tool, what, *sizes, reason, preview, *label)
 
 
 def _draw_changes(title: str, data: Sequence[MessageChange]) -> Chart:
     def hover(k: int) -> str:
         one = data[k]
         sizes_ = f"{one.what}: {one.before:,} → {one.after:,} tokens"
-        return "\n".join(filter(None, [one.tool or one.role, sizes_, one.reason, one.preview]))
+        return "\n".join(
+            filter(None, [f"{format_message_number(one.position)} {one.name}", sizes_, one.reason])
+        )
 
     found = Counter(c.what for c in data)
     kinds = [
@@ -218,19 +239,18 @@ def _draw_changes(title: str, data: Sequence[MessageChange]) -> Chart:
         title=title,
         caption=f"{summary}; {before:,} → {after:,} tokens in messages. {_TABLE}",
         drawing=Axes(x="message in the window", y="tokens", traces=tuple(traces), stacked=True),
-        head=("message", "from", "what", "before", "after", "why", "begins"),
-        rows=tuple(_change_row(i, c) for i, c in enumerate(data) if c.what != "kept"),
+        head=("message", "name", "what", "before", "after", "why"),
+        rows=tuple(_change_row(c) for c in data if c.what != "kept"),
         shown=40,
     )
 
 
-def _change_row(i: int, one: MessageChange) -> tuple[str, ...]:
+def _change_row(one: MessageChange) -> tuple[str, ...]:
     return (
-        str(i),
-        one.tool or one.role,
+        format_message_number(one.position),
+        sanitize_line(one.name, 60),
         one.what,
         f"{one.before:,}",
         f"{one.after:,}",
         sanitize_line(one.reason, 60),
-        sanitize_line(one.preview, 50),
     )

@@ -45,7 +45,7 @@ _FEWEST, _MOST = 60, 600
 """Points of a trace at least and at most: a picture is 650 pixels wide."""
 _LETTER = 6.2
 """Pixels of a letter of 11 pixels."""
-_INK = "var(--jp-content-font-color2,#777777)"
+_INK = "var(--jp-content-font-color2,currentColor)"
 _HALO = (
     ";paint-order:stroke;stroke:var(--jp-layout-color0,var(--vscode-editor-background,transparent))"
     ";stroke-width:3px"

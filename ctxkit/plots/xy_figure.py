@@ -90,6 +90,7 @@ class Mark:
 
     x: float
     label: str = ""
+    dash: Literal["dot", "dash"] = "dot"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,13 +110,19 @@ class Axes(Drawing):
     y_small: bool = False
     """True where y is about 1: 0.5 is written so, and not as 500m."""
     x_dollars: bool = False
-    """True where x is an amount: `$` on its ticks."""
+    y_dollars: bool = False
+    """True where x or y is an amount: `$` on its ticks."""
     ticks: tuple[str, ...] = ()
     """Names for the places 0, 1, 2 ... of the x axis."""
     points: int = 600
     """Points of each line in the static picture, at most about."""
     circles: int = 600
     """The same for traces of points by themselves."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True where no trace has a point."""
+        return not any(len(t.x) for t in self.traces)
 
     def is_band(self, trace: Trace) -> bool:
         """Say whether a trace stands on the one before it."""
@@ -232,6 +239,8 @@ class Axes(Drawing):
             "rangemode": "tozero",
             "tickformat": ".0%" if self.y_share else "~f" if self.y_small else "~s",
         }
+        if self.y_dollars:
+            y |= {"tickprefix": "$", "tickformat": ".2f"}
         return {
             **PLOTLY_LAYOUT,
             "height": _HEIGHT,
@@ -329,7 +338,7 @@ def _plotly_limit(limit: Limit, span: tuple[float, float], free: str) -> dict[st
 
 
 def _plotly_mark(mark: Mark) -> dict[str, Any]:
-    line = {"color": TEXT_COLOUR, "width": 1, "dash": "dot"}
+    line = {"color": TEXT_COLOUR, "width": 1, "dash": mark.dash}
     return {
         "type": "line",
         "xref": "x",

@@ -65,6 +65,7 @@ from .triggers import Count as Count
 from .triggers import LastUsageOverBudget as LastUsageOverBudget
 from .triggers import Share as Share
 from .triggers import Spent as Spent
+from .user_rules import KeepRules as KeepRules
 from .window import AdaptiveTrim as AdaptiveTrim
 from .window import TrimStage as TrimStage
 from .window import Window as Window

@@ -83,12 +83,12 @@ class Recall(ConfiguredPolicy):
         text = format_entries(
             _LessonEntries.of(history.log).fitting(gone, _last_request(history), self.budgets)
         )
-        old = [p for p in range(history.head.size) if history[p].kind == RECALLED_KIND]
+        old = [p for p in range(history.head.size) if _is_digest(history[p])]
         if not text or any(history[p].text == f"{RECALL_HEADING}\n{text}" for p in old):
             return history
         if old:
             history = history.drop(old, "recalled anew", method="recall")
-        place = _behind_summaries(history)
+        place = behind_summaries(history)
         place = history.safe(place) or history.safe_before(place)
         return history.insert(place, _recall_message(text), "recalled from memory", method="recall")
 
@@ -151,13 +151,17 @@ def _last_request(history: History) -> str:
     return ""
 
 
-def _behind_summaries(history: History) -> int:
+def behind_summaries(history: History) -> int:
     """Return the position after the last summary, or after the leading system messages."""
     roles = [history[p].role for p in range(history.head.size)]
     last = max((p for p, role in enumerate(roles) if role == "summary"), default=-1)
     if last >= 0:
         return last + 1
     return next((p for p, m in enumerate(history.messages) if m.role != "system"), len(history))
+
+
+def _is_digest(message: Message) -> bool:
+    return message.kind == RECALLED_KIND and message.text.startswith(RECALL_HEADING)
 
 
 def _recall_message(text: str) -> Message:
@@ -227,6 +231,8 @@ _DECISION = re.compile(
 )
 _MIN_CHARS, _MAX_CHARS = 16, 300
 """Length of a sentence that can be a lesson."""
+_MIN_PREFERENCE_CHARS = 10
+"""Least length of a preference: `I prefer tabs.` is one."""
 _MIN_SUCCESSES = 2
 """Successful runs of a command that make it a procedure."""
 
@@ -332,10 +338,13 @@ def lessons_in_message(message: Message) -> list[tuple[str, str]]:
     if message.kind in (INJECTED_KIND, RECALLED_KIND) or message.role not in ("user", "assistant"):
         return []
     kind, pattern = ("preference", _PREFERENCE) if message.role == "user" else ("fact", _FINDING)
-    return [(kind, text) for text in _matching_sentences(message, pattern)]
+    least = _MIN_PREFERENCE_CHARS if kind == "preference" else _MIN_CHARS
+    return [(kind, text) for text in _matching_sentences(message, pattern, least)]
 
 
-def _matching_sentences(message: Message, pattern: re.Pattern[str]) -> list[str]:
+def _matching_sentences(
+    message: Message, pattern: re.Pattern[str], least: int = _MIN_CHARS
+) -> list[str]:
     """Return the sentences of a message that match a pattern; no questions, none too long."""
     if message.kind in (INJECTED_KIND, RECALLED_KIND):
         return []
@@ -343,7 +352,7 @@ def _matching_sentences(message: Message, pattern: re.Pattern[str]) -> list[str]
     return [
         s.strip("-*# ")
         for s in flat
-        if _MIN_CHARS <= len(s) <= _MAX_CHARS and pattern.search(s) and not s.endswith("?")
+        if least <= len(s) <= _MAX_CHARS and pattern.search(s) and not s.endswith("?")
     ]
 
 

@@ -1,4 +1,4 @@
-"""Modifiers of rules: summaries that stay or stack, drafted summaries, task boundaries."""
+"""Modifiers of rules: summaries that stay or stack, drafted ones, task boundaries, user's rules."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ctxkit.policies.offline_summarisers import Passage, summary_text
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import BaseTrigger, Share
+from ctxkit.policies.user_rules import KeepRules
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import ContextBudget
 
 
-__all__ = ["append_only", "at_boundaries", "leveled", "prepared", "stable_first"]
+__all__ = ["append_only", "at_boundaries", "keep_rules", "leveled", "prepared", "stable_first"]
 __dir__ = public_dir(__all__)
 
 LEVEL_KEY = "level"
@@ -307,3 +308,30 @@ def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
             f"The rules {rules.label!r} compact nothing: give rules with a policy and a trigger."
         )
     return rules.but(trigger=TaskBoundary(share) | rules.trigger, config=None)
+
+
+def keep_rules(rules: Rules, tokens: int = 400) -> Rules:
+    """Return rules whose compactions carry on what the user demanded, word for word.
+
+    Behind each compaction stands a message with the user's rules ("never push to main", "answer in
+    German", a version, an id) that are no longer in the prompt. No model is called.
+
+    Args:
+        rules: rules that compact.
+        tokens: most tokens of that message's rules; those that bind or forbid come first.
+
+    Raises:
+        BadArguments: the rules compact nothing.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = keep_rules(ck.policies.Rules("window:keep_tokens=2000", above))
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> [m.text.splitlines()[1][:44] for m in replay.view() if m.kind == "memory"]
+        ['- Two things: the shop must never be closed ']
+    """
+    if rules.bare is None:
+        raise BadArguments(f"The rules {rules.label!r} compact nothing: give rules with a policy.")
+    name = f"{rules.label} + keep_rules"
+    return rules.but(policy=rules.bare | KeepRules(tokens=tokens), name=name, config=None)

@@ -65,6 +65,11 @@ class Native(ConfiguredPolicy):
 
 def replace_with_opaque_item(history: History, cut: int, tokens: int) -> History:
     """Return the history with an item of `tokens` in place of all before a cut, if smaller."""
-    item = Message(role="summary", kind="native", parts=(SizeOnly("compaction", tokens=tokens),))
+    item = make_opaque_item(tokens)
     new = history.summarise(cut, item, "the provider compacts", tokens=tokens, method="native")
     return take_if_smaller(history, new)
+
+
+def make_opaque_item(tokens: int) -> Message:
+    """Return OpenAI's encrypted item as a message of which only the size is assumed."""
+    return Message(role="summary", kind="native", parts=(SizeOnly("compaction", tokens=tokens),))

@@ -51,6 +51,7 @@ MEMBERS = {
     "adaptive_trim": "window:AdaptiveTrim",
     "native": "provider_native:Native",
     "recall": "memory:Recall",
+    "keep_rules": "user_rules:KeepRules",
 }
 """Short names of the kit's own policies."""
 

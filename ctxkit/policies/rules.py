@@ -151,6 +151,8 @@ class Rules:
     """The model's context window in tokens, prompt and reply together."""
     assumed: bool = False
     """The window is a default, not a request: a prompt that does not fit is sent anyway."""
+    unknown_window: int = 200_000
+    """Tokens of the window where neither the rules nor the model's name tell it."""
     reserve: int = 0
     """Tokens of the window that stay free for the reply."""
     counter: ConvertedField[TokenCounter | str | None, TokenCounter | None] = ConvertedField(
@@ -270,13 +272,13 @@ class Rules:
 
         Args:
             log: the log.
-            limit: the model's window in tokens, for rules without one; None: 200,000.
+            limit: the model's window in tokens, for rules without one; None: `unknown_window`.
 
         Raises:
             BadArguments: the window was asked for, and the reserve with the fixed part of the
                 prompt fills it. An assumed window is never refused: the real systems go on, too.
         """
-        window = self.window or limit or 200_000
+        window = self.window or limit or self.unknown_window
         if self.window is not None and not self.assumed and self.reserve + log.fixed >= window:
             raise BadArguments(
                 f"A window of {window:,} tokens cannot hold the fixed part of the prompt"

@@ -464,9 +464,16 @@ class Spent(Validated, BaseTrigger):
         return forecast.spent(self.limit, start, stop, agent=self.agent)
 
 
+IDLE_AHEAD_WORD = "idle_ahead"
+"""The reason of a compaction that was made in a pause, before the cache expired."""
+
+
 @dataclass(frozen=True)
 class Idle(BaseTrigger):
     """Due after a pause so long that the prompt cache has expired: no cached prefix is lost.
+
+    With `ahead` the compaction is made during the pause, while the cache still lives: give seconds
+    below its life. The summary is then billed as reading the cached prompt.
 
     Example:
         >>> import ctxkit as ck
@@ -480,6 +487,12 @@ class Idle(BaseTrigger):
 
     seconds: float = DEFAULT_CACHE_LIFE
     """Length of the pause, in seconds."""
+    ahead: bool = False
+    """True: compact at that moment of the pause, before the cache expires; False: after it."""
+
+    def why(self, forecast: Forecast, call: int) -> str:
+        """Return `idle`, or `idle_ahead` where the cache still lives."""
+        return IDLE_AHEAD_WORD if self.ahead else super().why(forecast, call)
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call after such a pause; never the first call of a session."""

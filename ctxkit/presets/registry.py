@@ -12,6 +12,7 @@ from ctxkit._internal.value_kinds import coerce_setting
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
 from ctxkit.policies import registry as policies
 from ctxkit.policies.rules import as_rules as rules_of_policy
+from ctxkit.presets.inert_settings import add_inert_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,6 +226,7 @@ def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
         object.__setattr__(rules, "parameters", defaults | named)
         return rules
 
+    checked_preset.__doc__ = add_inert_settings(make.__doc__ or "", make.__name__)
     return checked_preset
 
 

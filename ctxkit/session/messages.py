@@ -32,6 +32,12 @@ SECTIONS_KEY = "sections"
 """
 INJECTED_KIND = "injected"
 """Kind of a message that the program wrote in the role of the user."""
+ATTACHMENT_KEY = "attachment"
+"""Key of `Message.details` for what the program laid into the prompt by itself (a memory file, a
+list of skills): its kind by the program's own name. Such a message begins no turn.
+"""
+WHOLE_PROMPTS_KEY = "whole_prompts"
+"""Key of `Session.details` that is True where the log has each prompt whole, tools included."""
 CONTINUATION_KEY = "continues"
 """Key of `Message.details` that is True for the program's request to go on with a reply that was
 cut: it belongs to the turn of that reply.
@@ -147,6 +153,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return (fresh or 0) + (read or 0) + (short_write or 0) + (hour_write or 0)
 
 
+REPORTED_CONTEXT_KEY = "used"
+"""Key of a reply's details for the tokens in the context, as an agent of another program reports
+them.
+"""
+
+
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """One item of the conversation. A tool result is a message of its own, with role `tool`.
 
@@ -202,6 +214,16 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     def text(self) -> str:
         """All text and thinking, joined by newlines, without tool arguments."""
         return "\n".join(p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text)
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Recorded tokens of the prompt of a reply; None: unknown, as where usage is of a turn.
+
+        They are those of its own usage, else the size of the context that its program reported.
+        """
+        own = None if self.usage is None or self.kind == "turn" else self.usage.prompt_tokens
+        reported = self.details.get(REPORTED_CONTEXT_KEY)
+        return own or (reported if isinstance(reported, int) and reported > 0 else own)
 
     @property
     def sent_as(self) -> str:

@@ -17,7 +17,15 @@ import msgspec
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.hooks import call_hook
 from ctxkit.errors import BadArguments
-from ctxkit.session.messages import Edit, Fault, Message, SizeOnly, Text, ToolSchema
+from ctxkit.session.messages import (
+    ATTACHMENT_KEY,
+    Edit,
+    Fault,
+    Message,
+    SizeOnly,
+    Text,
+    ToolSchema,
+)
 from ctxkit.session.prunings import RecordedPrunings
 
 if TYPE_CHECKING:
@@ -151,7 +159,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
                     turn, answered = entry.turn, False
                 elif entry.role in ("assistant", "tool"):
                     answered = True
-                elif entry.role == "user" and answered:
+                elif entry.role == "user" and answered and ATTACHMENT_KEY not in entry.details:
                     turn, answered = turn + 1, False
             out.append(turn)
         return tuple(out)

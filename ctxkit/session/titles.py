@@ -27,7 +27,7 @@ def get_title(session: Session, limit: int = 60) -> str:
     """Return a readable name of a session, in one line of at most `limit` characters; not escaped.
 
     This is its title, else the first words of its first prompt, else its project and day, else its
-    id.
+    id and day.
     """
     title = sanitize_line(session.title or "", limit)
     if title and not _PLACEHOLDER.fullmatch(title):
@@ -35,9 +35,9 @@ def get_title(session: Session, limit: int = 60) -> str:
     words = get_first_words(session, limit)
     if words:
         return words
-    project_and_day = " ".join(filter(None, (get_project_name(session), get_start_day(session))))
-    name = project_and_day or title or session.id or "a session without a name"
-    return sanitize_line(name, limit)
+    origin = get_project_name(session) or title or session.id
+    name = " ".join(filter(None, (origin, get_start_day(session))))
+    return sanitize_line(name or "a session without a name", limit)
 
 
 def get_first_words(session: Session, limit: int = 60) -> str:

@@ -17,7 +17,7 @@ from ctxkit.metrics.team_log import ARTIFACTS, SOURCE_KEY
 from ctxkit.policies.evidence import TEAM_STATE_KEY
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.session import Session
-from ctxkit.teams.contracts import ContractEvidence, collect_changes
+from ctxkit.teams.contracts import ContractEvidence, collect_changes, make_turn_changes
 from ctxkit.teams.handoffs import (
     HANDOFF_TOOL,
     SourceFiles,
@@ -389,14 +389,51 @@ class TurnRunner:
             words += quote_previous_reply(
                 self._plan.states.get(current_state(standing)), standing, self._sessions
             )
-        return await live.turn(words, news, details=self._status_details(member, standing))
+        changes = self.collect_changes()
+        details = self._status_details(member, standing, changes)
+        live.agent.describe_result = self._make_describer(member, standing, changes, details)
+        return await live.turn(words, news, details=details)
 
-    def _status_details(self, member: Member, standing: TeamStatus) -> dict[str, Any]:
-        """Return what a prompt keeps of where the team stands, for a summary that is made of it."""
+    # A compaction may come within a turn, after files were written. So each result that changed the
+    # status of a contract keeps the new status, and a summary goes by the newest one: what it says
+    # holds for the files as they are when it is written, and a replay of the log says the same.
+    def _make_describer(
+        self,
+        member: Member,
+        standing: TeamStatus,
+        earlier: Sequence[TurnChanges],
+        last: dict[str, Any],
+    ) -> Callable[[Message], dict[str, Any]]:
+        """Return what describes each result of a turn: the team's status, where it is a new one."""
+
+        def describe(result: Message) -> dict[str, Any]:
+            nonlocal last
+            if not last:
+                return {}
+            session = self._sessions[member.name].session
+            own = [m for m in session.messages if m.turn == session.turns[-1]]
+            change = make_turn_changes(standing.turns, member.name, [*own, result])
+            now = self._status_details(member, standing, [*earlier, *([change] if change else [])])
+            if now == last:
+                return {}
+            last = now
+            return now
+
+        return describe
+
+    def _status_details(
+        self, member: Member, standing: TeamStatus, changes: Sequence[TurnChanges]
+    ) -> dict[str, Any]:
+        """Return what a message keeps of where the team stands, for a summary that is made of it.
+
+        Contracts are checked now, by the files and by these changes.
+        """
         state = self._plan.states.get(standing.state)
         if state is None:
             return {}
-        proof = ContractEvidence(root=self._root, plan=self._plan, changes=self.collect_changes())
+        proof = ContractEvidence(
+            root=self._root, plan=self._plan, changes=changes, turn=standing.turns
+        )
         failures = [f"{way}: {n} in a row" for way, n in standing.failures.items()]
         ways = state.transitions
         return {TEAM_STATE_KEY: {

@@ -1,14 +1,22 @@
-"""Context windows of a session's models: recorded, or from the price table unless refuted."""
+"""Context windows of a session's models: recorded, or from the price table unless refuted.
+
+What refutes the table are the sizes in the session's own log, or the automatic compactions of like
+sessions that were read with it: the same tool, version and model.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from ctxkit.session.messages import Edit
 from ctxkit.tokens.prices import context_limit
 from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 
@@ -44,6 +52,23 @@ class _WindowEvidence(NamedTuple):
     """The largest prompt."""
     compacted: int = 0
     """The largest size at which the program compacted by itself; 0: it never did."""
+    like: int = 0
+    """Like sessions whose compactions these are; 0: the session's own."""
+
+    def name_source(self) -> str:
+        """Return whose compactions bound the window, and the largest of them."""
+        if not self.like:
+            return f"its own compaction (at {self.compacted:,})"
+        return (
+            f"the automatic compactions of {self.like} like sessions of the same tool, version and"
+            f" model (the largest at {self.compacted:,})"
+        )
+
+
+LIKE_WINDOWS_KEY = "like_windows"
+"""Key of `Session.details` for what like sessions show of the windows of its models, by model:
+`[compacted, sessions]`, the largest automatic compaction and the number of sessions that have one.
+"""
 
 
 def get_context_window(
@@ -54,7 +79,8 @@ def get_context_window(
     A recorded window comes first. Then the one that the program gives the model, where a rule is
     known (`tool_window` of `tokens.provider_rules`), else the price table's, unless the log refutes
     it: a prompt was larger, or the program compacted by itself at less than half of it. Then the
-    window is the smallest common one that is large enough for the sizes in the log.
+    window is the smallest common one that is large enough for the sizes in the log. Where the log
+    has no such compaction, those of like sessions count that were read with it.
 
     Args:
         session: the session.
@@ -68,20 +94,24 @@ def get_context_window(
     if maximum is None:
         return ContextWindow(None, None)
     table = min(maximum, get_value("tool_window", model, {}).get(session.format, maximum))
-    evidence = _get_window_evidence(session).get(model, _WindowEvidence())
+    evidence = _add_like_sessions(
+        _get_window_evidence(session).get(model, _WindowEvidence()), session, model
+    )
     largest = max(evidence.compacted, evidence.reached)
     if evidence.reached > table:
         tokens = _smallest_common_window(model, evidence.reached)
         bound = f"at least {evidence.reached:,} tokens by its own prompts"
     elif evidence.compacted and 0 < largest < _MIN_COMPACTION_SHARE * table:
         tokens = _smallest_common_window(model, largest)
-        bound = f"at most {tokens:,} tokens by its own compaction (at {evidence.compacted:,})"
+        bound = f"at most {tokens:,} tokens by {evidence.name_source()}"
     else:
         tokens, bound = table, ""
     if tokens == maximum:
         return ContextWindow(maximum, "derived")
     if tokens == table:
-        bound = f"{table:,} tokens in {session.format} unless its prompts show more"
+        is_confirmed = _MIN_COMPACTION_SHARE * table <= evidence.compacted <= table
+        why = f"by {evidence.name_source()}" if is_confirmed else "unless its prompts show more"
+        bound = f"{table:,} tokens in {session.format} {why}"
     note = (
         f"The window of {model} is {bound}, not the {maximum:,} of the price table; "
         f"{tokens:,} is used."
@@ -104,6 +134,88 @@ def context_window_notes(session: Session) -> list[str]:
     models = dict.fromkeys(c.message.model or session.model for c in session.calls)
     windows = (get_context_window(session, m) for m in models)
     return [w.note for w in windows if w.note is not None]
+
+
+def share_window_evidence(sessions: Sequence[Session]) -> list[Session]:
+    """Return sessions with what the automatic compactions of like ones show of their windows.
+
+    Sessions are alike in tool, version and model. One that compacted by itself needs none; where
+    like sessions contradict each other (one had a prompt beyond the window that the others'
+    compactions show), none is given.
+
+    Args:
+        sessions: sessions that were read together, with their children.
+    """
+    compacted: dict[tuple[str, str | None, str], list[int]] = {}
+    reached: dict[tuple[str, str | None, str], int] = {}
+    for session in _iter_family(sessions):
+        for model, evidence in _find_shareable(session):
+            key = (session.product or session.format, session.version, model)
+            reached[key] = max(reached.get(key, 0), evidence.reached)
+            if evidence.compacted:
+                compacted.setdefault(key, []).append(evidence.compacted)
+    like = {
+        key: [max(sizes), len(sizes)]
+        for key, sizes in compacted.items()
+        if reached.get(key, 0) <= _smallest_common_window(key[2], max(sizes))
+    }
+    return [_with_like_windows(s, like) for s in sessions] if like else list(sessions)
+
+
+def _iter_family(sessions: Iterable[Session]) -> Iterator[Session]:
+    pending = list(sessions)
+    while pending:
+        session = pending.pop()
+        yield session
+        pending.extend(session.children)
+
+
+def _find_shareable(session: Session) -> Iterator[tuple[str, _WindowEvidence]]:
+    """Yield the evidence by model of a session whose log does not record its window."""
+    if session.context_window or any(c.message.context_window for c in session.calls[-1:]):
+        return
+    for model, evidence in _get_window_evidence(session).items():
+        if model is not None:
+            yield model, evidence
+
+
+def _with_like_windows(
+    session: Session, like: dict[tuple[str, str | None, str], list[int]]
+) -> Session:
+    """Return a session, and its children, with the evidence of like ones where it has none."""
+    children = tuple(_with_like_windows(child, like) for child in session.children)
+    if any(new is not old for new, old in zip(children, session.children, strict=True)):
+        session = msgspec.structs.replace(session, children=children)
+    tool = session.product or session.format
+    found = {
+        model: like[tool, session.version, model]
+        for model, evidence in _find_shareable(session)
+        if not evidence.compacted and (tool, session.version, model) in like
+    }
+    if not found:
+        return session
+    before = set(context_window_notes(session))
+    informed = msgspec.structs.replace(
+        session, details={**session.details, LIKE_WINDOWS_KEY: found}
+    )
+    notes = [n for n in session.notes if n not in before] + context_window_notes(informed)
+    return msgspec.structs.replace(informed, notes=tuple(notes))
+
+
+def _add_like_sessions(
+    own: _WindowEvidence, session: Session, model: str | None
+) -> _WindowEvidence:
+    """Return the evidence of a log, or of like sessions where it does not say and they agree."""
+    stated = session.details.get(LIKE_WINDOWS_KEY)
+    found = stated.get(model) if isinstance(stated, dict) else None
+    if own.compacted or not isinstance(found, (list, tuple)) or len(found) != 2:
+        return own
+    compacted, n = found
+    if not (isinstance(compacted, int) and isinstance(n, int) and compacted > 0 and n > 0):
+        return own
+    if own.reached > _smallest_common_window(model, compacted):
+        return own
+    return _WindowEvidence(own.reached, compacted, n)
 
 
 def _smallest_common_window(model: str | None, min_tokens: int) -> int:
@@ -134,11 +246,11 @@ def _find_window_evidence(session: Session) -> dict[str | None, _WindowEvidence]
                 _AUTOMATIC_TRIGGERS
             ):
                 compacted[last] = max(compacted.get(last, 0), entry.tokens_before or size)
-        elif entry.role == "assistant" and entry.kind != "turn" and entry.usage:
-            prompt = entry.usage.prompt_tokens
-            if prompt:
-                last = entry.model or session.model
-                size = prompt + (entry.usage.output_tokens or 0)
-                reached[last] = max(reached.get(last, 0), prompt)
+        elif entry.role == "assistant" and entry.prompt_tokens:
+            prompt, output = entry.prompt_tokens, 0
+            if entry.kind != "turn" and entry.usage is not None:
+                output = entry.usage.output_tokens or 0
+            last, size = entry.model or session.model, prompt + output
+            reached[last] = max(reached.get(last, 0), prompt)
     models = compacted.keys() | reached.keys()
     return {m: _WindowEvidence(reached.get(m, 0), compacted.get(m, 0)) for m in models}

@@ -61,8 +61,7 @@ class SizesAround(NamedTuple):
 
 def get_billed_prompt(reply: Message) -> int | None:
     """Return the billed prompt tokens of a reply's call; None where there is no bill."""
-    usage = None if reply.kind == "turn" else reply.usage
-    return (usage.prompt_tokens or None) if usage is not None else None
+    return reply.prompt_tokens or None
 
 
 def estimate_schema_tokens(tools: Iterable[ToolSchema]) -> int:

@@ -236,7 +236,7 @@ def register(name: str, price: Price) -> None:
     _find_price.cache_clear()
 
 
-def price(model: str | None) -> Price | None:
+def price(model: str | None, *, at: float | None = None) -> Price | None:
     """Look up the prices of a model; None where the table does not have it.
 
     The name is matched as it is, then without a maker's prefix (`anthropic/`), without Bedrock's
@@ -246,15 +246,17 @@ def price(model: str | None) -> Price | None:
 
     Args:
         model: the model's name in any of these spellings.
+        at: time of the call, in seconds since 1970, whose prices are meant; None: today's.
 
     Example:
         >>> from ctxkit.tokens import prices
         >>> prices.price("claude-sonnet-4-5").input
         3e-06
     """
-    return (
-        _find_price(model) if isinstance(model, str) and 0 < len(model) <= _MAX_NAME_CHARS else None
-    )
+    if not isinstance(model, str) or not 0 < len(model) <= _MAX_NAME_CHARS:
+        return None
+    found = _find_price(model)
+    return found and found.on(at)
 
 
 def cost_usd(

@@ -134,25 +134,38 @@ def find_rules(fact: Fact, model: str | None, *, at: float | None = None) -> lis
     """
     if not model or len(model) > _MAX_NAME_CHARS:
         return []
-    day = None if at is None else _format_day(at)
+    day = None if at is None or not _has_periods(fact, model) else _format_day(at // 86_400)
     return list(_find_rules(fact, model, day))
 
 
-def _format_day(at: float) -> str | None:
+@lru_cache(maxsize=4096)
+def _format_day(day: float) -> str | None:
     try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+        return datetime.fromtimestamp(86_400 * day, UTC).strftime("%Y-%m-%d")
     except (OverflowError, ValueError, OSError):
         return None
 
 
-@lru_cache(maxsize=8192)
-def _find_rules(fact: Fact, model: str, day: str | None) -> tuple[ProviderRule, ...]:
+@lru_cache(maxsize=1024)
+def _match_rules(fact: Fact, model: str) -> tuple[ProviderRule, ...]:
+    """Return the rules of a fact for a model, of all periods."""
     provider, name = get_provider(model), model.lower()
     if provider == "anthropic":
         name = re.sub(r"[.@]", "-", name)
-    rules = [
+    return tuple(
         r for r in load_rules() if r.fact == fact and r.provider == provider and r.is_about(name)
-    ]
+    )
+
+
+@lru_cache(maxsize=1024)
+def _has_periods(fact: Fact, model: str) -> bool:
+    """Return whether a rule begins or ends on some day; else the day makes no difference."""
+    return any(r.since or r.until for r in _match_rules(fact, model))
+
+
+@lru_cache(maxsize=8192)
+def _find_rules(fact: Fact, model: str, day: str | None) -> tuple[ProviderRule, ...]:
+    rules = _match_rules(fact, model)
     # A day before the first period of a family (a clock that starts at 0) excludes nothing.
     dated = {r.models for r in rules if day is not None and r.covers(day)}
     return tuple(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.session.messages import Edit, Message, Provenance, SizeOnly
+from ctxkit.session.messages import WHOLE_PROMPTS_KEY, Edit, Message, Provenance, SizeOnly
 from ctxkit.session.prunings import has_new_pruning
 from ctxkit.session.session import Session, apply_edit
 from ctxkit.tokens.counters import count_json_chars
@@ -103,10 +103,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
         """For each call the tokens of its billed prompt beyond its messages; negative: fewer
         were sent. Of a call without a bill those of the model.
         """
-        bills = (
-            None if c.message.kind == "turn" else n
-            for c, n in zip(self.session.calls, _recorded_prompts(self.session), strict=True)
-        )
+        bills = _recorded_prompts(self.session)
         rows = zip(self.fixed_at, self.unsent_at, self.modelled, bills, strict=True)
         return tuple(
             fixed - unsent + (0 if bill is None else bill - modelled)
@@ -186,7 +183,10 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
         recorded_growth, counted_growth = _stated_total(session, slots, schemas)
     has_growth = recorded_growth > 0 and counted_growth > 0
     ratio = recorded_growth / counted_growth if has_growth else 1.0
-    attribution = SizeAttribution(slots, ratio)
+    is_whole = session.details.get(WHOLE_PROMPTS_KEY) is True
+    attribution = SizeAttribution(
+        slots, ratio, sum(estimate_tool_tokens(session.tools)) if is_whole else None
+    )
     for anchor in anchors:
         attribution.add_anchor(anchor)
     attribution.estimate_rest()
@@ -194,7 +194,7 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
         _unseen_by_call(session, attribution.unseen) if anchors else (schemas,) * len(session.calls)
     )
     fixed_at = _fixed_part_by_call(session, unseen_at, anchors)
-    size_of = {id(m): size for m, size in zip(slots.messages, attribution.size, strict=True)}
+    size_of = slots.by_object(attribution.size)
     index = [slots.index[id(m)] for m in session.messages]
     prompt_of_call = {anchor.call: anchor.prompt for anchor in anchors}
     return MessageSizes(
@@ -216,6 +216,15 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
 def estimate_tool_tokens(tools: Iterable[ToolSchema]) -> list[int]:
     """Estimate the tokens of each tool schema without a bill: a quarter of its characters."""
     return [-(-count_schema_chars(tool) // 4) for tool in tools]
+
+
+def is_count_near(recorded: int, counted: int) -> bool:
+    """Return whether counting alone can explain how far a count is off what was recorded."""
+    return 0 < counted / MAX_COUNT_FACTOR <= recorded <= counted * MAX_COUNT_FACTOR
+
+
+MAX_COUNT_FACTOR = 2.0
+"""Largest ratio of recorded to counted tokens that another tokenizer alone can explain."""
 
 
 def count_schema_chars(tool: ToolSchema) -> int:
@@ -242,7 +251,7 @@ def _stated_total(session: Session, slots: MessageSlots, schemas: int) -> tuple[
     the agent sent less than the log shows.
     """
     stated = session.details.get("input_tokens")
-    size_of = {id(m): n for m, n in zip(slots.messages, slots.raw, strict=True)}
+    size_of = slots.by_object(slots.raw)
     if not isinstance(stated, int):
         return 0, 0
     unseen = (schemas,) * len(session.calls)
@@ -336,13 +345,37 @@ TOOLS_DIGEST_KEY = "tools_digest"
 
 
 class MessageSlots:
-    """All messages of a session, and those that its edits inserted, each with its plain count."""
+    """All messages of a session, and those that its edits inserted, each with its plain count.
+
+    A message that an edit inserts again as it was has one slot: in a live session it is one object,
+    and in a log that is read back there are several equal ones.
+    """
 
     def __init__(self, session: Session, counter: TokenCounter) -> None:
-        inserted = [m for e in session.edits for m in e.inserted]
-        self.messages = list({id(m): m for m in (*session.messages, *inserted)}.values())
-        self.index = {id(m): i for i, m in enumerate(self.messages)}
+        self.messages: list[Message] = []
+        self.index: dict[int, int] = {}
+        """Slot of each message, by the identity of the object."""
+        slots_of_id: dict[str, list[int]] = {}
+        for message in session.messages:
+            self._add(message, slots_of_id)
+        for message in (m for e in session.edits for m in e.inserted):
+            same = (i for i in slots_of_id.get(message.id, ()) if self.messages[i] == message)
+            slot = next(same, None) if id(message) not in self.index else self.index[id(message)]
+            if slot is None:
+                self._add(message, slots_of_id)
+            else:
+                self.index[id(message)] = slot
         self.raw = [counter.message(m) for m in self.messages]
+
+    def _add(self, message: Message, slots_of_id: dict[str, list[int]]) -> None:
+        if id(message) not in self.index:
+            self.index[id(message)] = len(self.messages)
+            slots_of_id.setdefault(message.id, []).append(len(self.messages))
+            self.messages.append(message)
+
+    def by_object(self, sizes: Sequence[int]) -> dict[int, int]:
+        """Return the sizes of slots by the identity of their messages."""
+        return {key: sizes[slot] for key, slot in self.index.items()}
 
 
 class UsageAnchor(msgspec.Struct):
@@ -403,9 +436,10 @@ def iter_usage_anchors(session: Session, slots: MessageSlots) -> Iterator[UsageA
 
 
 def _recorded_prompts(session: Session) -> list[int | None]:
-    """Return the usable prompt sizes: none of calls that failed before they were billed."""
-    usages = (c.message.usage for c in session.calls)
-    return [None if u is None else u.prompt_tokens or None for u in usages]
+    """Return the usable prompt sizes: none of calls that failed before they were billed, and none
+    of replies whose usage is the sum of a whole turn.
+    """
+    return [c.message.prompt_tokens or None for c in session.calls]
 
 
 def _anchor_kind(last: _LastPrompt | None, prompt: int, epoch: int, reply: Message) -> str:
@@ -459,10 +493,13 @@ class SizeAttribution:
     Args:
         slots: the messages with their counts.
         ratio: recorded tokens per counted token.
+        schemas: counted tokens of the tool schemas where the log has whole prompts, so that nothing
+            else can be in the first one; else None.
     """
 
-    def __init__(self, slots: MessageSlots, ratio: float) -> None:
+    def __init__(self, slots: MessageSlots, ratio: float, schemas: int | None = None) -> None:
         self.messages, self.counts, self.ratio = slots.messages, slots.raw, ratio
+        self.schemas = schemas
         self.size = [0] * len(slots.messages)
         self.is_sized = [False] * len(slots.messages)
         self.derived = [False] * len(slots.messages)
@@ -499,7 +536,16 @@ class SizeAttribution:
         self._estimate([i for i, is_sized in enumerate(self.is_sized) if not is_sized])
 
     def _size_first_prompt(self, max_tokens: int, new: list[int]) -> None:
-        """Size the first prompt by the counts, or by its recorded tokens where these are less."""
+        """Size the first prompt by the counts, or by its recorded tokens where these are less.
+
+        Of a whole prompt messages and schemas share the recorded tokens, as far as counting can be
+        off.
+        """
+        counts = [self.counts[i] for i in new]
+        if self.schemas is not None and is_count_near(max_tokens, sum(counts) + self.schemas):
+            *parts, _ = split_by_weight(max_tokens, [*counts, self.schemas])
+            self._assign(new, parts, derived=True)
+            return
         self._estimate(new)
         if sum(self.size[i] for i in new) > max_tokens:
             parts = split_by_weight(max(max_tokens, 0), [self.counts[i] for i in new])
@@ -633,8 +679,7 @@ def group_prompts_by_agent(session: Session) -> dict[str, list[tuple[ModelCall, 
     """Return the calls with a recorded prompt, by agent; records of whole turns are left out."""
     out: dict[str, list[tuple[ModelCall, int]]] = {}
     for call in session.calls:
-        usage = call.message.usage
-        prompt = None if usage is None or call.message.kind == "turn" else usage.prompt_tokens
+        prompt = call.message.prompt_tokens
         if prompt:
             out.setdefault(call.agent, []).append((call, prompt))
     return out

@@ -176,7 +176,9 @@ def budget(
     Args:
         of: a session or several, a path or a folder, a turn frame, snapshots (their frame, file or
             folder), a live session or its name (it is followed); None: the one of the magics.
-        warn: tokens at which the first line stands; None: as the log has it, else off.
+        warn: tokens at which the first line stands; None: as the log has it, else off. Where
+            neither line is given and the log has none, they begin at 60 and 80 % of the highest
+            sum.
         cutover: the same for the other one.
         again: let sums start again after each cut, instead of taking them as recorded.
 
@@ -202,8 +204,8 @@ def savings(of: Any = None) -> SavingsChart:
     That is its diff, what it cost and when that is paid back, and what was needed of it later.
 
     Args:
-        of: what `budget` takes, or a frame of compactions. Of snapshots sizes are derived from the
-            turns around each compaction, and there is no diff.
+        of: what `budget` takes, or a frame of compactions. Of snapshots no sizes are known, and
+            there is no diff.
 
     Raises:
         BadArguments: it is none of these.

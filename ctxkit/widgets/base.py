@@ -9,26 +9,30 @@ import threading
 import time
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anywidget
 import traitlets as t
 
 from ctxkit._internal.formatting import TextAndHtml
+from ctxkit._internal.plotly_library import read_plotly_library
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
 from ctxkit.widgets.javascript import declare_constants, translate_rule
+from ctxkit.widgets.live_view import LiveViewMounter, needs_widget_output, render_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from ctxkit.plots.chart import Chart
     from ctxkit.widgets.source import DataSource
 
 
 class StaticReprs:
-    """Stands before the class of a widget, whose front ends without widgets get its twins."""
+    """Stands before the class of a widget: outputs store what is shown as text and as HTML, and the
+    live view moves into the place of the HTML while there is a kernel.
+    """
 
     def to_text(self) -> str:
         """Return what is shown as text."""
@@ -44,8 +48,12 @@ class StaticReprs:
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         # In the method resolution order the widget's own class comes next.
         widget: Any = super()
-        bundle = widget._repr_mimebundle_(**kwargs)
+        if not needs_widget_output():
+            LiveViewMounter.ensure()
+            html = render_slot(widget.model_id, self.to_html())
+            return {"text/plain": self.to_text(), "text/html": html}
         twins = {"text/plain": self.to_text(), "text/html": self.to_html()}
+        bundle = widget._repr_mimebundle_(**kwargs)
         if isinstance(bundle, tuple):  # with metadata, which Colab needs
             return {**bundle[0], **twins}, bundle[1]
         return {**(bundle or {}), **twins}
@@ -84,11 +92,8 @@ def read_asset(name: str) -> str:
 @cache
 def compress_plotly() -> bytes:
     """Return plotly.js of plotly's wheel, compressed: it is sent once a page and never saved."""
-    import plotly
-
-    library = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
     # Without a time in the header, equal input gives equal bytes.
-    return gzip.compress(library.read_bytes(), 6, mtime=0)
+    return gzip.compress(read_plotly_library(), 6, mtime=0)
 
 
 # What browser and kernel say to each other. Synchronised traits hold the settings (what a hand can

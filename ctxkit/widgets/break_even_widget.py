@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
-from ctxkit._internal.formatting import escape_html
+from ctxkit._internal.formatting import escape_html, pluralize
 from ctxkit._internal.palette import COLOURS
-from ctxkit.engine.cache_model.call_features import (
-    HOUR,
-    get_cache_lifetime,
-    get_written_cache_lifetime,
-)
+from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
 from ctxkit.plots.cache_charts import (
@@ -126,19 +122,22 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
 
     def __init__(self, session: Session, strip: PromptStrip) -> None:
         call = session.call(strip.call)
-        model_price = price(call.message.model or session.model or "")
+        model_price = price(call.message.model or session.model, at=call.message.time)
         results = [b for b in strip.blocks if b.result]
         if model_price is None or not results:
             what = "no price is known for its model" if model_price is None else "it has no result"
             raise BadArguments(f"Nothing can be weighed at call {strip.call}: {what}.")
         self.strip, self.results = strip, results
         self.price = model_price.at(strip.tokens)
-        self.hour = (get_written_cache_lifetime(call) or get_cache_lifetime(session)) == HOUR
+        self.hour = has_hour_writes(session, call)
         # Begin with the largest result of the first half, behind which much is cached.
         half = [b for b in results if b.start < strip.tokens / 2] or results
         wide = {"style": {"description_width": "150px"}, "layout": w.Layout(width="auto")}
         first = results.index(max(half, key=lambda b: b.tokens))
-        self.taken = w.IntSlider(first, 0, len(results) - 1, description="result taken out", **wide)
+        # Its own read-out would be a number that no other view has; the picture names the message.
+        self.taken = w.IntSlider(
+            first, 0, len(results) - 1, description="result taken out", readout=False, **wide
+        )
         self.calls = w.IntSlider(100, 1, _MOST, description="calls to come", **wide)
         self.cold = w.Checkbox(
             value=False,
@@ -162,18 +161,36 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
     def _draw_widget(self, _: Any = None) -> None:
         self.picture.value = self.to_html()
 
-    def said(self) -> str:
-        """Return the sum in a sentence."""
-        cut, n = self.cut, self.calls.value
-        gained = cut.gain(n)
-        end = f"after {n:,} calls ${abs(gained):.3f} {'gained' if gained >= 0 else 'lost'}"
+    @property
+    def answer(self) -> str:
+        """When it has paid, in a sentence."""
+        cut = self.cut
         if cut.cold:
-            return f"The cache has died, so all is written anyway: it pays at once; {end}."
+            return "Pays at once: the cache has died, so all is written anyway."
+        if cut.pays_after == inf:
+            return "Never pays."
+        calls = round(cut.pays_after)
+        return f"Pays after {pluralize(calls, 'call')}." if calls else "Pays with the next call."
+
+    @property
+    def outcome(self) -> str:
+        """What it comes to after the calls that are set, in a sentence."""
+        n, gained = self.calls.value, self.cut.gain(self.calls.value)
+        word = "gained" if gained >= 0 else "lost"
+        return f"After {pluralize(n, 'call')}: ${abs(gained):.3f} {word}."
+
+    @property
+    def formula(self) -> str:
+        """The sum behind the answer; empty where the cache has died, and nothing is weighed."""
+        cut = self.cut
+        if cut.cold:
+            return ""
         w_, r = (1e6 * cut.price.input * s for s in cut.shares)
-        pays = "never" if cut.pays_after == inf else f"{cut.pays_after:,.0f}"
+        pays = "never" if cut.pays_after == inf else f"{cut.pays_after:,.0f} calls"
         return (
             f"N > (w - r) S / (r x) = ({w_:.2f} - {r:.2f}) x {cut.behind:,} / "
-            f"({r:.2f} x {cut.block.tokens:,}) = {pays} calls; {end}."
+            f"({r:.2f} x {cut.block.tokens:,}) = {pays}; w and r are dollars of a million written"
+            " and read tokens, S the tokens behind the result, x its own."
         )
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -187,7 +204,8 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
     def to_text(self) -> str:
         """Return what is shown as text."""
         lines = ["  ".join(f"{c:>10}" for c in row) for row in (_HEAD, *self.rows())]
-        return "\n".join([f"Taken out: {self.cut.block.name}", self.said(), *lines])
+        sentences = (self.answer, self.outcome, self.formula)
+        return "\n".join([f"Taken out: {self.cut.block.name}", *filter(None, sentences), *lines])
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
@@ -203,13 +221,21 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
         bill = render_table(_HEAD, self.rows())
         return (
             f'<div style="color:{TEXT_COLOUR}">'
-            f"<div><strong>Taken out: {escape_html(cut.block.name, 90)}</strong>"
+            f'<div role="status" style="line-height:1.6"><strong>{escape_html(self.answer, 200)}'
+            f"</strong> {escape_html(self.outcome, 200)}</div>"
+            f"<div>Taken out: {escape_html(cut.block.name, 90)}"
             f" ({cut.block.tokens:,} tokens)</div>"
-            f"{BlockRows(kinds=(*BILLING_KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}"
-            '<div role="status" '
-            f'style="line-height:1.6">{escape_html(self.said(), 400)}</div>{bill}'
+            f"{BlockRows(kinds=(*BILLING_KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}{bill}"
             f'<div style="color:{SOFT_COLOUR}">Dollars gained, by calls to come:</div>'
-            f"{self._gain_axes().svg()}</div>"
+            f"{self._gain_axes().svg()}{self._render_formula()}</div>"
+        )
+
+    def _render_formula(self) -> str:
+        if not self.formula:
+            return ""
+        return (
+            '<details><summary style="cursor:pointer">How that follows</summary>'
+            f"<div>{escape_html(self.formula, 500)}</div></details>"
         )
 
     def _gain_axes(self) -> Axes:
@@ -223,4 +249,4 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
             )
         )
         mark = (Mark(x=float(self.calls.value)),)
-        return Axes(x="calls to come", y="dollars gained", traces=traces, marks=mark)
+        return Axes(x="calls to come", y="gained", traces=traces, marks=mark, y_dollars=True)

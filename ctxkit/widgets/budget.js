@@ -34,17 +34,18 @@ function render({ model, el }) {
         x.push(a.turns[i]); y.push(sums[i]); last = i;
         hover.push(`${safe(a.name)}, turn ${num(a.turns[i])}<br>${num(sums[i])} summed, ${num(a.inputs[i])} in this turn`);
       }
-      return { name: a.name, x, y, hover, ...look(k) };
+      return { name: a.name, x, y, hover, marked: x.length < 2, ...look(k) };  // dots are turns that warned
     });
   }
   const view = {
+    empty() { open(); return !all.length; },
     spec() {
       open(); top = high(); lined = model.get("again") ? of : "recorded";
       let lo = Infinity, hi = -Infinity;
       for (const a of all) if (a.turns.length) { lo = Math.min(lo, a.turns[0]); hi = Math.max(hi, a.turns[a.turns.length - 1]); }
       if (!(hi > lo)) [lo, hi] = Number.isFinite(lo) ? [lo - 1, lo + 1] : [0, 1];
       return { x: { title: "turn", range: s.beside(lo, hi) }, y: { title: "input tokens, summed", range: [0, top] },
-        lines: lines(), marks: (source.compactions || []).slice(0, 200) };
+        lines: lines(), marks: (source.compactions || []).slice(0, 200), mark_label: "⚡ compact" };
     },
     lines() {                                                      // only "start again" moves the lines themselves
       const now = model.get("again") ? state().join() : "recorded";
@@ -53,7 +54,7 @@ function render({ model, el }) {
       return lines();
     },
     draw(s) {
-      const [warn, cut, again] = state(), both = judged(), dots = [], crosses = [], seen = new Set();
+      const [warn, cut, again] = state(), guess = source.suggested, both = judged(), dots = [], crosses = [], seen = new Set();
       both.forEach((one, k) => {
         const put = (i, list, tail) => {                           // one mark a pixel is enough
           const x = s.X(all[k].turns[i]).toFixed(0), y = s.Y(one.sums[i]).toFixed(0), key = x + " " + y + tail;
@@ -68,9 +69,10 @@ function render({ model, el }) {
       const sum = kind => both.reduce((n, one) => n + one[kind].length, 0);
       s.said.textContent = !all.length ? "The log has no input tokens of any turn."
         : `${many(sum("cuts"), "turn")} would have cut (crosses), ${num(sum("warned"))} warned (dots).`
-          + (warn || cut ? "" : " The log sets no budget: drag a line up from the bottom, or type a number.");
-      s.note.textContent = again ? "Sums start again after each cut; where the record itself started again they do too, for it does not hold what would have come."
-        : "Sums as recorded: they start again where the record did (dotted: its compactions).";
+          + (guess && warn === guess[0] && cut === guess[1] ? " The log sets no budget, so the lines stand at 60 and 80 % of the highest sum: drag one, or type a number."
+            : warn || cut ? "" : " Both lines are off: drag one up from the bottom, or type a number.");
+      s.note.textContent = !all.length ? "" : again ? "Sums start again after each cut; where the record itself started again they do too, for it does not hold what would have come."
+        : "Sums as recorded: they start again where the record did (dashed: its compactions).";
       const order = all.map((_, k) => k).sort((a, b) => both[b].cuts.length - both[a].cuts.length || both[b].warned.length - both[a].warned.length || a - b);
       const shown = order.slice(0, SHOWN), more = all.length - shown.length;
       tabled(table, more > 0 ? `The ${SHOWN} with most cuts; ${num(more)} more.` : "", ["agent", "turns", "warned", "cut", "first cut"], shown.map(k => {
@@ -91,12 +93,12 @@ function render({ model, el }) {
   const warned = node("path", { class: "dots", stroke: WARN, "stroke-width": 5 }, s.marks);
   const crossed = node("path", { class: "dots", stroke: STOP, "stroke-width": 1.8 }, s.marks);
   const step = () => Math.max(1, Math.round(top / 100)), fields = {};
-  for (const [key, word, ink, dash] of [["warn", "warn", WARN, "10 4"], ["cutover", "cut over", STOP, ""]]) {
+  for (const [key, word, ink, dash, off] of [["warn", "warn", WARN, "10 4", [0, 0.49]], ["cutover", "cut over", STOP, "", [0.51, 1]]]) {
     const put = (value, done) => {
       s.put(key, Math.max(0, Math.round(value)));
       if (done && Math.abs(high() - top) > 1e-6) s.anew();          // the axis grows on release, not under the hand
     };
-    s.handle(key, { word: word + " at", ink, dash, low: 0, high: () => Math.round(top), step, set: put,
+    s.handle(key, { word: word + " at", ink, dash, off, low: 0, high: () => Math.round(top), step, set: put,
       text: v => v > 0 ? `${word} ${num(v)}` : `${word}: off` });
     fields[key] = s.field(key, word + " at", { low: 0, set: put });
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -93,8 +94,11 @@ class BudgetChart(ChartWidget):
         check_thresholds(warn=warn, cutover=cutover)
         self._found = BudgetData((), (), None, None)
         super().__init__(feed, again=again)
-        self.warn = (self._found.warn_at or 0) if warn is None else warn
-        self.cutover = (self._found.cutover_at or 0) if cutover is None else cutover
+        first = self._found.warn_at or 0, self._found.cutover_at or 0
+        if warn is None and cutover is None and not any(first):
+            first = suggest_thresholds(self._found.agents)
+        self.warn = first[0] if warn is None else warn
+        self.cutover = first[1] if cutover is None else cutover
 
     @property
     def verdict(self) -> dict[str, ThresholdHits]:
@@ -117,12 +121,37 @@ class BudgetChart(ChartWidget):
         return {
             "agents": [pack_agent(a) for a in agents],
             "compactions": list(self._found.compactions),
+            "suggested": self._suggested,
         }
+
+    @property
+    def _suggested(self) -> list[int] | None:
+        """The lines that a log without a budget begins with; None where the log has one."""
+        is_set = self._found.warn_at or self._found.cutover_at
+        return None if is_set else list(suggest_thresholds(self._found.agents))
 
     def _build_chart(self) -> Chart:
         cuts = {name: len(hits.cuts) for name, hits in self.verdict.items()}
         at = self._found._replace(warn_at=self.warn or None, cutover_at=self.cutover or None)
-        return budget_chart(at, cuts)
+        chart = budget_chart(at, cuts)
+        if self._found.agents and [self.warn, self.cutover] == self._suggested:
+            return replace(chart, caption=f"{chart.caption} {_SUGGESTED}")
+        return chart
+
+
+_SUGGESTED = (
+    "The log sets no budget, so the lines stand at 60 and 80 % of the highest sum: a first guess."
+)
+
+
+def suggest_thresholds(agents: Sequence[AgentTotals]) -> tuple[int, int]:
+    """Return tokens to warn at and to cut over at, for a log that sets neither.
+
+    They are 60 and 80 % of the highest sum, rounded to two digits; 0 and 0 without any sum.
+    """
+    peak = max((int(a.cumulative.max()) for a in agents), default=0)
+    digits = max(len(str(peak)) - 2, 0)
+    return int(round(0.6 * peak, -digits)), int(round(0.8 * peak, -digits))
 
 
 def check_thresholds(**thresholds: Any) -> None:

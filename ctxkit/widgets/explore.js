@@ -62,9 +62,9 @@ function explore({ model, el }) {
   const count = make("div", "soft", s.below), two = make("div", "two", s.below);
   count.setAttribute("role", "status");
   const list = roll(two, { label: "messages", id: "m" + Math.random().toString(36).slice(2) + "-", piece: n => request(n * PIECE), chosen: read,
-    fill(line, [place, tokens, marks, name, text]) {
+    fill(line, [, tokens, marks, name, text, , number]) {
       if (marks.includes("✗")) line.classList.add("bad");
-      make("span", "n", line, num(place)); make("span", "n", line, (tokens == null ? "" : num(tokens)) + (marks.includes("~") ? "~" : ""));
+      make("span", "n", line, number); make("span", "n", line, (tokens == null ? "" : num(tokens)) + (marks.includes("~") ? "~" : ""));
       make("span", "", line, (marks.includes("✗") ? "✗ " : "") + name); make("span", "", line, text).title = text;
     } });
   const reading = make("div", "read", two), title = make("div", "soft", reading), jump = make("button", "", reading, ""), text = make("pre", "", reading);

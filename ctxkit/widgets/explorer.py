@@ -20,6 +20,7 @@ from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
+from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
 from ctxkit.widgets.explorer_model import (
     MAX_TEXT_CHARS,
@@ -245,6 +246,7 @@ class Explorer(ChartWidget):
             sanitize_line(name, 30),
             sanitize_line(words, 120),
             item.call,
+            format_message_number(item.number),
         ]
 
     def _call_heading(self, call: int) -> dict[str, Any]:
@@ -262,7 +264,7 @@ class Explorer(ChartWidget):
             return None
         item = items[row]
         size = "size not known yet" if item.tokens is None else f"{item.tokens:,} tokens"
-        parts = (item.name, size, item.change, f"message {item.position}")
+        parts = (item.name, size, item.change, f"message {format_message_number(item.number)}")
         most = min(_int_or_zero(request.get("most")) or 10**9, MAX_TEXT_CHARS)
         text = render_full_text(item.message, most)
         return {"kind": "text", "head": " · ".join(filter(None, parts)), "text": text}
@@ -278,18 +280,24 @@ class Explorer(ChartWidget):
         """Return what is shown as text: the call, its groups, its largest messages."""
         scene = self.scene
         groups = [f"  {n:>9,}  {name}" for name, n in scene.groups]
-        largest = [f"  {item.label}" for item in scene.largest[:_TWIN_ROWS]]
+        largest = [self._format_line(item) for item in scene.largest[:_TWIN_ROWS]]
         head = describe_call(scene, len(self.scenes))
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.scenes.session.notes]
         group_lines = ["tokens by group:", *groups] if groups else []
         return "\n".join([head, *notes, *group_lines, "largest messages:", *largest])
+
+    def _format_line(self, item: MessageLine) -> str:
+        """Return a message as number, size and name, in columns; a mark where it was changed."""
+        number, name = self.scenes.describe_line(item)
+        size = "" if item.tokens is None else f"{item.tokens:,}"
+        return f"  {number:>6} {size:>7}{' ' if item.changed_by is None else '~'} {name}"
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
         scene = self.scene
         head = render_heading(scene, len(self.scenes)) + render_notes(self.scenes.session.notes)
         drawn = draw_growth(self.scenes.prompts, scene.limit, scene.call) + render_groups_bar(scene)
-        return head + drawn + render_messages_table(scene.largest[:_TWIN_ROWS])
+        return head + drawn + render_messages_table(self.scenes, scene.largest[:_TWIN_ROWS])
 
 
 def choose_top(prompts: Sequence[int | None], limit: int | None) -> int:
@@ -383,17 +391,16 @@ def render_groups_bar(scene: CallView) -> str:
     )
 
 
-def render_messages_table(items: Sequence[MessageLine]) -> str:
+def render_messages_table(scenes: SessionView, items: Sequence[MessageLine]) -> str:
     """Some messages as a table, for front ends without widgets."""
     rows = "".join(
-        f'<tr><td style="text-align:right">{i.position}</td><td'
+        f'<tr><td style="text-align:right">{number}</td><td'
         f' style="text-align:right">{"" if i.tokens is None else f"{i.tokens:,}"}</td><td'
-        f' style="text-align:left">{escape_html(i.name)}</td><td'
-        f' style="text-align:left">{escape_html(sanitize_line(get_preview(i.message), 80))}'
-        "</td></tr>"
+        f' style="text-align:left">{escape_html(name)}</td></tr>'
         for i in items
+        for number, name in [scenes.describe_line(i)]
     )
-    heads = "".join(f'<th scope="col">{h}</th>' for h in ("message", "tokens", "from", "begins"))
+    heads = "".join(f'<th scope="col">{h}</th>' for h in ("message", "tokens", "name"))
     return (
         "<table><caption>Largest"
         f" messages</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"

@@ -29,7 +29,12 @@ from ctxkit.metrics.prompt_groups import count_groups_by_call
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
 from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import get_call_path, pair_with_calls
+from ctxkit.session.tool_calls import (
+    describe_message,
+    format_message_number,
+    get_call_path,
+    pair_with_calls,
+)
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.sizes import measure_sizes
 
@@ -62,20 +67,14 @@ class MessageLine(NamedTuple):
     changed_by: str | None = None
     call: int | None = None
     """In a list of the whole session, the first call that it could go with."""
+    number: int | None = None
+    """Its position in `session.path`, as all views number messages; None: it was inserted."""
 
     @property
     def name(self) -> str:
         """The role, or the tool for a result; marked where it failed."""
         m = self.message
         return sanitize_line(("✗ " if is_failed(m) else "") + (m.tool or m.role), 30)
-
-    @property
-    def label(self) -> str:
-        """Place, size, role and first words, in columns; a mark where it was changed."""
-        mark = " " if self.changed_by is None else "~"
-        size = "" if self.tokens is None else f"{self.tokens:,}"
-        words = sanitize_line(get_preview(self.message), 70)
-        return f"{self.position:>4} {size:>7}{mark} {self.name:<20.20}  {words}"
 
     @property
     def change(self) -> str:
@@ -115,8 +114,8 @@ class CallView:
 class UnsizedLines(Sequence["MessageLine"]):
     """The lines of messages whose sizes are not known yet; each is made when it is asked for."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self._messages = messages
+    def __init__(self, messages: Sequence[Message], number_by_id: Mapping[int, int]) -> None:
+        self._messages, self._number_by_id = messages, number_by_id
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -128,8 +127,12 @@ class UnsizedLines(Sequence["MessageLine"]):
     def __getitem__(self, at: int | slice) -> MessageLine | list[MessageLine]:
         rows = range(len(self._messages))[at]
         if isinstance(rows, int):
-            return MessageLine(rows, self._messages[rows], None)
-        return [MessageLine(i, self._messages[i], None) for i in rows]
+            return self._line(rows)
+        return [self._line(i) for i in rows]
+
+    def _line(self, i: int) -> MessageLine:
+        message = self._messages[i]
+        return MessageLine(i, message, None, number=self._number_by_id.get(id(message)))
 
 
 # Two levels of detail. What comes from the log alone is there at once. The size of each message
@@ -195,15 +198,32 @@ class SessionView:
 
     def _prompt_contents(self, index: int | None) -> Sequence[MessageLine]:
         if self._sizes is None and self.session.behind is None:
-            return UnsizedLines(self.session.view(index))
+            return UnsizedLines(self.session.view(index), self._number_by_id)
         contents = get_prompt_contents(self.session, index, sized=self._sizes)
         return tuple(
-            MessageLine(i, s.message, s.tokens, s.raw_tokens, s.changed_by)
+            MessageLine(
+                i,
+                s.message,
+                None if self.source is None else s.tokens,
+                s.raw_tokens,
+                s.changed_by,
+                number=s.position,
+            )
             for i, s in enumerate(contents.shown)
         )
 
+    def describe_line(self, line: MessageLine) -> tuple[str, str]:
+        """Return the number and the name of a message, as all views give them."""
+        name = describe_message(line.message, self.asked(line.message), self.session.cwd)
+        return format_message_number(line.number), "✗ " * is_failed(line.message) + name
+
+    @cached_property
+    def _number_by_id(self) -> Mapping[int, int]:
+        return {id(e): i for i, e in enumerate(self.session.path)}
+
     def _every_line(self) -> Iterator[MessageLine]:
         places, n = [c.position for c in self.session.calls], -1
+        numbers = self._number_by_id
         for position, entry in enumerate(self.session.path):
             by = (entry.method or entry.kind) if isinstance(entry, Edit) else None
             # a reply is what its own call said; all else goes with the next one
@@ -212,7 +232,7 @@ class SessionView:
                 n += 1
                 size = None if self._sizes is None else self._sizes.of(message)
                 at = min(call, len(places) - 1) if places else None
-                yield MessageLine(n, message, size, 0, by, at)
+                yield MessageLine(n, message, size, 0, by, at, numbers.get(id(message)))
 
     def forget(self) -> None:
         """Make the whole list anew, now that sizes are known."""

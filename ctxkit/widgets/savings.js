@@ -7,6 +7,7 @@ function render({ model, el }) {
   const sizes = c => known(c) ? `${num(c.before)} → ${num(c.after)} tokens, ${per(c.saved)} saved` : "the log does not tell its sizes";
   const where = c => c.call == null ? c.turn == null ? "after the last call" : `after turn ${num(c.turn)}` : `before call ${num(c.call)}`;
   const view = {
+    empty: () => !rows().length,
     spec() {
       const all = rows(), n = all.length, each = f => all.map(f);
       let top = 1;
@@ -78,7 +79,7 @@ function render({ model, el }) {
     more.replaceChildren();
     if (d.error) { make("div", "soft", more, d.error); return; }
     for (const line of d.ledger) make("div", "", more, line);
-    if (d.changes.length) tabled(make("table", "", more), d.changed, ["message", "from", "what", "before", "after", "begins"], d.changes);
+    if (d.changes.length) tabled(make("table", "", more), d.changed, ["message", "name", "what", "before", "after"], d.changes);
     make("div", "said", more, d.needed);
     if (d.items.length) tabled(make("table", "", more), "", ["needed again at", "after", "kind", "item", "then"], d.items);
   }

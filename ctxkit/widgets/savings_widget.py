@@ -18,9 +18,10 @@ from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
 from ctxkit.metrics import loss, thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.figures import shows_figures
-from ctxkit.metrics.frames import frame, per_compaction
+from ctxkit.metrics.frames import per_compaction
 from ctxkit.plots.compaction_charts import Saving, drop_unmarked, savings_chart
 from ctxkit.plots.diff_chart import diff_data
+from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import ChartWidget, build_esm
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class SavingsChart(ChartWidget):
             self._rows, note = list_frame_compactions(table)
         for session in self.feed.sessions() if table is None else ():
             compactions = list_session_compactions(session, titles[session.id])
-            note = BILLED_SIZES_NOTE if has_whole_turns(session) and compactions else note
+            note = TURN_SUMS_NOTE if lacks_window_sizes(session) and compactions else note
             self._rows += compactions
             self._places += [(session, one.number) for one in compactions]
         return {
@@ -135,23 +136,22 @@ class CompactionDetails:
     def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
         """Return the sentences, the diff and the items of a compaction, as plain values."""
         changes = diff_data(self.session, number)
-        changed = [(i, c) for i, c in enumerate(changes) if c.what != "kept"]
-        changed.sort(key=lambda at: (at[1].what != "inserted", -at[1].before))
+        changed = [c for c in changes if c.what != "kept"]
+        changed.sort(key=lambda c: (c.what != "inserted", -c.before))
         counts = Counter(c.what for c in changes)
         counts_text = ", ".join(f"{n:,} {what}" for what, n in counts.items())
         more = len(changed) - MAX_CHANGES
         rows = [
             [
-                f"{i:,}",
-                sanitize_line(c.tool or c.role, 40),
+                format_message_number(c.position),
+                sanitize_line(c.name, 80),
                 c.what,
                 f"{c.before:,}",
                 f"{c.after:,}",
-                sanitize_line(c.preview, 80),
             ]
-            for i, c in changed[:MAX_CHANGES]
+            for c in changed[:MAX_CHANGES]
         ]
-        why = list(dict.fromkeys(sanitize_line(c.reason, 120) for _, c in changed if c.reason))
+        why = list(dict.fromkeys(sanitize_line(c.reason, 120) for c in changed if c.reason))
         needed, items = self._list_needed(one.call)
         head = f"Messages: {counts_text}." if counts_text else "No message stood in the window."
         return {
@@ -229,9 +229,9 @@ class CompactionDetails:
         return sentence + (f" The first {MAX_ITEMS}; {more:,} more." if more > 0 else ""), rows
 
 
-BILLED_SIZES_NOTE = (
-    "Sizes are derived: the turns around each compaction, which is what was billed, not the "
-    "window; such a log has no messages, so there is no diff."
+TURN_SUMS_NOTE = (
+    "The log has what each turn was billed, not the size of the window, and no messages: what a "
+    "compaction saved is unknown, and there is no diff. Try ck.budget."
 )
 SIZES_ONLY_NOTE = "A frame holds sizes only: give the session to see what each compaction did."
 _WORD_COLUMNS = ("kind", "method", "trigger")
@@ -252,7 +252,7 @@ class CompactionRow(NamedTuple):
     """The turn after which it fired, where calls are not known."""
     before: int | None = None
     after: int | None = None
-    """Tokens in the window; of whole turns the input that they were billed."""
+    """Tokens in the window."""
     put: int | None = None
     """Tokens that it put in."""
     usd: float | None = None
@@ -278,19 +278,13 @@ class CompactionRow(NamedTuple):
         return {**self._asdict(), "saved": self.saved, **bars}
 
 
-def has_whole_turns(session: Session) -> bool:
-    """Say whether the log tells what turns were billed instead of single calls."""
-    return any(c.message.kind == "turn" for c in session.calls)
+def lacks_window_sizes(session: Session) -> bool:
+    """Say whether the log tells what turns were billed, and no size of a window."""
+    return not session.has_sizes and any(c.message.kind == "turn" for c in session.calls)
 
 
 def list_session_compactions(session: Session, name: str) -> list[CompactionRow]:
     """Return the compactions of a session."""
-    # A log of whole turns has no single calls: sizes come from the turns around a compaction.
-    if has_whole_turns(session):
-        return [
-            one._replace(name=name)
-            for one in list_snapshot_compactions(_turns_as_snapshots(session))
-        ]
     columns = per_compaction.rows([session])
     words = zip(*(columns[n] for n in _WORD_COLUMNS), strict=True)
     descriptions = [_join_words(row) for row in words]
@@ -309,7 +303,7 @@ def list_frame_compactions(table: pd.DataFrame) -> tuple[list[CompactionRow], st
         BadArguments: it is neither.
     """
     if set(SNAPSHOT_FIELDS) <= set(table.columns):
-        return list_snapshot_compactions(table), BILLED_SIZES_NOTE
+        return list_snapshot_compactions(table), TURN_SUMS_NOTE
     lacking = [n for n in _NEEDED_COLUMNS if n not in table.columns]
     if lacking:
         raise BadArguments(
@@ -337,16 +331,10 @@ def _row_of_frame(i: int, row: dict[Any, Any]) -> CompactionRow:
     )
 
 
-# A compaction stands in a log of snapshots as one row an agent. Its size before is the sum of the
-# inputs of the agents' last turns before it, its size after the sum of their first turns after it.
-# An agent that lacks one of the two is left out of both sums, so both are of the same agents.
-# Resumes are removed first, therefore numbers are counted anew for each session, from 0.
+# A compaction stands in a log of snapshots as one row an agent. Resumes are removed first,
+# therefore numbers are counted anew for each session, from 0.
 def list_snapshot_compactions(log: pd.DataFrame) -> list[CompactionRow]:
-    """Return the compactions of a log of snapshots, with sizes derived from the turns around each.
-
-    Before and after are the input of the last and of the first turn of the agents that have both;
-    a resume is none.
-    """
+    """Return the compactions of a log of snapshots, which has no sizes of a window."""
     from ctxkit.formats.snapshots.markers import compactions as resets
 
     table = resets(log)
@@ -356,28 +344,11 @@ def list_snapshot_compactions(log: pd.DataFrame) -> list[CompactionRow]:
     for _, rows in table.groupby(["session", "compaction"], sort=False, observed=True):
         name = str(rows["session"].iloc[0])
         counts[name] = counts.get(name, -1) + 1
-        sides = rows[["turn_input_tokens_before", "turn_input_tokens_after"]].dropna()
-        before, after = (int(sides[c].sum()) for c in sides) if len(sides) else (None, None)
         turn = rows["after_turn"].astype(object).where(rows["after_turn"].notna(), None).iloc[0]
-        one = CompactionRow(name, counts[name], turn=_int_or_none(turn), before=before, after=after)
-        source = "derived" if len(sides) else None
-        out.append(one._replace(what="marked in the log", source=source))
+        out.append(
+            CompactionRow(name, counts[name], turn=_int_or_none(turn), what="marked in the log")
+        )
     return out
-
-
-def _turns_as_snapshots(session: Session) -> pd.DataFrame:
-    """Return the turns of a session as snapshots, a marker behind each that one followed."""
-    import pandas as pd
-
-    turns = frame(session, per="turn")
-    fired = turns[turns["compaction_occurred"].fillna(False)]  # noqa: FBT003
-    zeros = dict.fromkeys((n for n in SNAPSHOT_FIELDS if n.endswith("_tokens")), 0)
-    marks = fired.assign(agent="system", turn=fired["turn"] + 1, **zeros)
-    turns = turns.assign(compaction_occurred=False)
-    # An index of i + 0.5 sorts the marker behind turn i and before turn i + 1.
-    marks.index = marks.index + 0.5
-    both = pd.concat([turns, marks]) if len(marks) else turns
-    return both.sort_index().reset_index(drop=True)
 
 
 def _int_or_none(value: Any) -> int | None:
@@ -390,7 +361,7 @@ def _join_words(row: Any) -> str:
 
 @shows_figures("savings")
 def _read_figures(session: Session) -> dict[str, Any]:
-    cuts = [] if has_whole_turns(session) else list_session_compactions(session, "")
+    cuts = list_session_compactions(session, "")
     if not cuts:
         return {}
     shares = [one.saved for one in cuts]

@@ -3,7 +3,7 @@
 const NS = "http://www.w3.org/2000/svg";
 // INK, DASH, STROKE, WARN, STOP, GREY, GRID, FIGURE_CELL, LONG_CELL and PIECE are handed over by Python.
 const FIGURE = new RegExp(`^(?:${FIGURE_CELL})$`);
-const L = 64, R = 16, T = 20, B = 44, GRAB_PIXELS = 12, MAX_POINTS = 3000;
+const L = 64, R = 16, T = 20, B = 44, GRAB_PIXELS = 12, MAX_POINTS = 3000, MAX_MARK_LABELS = 12;
 const WHOLE = new Intl.NumberFormat("en-US"), num = n => WHOLE.format(Math.round(n));  // toLocaleString costs 30 µs each
 const per = n => (100 * n).toFixed(Math.abs(n) < 0.0995 ? 1 : 0) + " %";
 const many = (n, word) => `${num(n)} ${word}${n === 1 ? "" : "s"}`;
@@ -132,7 +132,14 @@ function stage(model, el, label, view) {
     put(key, value) { if (model.get(key) !== value) model.set(key, value); me.save(); me.soon(); },
     save() { clearTimeout(timer); timer = setTimeout(() => model.save_changes(), 60); },
     soon() { if (!due && !gone) due = requestAnimationFrame(() => { due = 0; if (W) { const lines = view.lines?.(); if (lines) relined(lines); view.draw(me); } }); },
-    anew() { if (W && !gone) { spec = view.spec(); base(); view.draw(me); } },
+    anew() {
+      if (!W || gone) return;
+      const empty = Boolean(view.empty?.());                         // without anything to draw there is a sentence, and no axes
+      root.classList.toggle("empty", empty);
+      spec = view.spec();
+      if (!empty) base();
+      view.draw(me);
+    },
   };
 
   function base() {
@@ -159,19 +166,22 @@ function stage(model, el, label, view) {
     node("path", { d, fill: "none", stroke: l.ink, "stroke-width": 1.8, "stroke-dasharray": STROKE[l.dash] || "" }, into);
   }
   const inked = () => getComputedStyle(root).color;
+  const labelled = () => spec.mark_label && (spec.marks || []).length <= MAX_MARK_LABELS ? spec.marks || [] : [];
   function figure() {
     const grid = GRID, ink = inked();
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickcolor: grid, automargin: false, tickfont: { size: 11 } };
-    const data = spec.lines.map(l => ({ type: "scatter", mode: l.x.length < 40 ? "lines+markers" : "lines", x: l.x, y: l.y, name: safe(l.name),
+    const data = spec.lines.map(l => ({ type: "scatter", mode: (l.marked ?? l.x.length < 40) ? "lines+markers" : "lines", x: l.x, y: l.y, name: safe(l.name),
       line: { color: l.ink, width: 1.8, dash: l.dash }, marker: { size: 4, color: l.ink }, connectgaps: false,
       customdata: l.hover, hovertemplate: l.hover ? "%{customdata}<extra></extra>" : "%{y:,}<extra></extra>" }));
     for (const b of spec.bars || []) data.push({ type: "bar", x: b.x, y: b.y, name: safe(b.name), customdata: b.hover, hovertemplate: "%{customdata}<extra></extra>",
       marker: { color: b.ink, pattern: { shape: b.pattern || "", size: 7, solidity: 0.25 }, line: { width: 0 } } });
     const shapes = (spec.marks || []).map(x => ({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, layer: "below",
-      line: { color: GREY, width: 1, dash: "dot" } }));
+      line: { color: GREY, width: 1, dash: spec.mark_label ? "dash" : "dot" } }));
+    const annotations = labelled().map(x => ({ x, y: 1, xref: "x", yref: "paper", xanchor: "left", yanchor: "top", showarrow: false,
+      text: safe(spec.mark_label), font: { size: 10, color: GREY } }));
     return { data, layout: { width: W, height: H, margin: { l: L, r: R, t: T, b: B, autoexpand: false }, showlegend: false, barmode: "stack",
       bargap: 0.15, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 }, hovermode: "closest",
-      hoverlabel: { align: "left", namelength: -1 }, dragmode: "zoom", shapes, uirevision: "same",
+      hoverlabel: { align: "left", namelength: -1 }, dragmode: "zoom", shapes, annotations, uirevision: "same",
       modebar: { bgcolor: "rgba(0,0,0,0)", color: GREY, activecolor: ink },
       xaxis: { ...axis, showgrid: false, range: [...spec.x.range], title: { text: spec.x.title, standoff: 4 }, tickformat: ",d",
         ...(spec.x.range[1] - spec.x.range[0] < 12 ? { dtick: 1 } : {}) },
@@ -205,7 +215,8 @@ function stage(model, el, label, view) {
       node("text", { x: me.X(x), y: H - 24, "text-anchor": me.X(x) > W - 30 ? "end" : "middle" }, plain, num(x || 0));
     node("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, plain, spec.x.title);
     node("text", { x: 14, y: (T + H - B) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(T + H - B) / 2})` }, plain, spec.y.title);
-    for (const x of spec.marks || []) node("line", { x1: me.X(x), x2: me.X(x), y1: T, y2: H - B, class: "cut" }, plain);
+    for (const x of spec.marks || []) node("line", { x1: me.X(x), x2: me.X(x), y1: T, y2: H - B, class: "cut", ...(spec.mark_label ? { "stroke-dasharray": "5 4" } : {}) }, plain);
+    for (const x of labelled()) node("text", { x: me.X(x) + 3, y: T + 10, class: "lab" }, plain, spec.mark_label);
     const stack = new Map();
     for (const b of spec.bars || []) b.x.forEach((x, i) => {
       const from = stack.get(x) || 0, to = from + (b.y[i] || 0), half = Math.max(1, (me.X(1) - me.X(0)) * 0.42);
@@ -227,18 +238,22 @@ function stage(model, el, label, view) {
       e.preventDefault(); e.stopPropagation();
       o.set(by ? model.get(key) + by * o.step() : o.low, true);
     });
-    me.handles[key] = { g, o, key, place(value, above) {
+    me.handles[key] = { g, o, key, span: [0, 0], place(value, above) {
       const y = me.Y(value), seen = y >= T - 1 && y <= H - B + 1;
+      // Lines that are off all lie at the bottom, so each has a part of the width.
+      const [from, to] = value <= o.low && o.off || [0, 1], left = L + from * (W - L - R), right = L + to * (W - L - R);
+      this.span = [left, right];
       g.style.display = seen ? "" : "none";
       set(g, { transform: `translate(0 ${y.toFixed(1)})`, "aria-valuenow": value, "aria-valuemax": o.high(), "aria-valuetext": o.text(value) });
-      set(grip, { x: L, width: Math.max(0, W - L - R) }); set(line, { x1: L, x2: W - R });
-      set(text, { x: W - R - 4, "text-anchor": "end", y: above && y > T + 12 || y > H - B - 14 ? -6 : 15 });
+      set(grip, { x: left, width: Math.max(0, right - left) }); set(line, { x1: left, x2: right });
+      set(text, { x: right - 4, "text-anchor": "end", y: above && y > T + 12 || y > H - B - 14 ? -6 : 15 });
       say(text, o.text(value));
     } };
   };
   const at = e => e.clientY - over.getBoundingClientRect().top;
+  const isAbove = (h, e) => { const x = e.clientX - over.getBoundingClientRect().left; return x >= h.span[0] && x <= h.span[1]; };
   over.addEventListener("pointerdown", e => {                      // the nearest line, not the one painted last
-    const near = Object.values(me.handles).map(h => [Math.abs(me.Y(model.get(h.key)) - at(e)), h]).sort((a, b) => a[0] - b[0])[0];
+    const near = Object.values(me.handles).filter(h => isAbove(h, e)).map(h => [Math.abs(me.Y(model.get(h.key)) - at(e)), h]).sort((a, b) => a[0] - b[0])[0];
     if (!near || near[0] > GRAB_PIXELS || e.button) return;
     e.preventDefault(); e.stopPropagation();
     held = near[1]; held.g.focus(); held.g.setPointerCapture(e.pointerId);
@@ -263,7 +278,12 @@ function stage(model, el, label, view) {
     const l = make("label", "", bar, label + " "), f = make("input", "", l);
     f.type = "number"; f.min = o.low; f.step = o.by || "any"; f.name = key;
     if (o.most !== undefined) f.max = o.most;
-    const read = end => () => { const v = f.valueAsNumber; if (Number.isFinite(v) && v >= o.low) o.set(v * (o.unit || 1), end); };
+    const read = end => () => {
+      const v = f.valueAsNumber, fits = Number.isFinite(v) && v >= o.low;
+      f.setCustomValidity(fits ? "" : `A number from ${o.low} on.`);
+      if (end) f.reportValidity();
+      if (fits) o.set(v * (o.unit || 1), end);
+    };
     f.addEventListener("input", read(false)); f.addEventListener("change", read(true));
     if (o.after) l.append(" " + o.after);
     return v => { if (document.activeElement !== f) f.value = +(v / (o.unit || 1)).toFixed(2); };

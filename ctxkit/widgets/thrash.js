@@ -10,6 +10,7 @@ function render({ model, el }) {
   };
   let shown = "", asked = "", top = 1;
   const view = {
+    empty: () => !all().some(one => one.calls.length),
     spec() {
       const one = all()[chosen()];
       shown = `${chosen()}/${model.get("by")}`;

@@ -22,11 +22,8 @@ from ctxkit.plots.compaction_charts import (
 from ctxkit.policies.guards import AntiThrash, BaseGuard
 from ctxkit.widgets.base import ChartWidget, build_esm
 from ctxkit.widgets.savings_widget import (
-    BILLED_SIZES_NOTE,
     CompactionRow,
-    has_whole_turns,
     list_frame_compactions,
-    list_session_compactions,
 )
 from ctxkit.widgets.trials import TrialRunner
 
@@ -107,12 +104,6 @@ class ThrashChart(ChartWidget):
 
     def _row_of(self, session: Session, name: str) -> dict[str, Any]:
         self._guarded.append(guarded := GuardedReplay(session))
-        if has_whole_turns(session):
-            empty = _chart_row(name, [], [], [], [], 0, "")
-            return (
-                _rows_of_sizes(list_session_compactions(session, name), BILLED_SIZES_NOTE)
-                or [empty]
-            )[0]
         return _row_of_session(session, name, guarded.why)
 
     def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
@@ -173,7 +164,7 @@ def _row_of_session(session: Session, name: str, why: str) -> dict[str, Any]:
 
 
 def _rows_of_sizes(cuts: Sequence[CompactionRow], why: str) -> list[dict[str, Any]]:
-    """Return a row a session of a frame or a log of whole turns, which know no messages."""
+    """Return a row a session of a frame, which knows no messages."""
     by_name: dict[str, list[CompactionRow]] = {}
     for one in cuts:
         by_name.setdefault(one.name, []).append(one)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from ast import literal_eval
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 from math import floor, log10
@@ -14,9 +15,11 @@ import ipywidgets as w
 import numpy as np
 
 from ctxkit import presets
+from ctxkit._internal.formatting import escape_html
 from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
 from ctxkit.policies.rules import Rules, unwrap_function
+from ctxkit.presets.inert_settings import INERT_SETTINGS, find_inert_setting
 from ctxkit.presets.registry import names, preset, resolve_rules
 
 if TYPE_CHECKING:
@@ -315,6 +318,9 @@ def arrange_controls(controls: Sequence[w.Widget], effects: Sequence[KnobEffect]
         # None (unknown) counts as an effect: only settings known to change nothing are folded away.
         first = min(_FEW, sum(e.tokens != 0 for e in effects)) or _FEW
     parts: list[w.Widget] = [w.GridBox(controls[:first], layout=grid)]
+    inert = ", ".join(e.name for e in effects[:first] if e.tokens == 0)
+    if inert:
+        parts.append(w.HTML(f"<small>These change nothing in this replay: {inert}.</small>"))
     if len(controls) > first:
         names = ", ".join(e.name for e in effects[first:] if e.tokens == 0)
         why = (
@@ -356,6 +362,48 @@ def make_slider(knob: Knob) -> w.Widget:
         common["min"] = knob.low + (knob.value - knob.low) % knob.step
         return w.IntSlider(readout_format=",d", **common)
     return w.FloatSlider(readout_format=".2f", **common)
+
+
+class InertNotes:
+    """The notes beside controls whose settings change nothing as the others stand.
+
+    Args:
+        label: name of the preset; any other rules have no notes.
+        knobs: the numbers and choices.
+    """
+
+    def __init__(self, label: str, knobs: Sequence[Knob | Choice]) -> None:
+        declared = {n for r in INERT_SETTINGS.get(label, ()) for n in r.settings}
+        self._label, self._knobs = label, [k for k in knobs if k.name in declared]
+        self.notes = {k.name: w.HTML(layout=w.Layout(margin="0 0 0 200px")) for k in self._knobs}
+        """By setting; empty where it has an effect."""
+
+    def wrap(self, name: str, control: w.Widget) -> w.Widget:
+        """Return a control with its note below, where it can have one."""
+        note = self.notes.get(name)
+        return control if note is None else w.VBox([control, note])
+
+    def update(self, parameters: Mapping[str, Any]) -> None:
+        """Say which settings have no effect under all parameters of the preset.
+
+        A number has none where a step to neither side makes other rules.
+        """
+        for knob in self._knobs:
+            value = parameters.get(knob.name)
+            others = knob.options if isinstance(knob, Choice) else _step_values(knob, value)
+            reason = find_inert_setting(self._label, parameters, knob.name, others)
+            text = "" if reason is None else f"no effect, {reason.describe()}"
+            note = f"<small>{escape_html(text, 200)}</small>" if text else ""
+            self.notes[knob.name].value = note
+
+    def list_names(self) -> list[str]:
+        """Return the settings that have no effect now."""
+        return [name for name, note in self.notes.items() if note.value]
+
+
+def _step_values(knob: Knob, value: Any) -> list[float]:
+    at = knob.low if value is None else value
+    return [n for n in (at - knob.step, at + knob.step) if knob.low <= n <= knob.high]
 
 
 EFFECT_SECONDS = 1.2
@@ -401,6 +449,55 @@ def measure_effects(trials: TrialRunner, knobs: KnobSet, summary: int) -> list[K
         for name, tokens in effects.items()
     ]
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))
+
+
+HOLDER_SECONDS = 0.5
+"""What the search for the setting that holds another may take of the processor."""
+
+
+# A setting is held by another where a floor, a cap or a switch decides instead of it. The holder is
+# found by trial: with one other setting at an end of its range, does the change that did nothing do
+# something? Settings that share words come first, as `reserve_tokens` and its floor.
+def explain_inert(
+    trials: TrialRunner, knobs: KnobSet, turned: Mapping[str, Any], moved: tuple[str, Any, Any],
+    summary: int,
+) -> str:  # fmt: skip
+    """Return why turning a setting changed nothing, in a sentence.
+
+    Args:
+        trials: the session.
+        knobs: the settings.
+        turned: those that are not as they were.
+        moved: name, value before and value now of the one that was turned.
+        summary: tokens that each summary is taken to have.
+    """
+    name, before, now = moved
+    values = {k.name: k.value for k in knobs.all} | dict(turned)
+    others = [k for k in knobs.all if k.name != name]
+    words = set(name.split("_"))
+    others.sort(key=lambda k: -len(words & set(k.name.split("_"))))
+    end = time.process_time() + HOLDER_SECONDS
+    for other in others:
+        for value in _end_values(other):
+            if time.process_time() > end:
+                break
+            pair = ({**turned, other.name: value, name: v} for v in (before, now))
+            with suppress(CtxkitError):  # an end that cannot work says nothing
+                a, b = (_prompt_array(trials.at(knobs.make(s), summary)) for s in pair)
+                if not np.array_equal(a, b):
+                    held = f"{other.name} ({_value_text(values[other.name])})"
+                    return f"{_move_text(moved)} changes nothing: {held} decides instead."
+    return f"{_move_text(moved)} changes nothing in this replay, as the others stand."
+
+
+def _move_text(moved: tuple[str, Any, Any]) -> str:
+    name, before, now = moved
+    return f"{name} from {_value_text(before)} to {_value_text(now)}"
+
+
+def _value_text(value: Any) -> str:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"{value:,g}" if is_number else str(value)
 
 
 def _end_values(one: Knob | Choice) -> list[object]:

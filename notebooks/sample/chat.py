@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sample.tape import Provider, Tape
+from ctxkit.course.generator.tape import Provider, Tape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

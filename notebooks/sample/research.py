@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.course.generator.tape import Provider, Tape
 from sample.prose import page
-from sample.tape import Provider, Tape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,6 +35,8 @@ def charts(every: bool = True) -> dict[str, Chart]:
         "calibration": plots.calibration(record),
         "diff": plots.diff(record),
         "loss": plots.loss(record),
+        "idle": plots.idle(record),
+        "rules": plots.user_rules(record),
         "savings": plots.savings(record),
         "savings of a replay": plots.savings(pi),
         "thrash": plots.thrash(pi),

@@ -60,6 +60,16 @@ RUN = """async (limit) => {
   const ran = window.jupyterapp.commands.execute('notebook:run-all-cells');
   return await Promise.race([late, ran.then(ok => ok === false ? 'a cell failed' : 'ran', e => String(e))]);
 }"""
+REOPEN = """async () => {
+  const path = window.notebook.context.path;
+  await window.notebook.context.save();
+  if (window.notebook.sessionContext.session) await window.notebook.sessionContext.shutdown();
+  for (const widget of [...window.jupyterapp.shell.widgets('main')]) widget.dispose();
+  const panel = await window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'});
+  await panel.context.ready; await panel.revealed;
+  window.jupyterapp.shell.activateById(panel.id);
+  window.notebook = panel;
+}"""
 # From the model, not from the page: outputs out of view count too.
 CELLS = """() => window.notebook.content.widgets
   .map((c, i) => ({c, i})).filter(({c}) => c.model.type === 'code').map(({c, i}) => ({
@@ -67,6 +77,7 @@ CELLS = """() => window.notebook.content.widgets
     outputs: c.model.outputs.toJSON(), text: c.node.innerText,
     svgs: c.node.querySelectorAll('.js-plotly-plot .main-svg').length > 0,
     widgets: c.node.querySelectorAll('.jupyter-widgets,.ctxkit-hand,.ctxkit-watch').length,
+    slots: c.node.querySelectorAll('.ctxkit-slot').length, views: c.node.querySelectorAll('.ctxkit-live-view').length,
   }))"""
 
 
@@ -241,7 +252,7 @@ def _look(page: Any, seen: Seen) -> list[str]:
     mimes = [[m for o in c["outputs"] for m in o.get("data", {})] for c in seen.cells]
     seen.plots, seen.widgets = (
         sum(m.count(PLOTLY) for m in mimes),
-        sum(m.count(WIDGET) for m in mimes),
+        sum(m.count(WIDGET) for m in mimes) + sum(c["slots"] for c in seen.cells),
     )
     for cell, shown in zip(seen.cells, mimes, strict=True):
         name, expected = f"cell {cell['index']}", "raises-exception" in cell["source"]
@@ -258,6 +269,8 @@ def _look(page: Any, seen: Seen) -> list[str]:
             wrong.append(f"{name}: a figure is not drawn")
         if WIDGET in shown and (not cell["widgets"] or "Loading widget" in cell["text"]):
             wrong.append(f"{name}: a widget is not drawn")
+        if cell["slots"] > cell["views"]:
+            wrong.append(f"{name}: a still picture has no live view")
         if "Error displaying widget" in cell["text"]:
             wrong.append(f"{name}: a widget is broken")
     return wrong

@@ -14,6 +14,8 @@ LOOK = """() => {
     const texts = [...box.querySelectorAll('svg text')].filter(e => seen(e) && !e.closest('.modebar,.hoverlayer'))
       .map(e => ({ said: e.textContent.trim().slice(0, 40), r: e.getBoundingClientRect(), turned: /rotate\\((?!0)/.test(e.getAttribute('transform') || ''), svg: e.ownerSVGElement }))
       .filter(t => area(t.r) > 0);
+    const tools = [...box.querySelectorAll('.modebar-group')].map(e => e.getBoundingClientRect()), title = box.querySelector('.gtitle')?.getBoundingClientRect();
+    if (title && tools.some(r => area(r) && r.left < title.right && r.right > title.left && r.top < title.bottom && r.bottom > title.top)) wrong.push(`${name}: the toolbar lies on the title`);
     for (const [i, a] of texts.entries()) {
       const frame = a.svg.getBoundingClientRect();
       const out = Math.max(frame.left - a.r.left, a.r.right - frame.right, frame.top - a.r.top, a.r.bottom - frame.bottom);
@@ -28,12 +30,13 @@ LOOK = """() => {
 }"""
 INK = """() => {
   const light = c => { const [r, g, b] = (c.match(/[\\d.]+/g) || [0, 0, 0]).map(Number).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const back = light(matchMedia('(prefers-color-scheme: dark)').matches ? 'rgb(18,18,18)' : 'rgb(255,255,255)'), wrong = [];
+  const dark = matchMedia('(prefers-color-scheme: dark)').matches, back = light(dark ? 'rgb(18,18,18)' : 'rgb(255,255,255)'), wrong = [];
   for (const box of document.querySelectorAll('[data-picture]')) for (const e of box.querySelectorAll('svg text')) {
     const fill = getComputedStyle(e).fill;
     if (!e.textContent.trim() || !fill.startsWith('rgb') || box.dataset.picture === 'heatmap') continue;
     const [hi, lo] = [light(fill), back].sort((a, b) => b - a), contrast = (hi + 0.05) / (lo + 0.05);
-    if (contrast < 3) wrong.push(`${box.dataset.picture}: "${e.textContent.trim().slice(0, 30)}" has a contrast of ${contrast.toFixed(1)}`);
+    const least = e.closest('.js-plotly-plot') ? 4 : dark ? 7 : 4.5;  // a figure of plotly has one grey for both themes
+    if (contrast < least) wrong.push(`${box.dataset.picture}: "${e.textContent.trim().slice(0, 30)}" has a contrast of ${contrast.toFixed(1)}`);
   }
   return wrong;
 }"""

@@ -44,6 +44,9 @@ PAGE, TRUST = (
 )
 PRICE = price("claude-sonnet-4-5")
 CHAIN = "clear:keep_last=5 | summary:keep_tokens=8000"
+WINNER = Rules(
+    policy=CHAIN, trigger=triggers.Above(18_000), guards=guards.UntilCold(hard_limit=40_000), name="cheapest on billing"
+)  # fmt: skip
 CAREFUL = make_rules_above("summary:keep_tokens=18000", 20_000)
 
 
@@ -161,9 +164,9 @@ def results_pay(call):
     ]
 
 
-def waits(at=18_000):
+def waits(at=24_000, limit=44_000):
     rules = Rules(
-        policy=CHAIN, trigger=triggers.Above(at), guards=guards.UntilCold(hard_limit=40_000)
+        policy=CHAIN, trigger=triggers.Above(at), guards=guards.UntilCold(hard_limit=limit)
     )
     return rules, Rules(policy=CHAIN, trigger=triggers.Above(at))
 
@@ -336,10 +339,6 @@ CLAIMS = {
         "the record's own two summaries cost two cents each": lambda: all(
             round(usd, 2) == 0.02 for usd in ck.frame(load_sample(), per="compaction")["cost_usd"]
         ),
-        "Hardly a setting of these sliders is cheaper than this one": lambda: (
-            min(cost(make_rules_above(f"summary:keep_tokens={k}", t)) for t in (12_000, 14_000, 20_000, 30_000, 45_000) for k in (2_000, 6_000))
-            > 0.99 * cost(make_rules_above("summary:keep_tokens=2000", 16_000))
-        ),
         "each compaction would need hundreds of calls, and the next one comes after a few": lambda: all(
             c.pays_after > 200 and c.interval < 10 for c in get_compaction_outcomes(replay_sample(CAREFUL))[:3]
         ),
@@ -352,9 +351,6 @@ CLAIMS = {
         ),
         "it takes off what was new at this call and would have been written anyway": lambda: (
             [f"{n:.1f}" for n in paid_by_hand()] == ["23.5", "22.6", "22.6"]
-        ),
-        "after about 25 calls": lambda: all(
-            15 < c.pays_after < 31 for t in (25_000, 30_000) for c in get_compaction_outcomes(replay_sample(make_rules_above("summary:keep_tokens=8000", t)))
         ),
         "fill the 2,000 tokens in between at once": lambda: 2_000 / growth() < 10,
         "the context grows without an end, past the window": lambda: (
@@ -420,8 +416,8 @@ CLAIMS = {
         "this session never grows to 80,494": lambda: (
             score_replay(replay_sample("none"), loss=False)["peak_tokens"] < windows()[2].best == 80_494
         ),
-        "it costs a few cents more. But it loses far less": lambda: (
-            0 < cost(waits()[0]) - cost(waits()[1]) < 0.10 and lost(waits()[0]) < lost(waits()[1]) / 5
+        "it costs more. But it loses far less": lambda: (
+            cost(waits()[0]) - cost(waits()[1]) > 0 and lost(waits()[0]) < lost(waits()[1]) / 5
         ),
     },
     "06": {
@@ -462,7 +458,7 @@ CLAIMS = {
         ),
         "Dollars are steadier": lambda: stdev(jitter()) / mean(jitter()) > 3 * 0.016,
         "Six sessions of six kinds": lambda: len(ck.samples.paths()) == 6,
-        "Fifteen settings on each": lambda: 3 * 3 + 3 * 2 == 15 and code("07").count("for share in (0.2, 0.3, 0.5)") == 2,
+        "Eight settings on each": lambda: 3 * 2 + 2 == 8 and code("07").count("for share in (0.2") == 2,
         "`chat` does not care": lambda: len({
             cost(Rules(policy=f"clear:keep_last={k}", trigger=triggers.Share(x)), "chat") for x, k in ((0.2, 5), (0.2, 20), (0.5, 5))
         }) == 1,
@@ -478,7 +474,15 @@ CLAIMS = {
         "`inbox` carries 60,000 tokens that no rule can take away": lambda: (
             ck.report(load_sample("inbox")).groups()["not in the log"] == 60_000
         ),
-        "try to beat $2.42": lambda: round(cost(waits()[0]), 2) == 2.42,
+        "On `billing` it loses next to nothing; on `migration` and `research` more than half": lambda: (
+            lost(WINNER) < 0.02 and all(lost(WINNER, name) > 0.5 for name in ("migration", "research"))
+        ),
+        "18,000 tokens are more than a third of a window of 48,000 and less than a tenth of 200,000": lambda: (
+            18_000 / 48_000 > 1 / 3 and 18_000 / 200_000 < 0.1
+        ),
+        "The winner drops facts on sessions of its own kind": lambda: min(
+            sum(ck.course.facts_kept(ck.replay(ck.course.make_session(seed), WINNER)).values()) for seed in (3, 4)
+        ) < 15,
         "waiting for the cold loses less (05)": lambda: lost(waits()[0]) < lost(waits()[1]),
     },
     "09": {
@@ -598,7 +602,7 @@ BECAUSE = {
         )
     },
     "04-b": {"would have said another one": lambda: lived()["usd_predicted"].idxmin() == "mask 2" != lived()["usd_real"].idxmin()},
-    "05-a": {"Half of it is the read": lambda: round(88_000 * PRICE.cache_read / 0.05475, 1) == 0.5},
+    "05-a": {"Much of it is the read": lambda: round(88_000 * PRICE.cache_read / 0.05475, 1) == 0.5},
     "05-c": {
         "More than a seventh of the bill": lambda: (
             sum(m.expected - m.kept for m in pauses()) * (PRICE.cache_write - PRICE.cache_read) > ck.score(load_sample())["cost_usd"] / 7

@@ -14,7 +14,7 @@ from course.claims import BECAUSE, CLAIMS, NOTEBOOKS, code
 from course.made import MADE
 from numpy import median
 
-from ctxkit.course.exercises import _load_exercises
+from ctxkit.course.exercises import load_exercises
 from ctxkit.course.sample_data import replay_sample
 from ctxkit.metrics.thrashing import get_compaction_outcomes
 
@@ -86,7 +86,7 @@ def unheld(number: str, text: str) -> list[str]:
     those of an exercise.
     """
     held = [*CLAIMS.get(number, {}), *MADE.get(number, {}), *REAL.get(number, ())]
-    asked = " ".join(e.asks for key, e in _load_exercises().items() if key.startswith(number))
+    asked = " ".join(e.asks for key, e in load_exercises().items() if key.startswith(number))
     known = re.sub(r"(?<=\d)[_,](?=\d)", "", f"{code(number)} {printed(number)} {asked}")
     found = []
     for sentence in re.split(
@@ -110,14 +110,14 @@ def test_each_figure_of_the_prose_is_held_set_or_printed(number):
 
 @pytest.mark.parametrize(("key", "said"), [(k, s) for k, of in BECAUSE.items() for s in of])
 def test_what_a_right_answer_is_told_is_so(key, said):
-    assert said in _load_exercises()[key].because
+    assert said in load_exercises()[key].because
     assert BECAUSE[key][said]()
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_an_exercise_asks_with_the_figures_of_its_notebook(number):
     here = set(FIGURE.findall(f"{prose(number)} {code(number)}".replace("_", ",")))
-    asked = [e for key, e in _load_exercises().items() if key.startswith(number)]
+    asked = [e for key, e in load_exercises().items() if key.startswith(number)]
     words = (re.sub(r"\(Within[^)]*\)|notebook \d\d", "", f"{e.asks} {e.because}") for e in asked)
     figures_asked = {f for each in words for f in FIGURE.findall(each)}
     assert sorted(figures_asked - here) == []

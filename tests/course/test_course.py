@@ -1,4 +1,4 @@
-"""The course: an answer is marked by what is wrong with it; the contest keeps its table.
+"""The course: an answer is marked by what is wrong with it.
 
 The right answers stand in `docs/teaching/solutions.md`, whose blocks `test_docs_run` runs.
 """
@@ -17,9 +17,9 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.course import marking as marks
-from ctxkit.course.exercises import _load_exercises
+from ctxkit.course.exercises import load_exercises
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Rules, guards, triggers
+from ctxkit.policies import Rules, triggers
 
 ROOT = Path(__file__).parents[2]
 CLEAR = Rules(policy="clear:keep_last=5", trigger=triggers.Above(25_000), name="clear")
@@ -33,8 +33,7 @@ def test_a_number_is_marked_by_what_is_wrong_with_it():
     assert "factor of 100" in marks.mark_number(420, 4.2)
     assert "million" in marks.mark_number(4.2e6, 4.2)
     assert marks.mark_number(-4.2, 4.2) == "The sign is wrong."
-    assert marks.mark_number(4.5, 4.2) == "A little too high."
-    assert marks.mark_number(1, 4.2) == "Far too low."
+    assert marks.mark_number(4.5, 4.2) == marks.mark_number(1, 4.2) == "It is another number."
     for nothing in (
         "4.2",
         None,
@@ -77,7 +76,7 @@ def test_words_lists_and_spans_are_marked():
     assert marks.mark_list([["a"]], "a") == "1 of yours does not belong there and 1 is missing."
     for pair in ((3, 9), [3.0, 9], np.array([3, 9]), pd.Series([3, 9])):
         assert marks.mark_span(pair, (3, 9)) == ""
-    assert marks.mark_span([2, 10], (3, 9)) == "The first is too early and the last is too late."
+    assert marks.mark_span([2, 10], (3, 9)) == "It is not right yet: the first and the last."
     for nothing in (3, ("3", "9"), (None, 9), (1, 2, 3)):
         assert "two numbers" in marks.mark_span(nothing, (3, 9))
 
@@ -173,68 +172,11 @@ def test_every_notebook_has_its_guess_and_its_exercises():
         found = re.findall(r'ck\.check\(\\?"([^"\\]+)', path.read_text(encoding="utf-8"))
         asked[path.stem[:2]] = list(dict.fromkeys(found))
     used = {key for keys in asked.values() for key in keys}
-    assert used == set(_load_exercises())
+    assert used == set(load_exercises())
     for number, keys in asked.items():
         assert f"{number}-guess" in keys
         assert 3 <= len(keys) <= 4
         assert keys == [f"{number}-guess", *sorted(keys[1:])]
-
-
-# -- the contest -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def contest(tmp_path):
-    return ck.contest(tmp_path / "deep" / "contest.json")
-
-
-def test_the_cheapest_that_counts_stands_first_and_goes_on_later(contest):
-    assert "No entry" in repr(contest)
-    cold = guards.UntilCold(hard_limit=40_000)
-    chain = "clear:keep_last=5 | summary:keep_tokens=8000"
-    contest.enter("window", "window:keep_tokens=20000").enter("clear", CLEAR)
-    contest.enter(
-        "chain", Rules(policy=chain, trigger=triggers.Above(18_000), guards=cold, name="chain")
-    )
-    again = ck.contest(contest.path)
-    assert [e.name for e in again.entries] == ["chain", "clear", "window"]
-    assert again.best.name == "chain"
-    assert again.best.cost_usd == pytest.approx(2.42, abs=0.005)
-    assert [bool(e.why) for e in again.entries] == [False, False, True]
-    table = ck.compare(ck.samples.path(), [CLEAR], progress=False)
-    assert again.entries[1].cost_usd == pytest.approx(table.loc["clear", "cost_usd"])
-    assert again.enter("clear", "none").entries[-1].why != ""
-    said = again.answer()
-    assert "$2.42" in said
-    assert "we do not know" in said
-
-
-def test_rules_that_run_past_the_window_do_not_count(contest):
-    entry = contest.tried("none", "none")
-    assert (entry.kept_n, entry.needed_later_loss) == (15, 0.0)
-    assert entry.why == "runs past the window"
-
-
-def test_a_damaged_table_begins_anew_and_a_wall_is_said(contest, tmp_path):
-    contest.path.parent.mkdir()
-    for damage in (b"", b"[{}]", b"\xff", b'{"name": 1}'):
-        contest.path.write_bytes(damage)
-        assert contest.entries == ()
-    wall = tmp_path / "wall"
-    wall.write_text("a file")
-    with pytest.raises(BadArguments, match="cannot be kept"):
-        ck.contest(wall / "contest.json").enter("x", CLEAR)
-
-
-@pytest.mark.parametrize("name", [CLEAR, None, 3, "", " "])
-def test_an_entry_has_a_name(contest, name):
-    with pytest.raises(BadArguments, match="Give a name, then"):
-        contest.enter(name, "none")
-
-
-def test_names_of_a_table_are_no_markup(contest):
-    contest.enter("<script>alert(1)</script>", CLEAR)
-    assert "<script>" not in contest._repr_html_()
 
 
 def test_facts_are_listed_with_the_sample_alone():

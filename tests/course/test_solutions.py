@@ -10,7 +10,7 @@ import pytest
 from course.made import asserted
 
 import ctxkit as ck
-from ctxkit.course.exercises import _load_exercises
+from ctxkit.course.exercises import load_exercises
 
 ROOT = Path(__file__).parents[2]
 OWN = {"04-a", "08-a", "08-b", "10-a", "10-b", "11-a", "11-b", "a1-a", "a1-b", "a2-b", "a3-a"}
@@ -28,7 +28,7 @@ def solve():
 
 
 def test_each_exercise_has_one(solve):
-    assert set(solve.solutions()) == {key for key, e in _load_exercises().items() if not e.guess}
+    assert set(solve.solutions()) == {key for key, e in load_exercises().items() if not e.guess}
 
 
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.long)])

@@ -30,6 +30,12 @@ def test_memory_saves_what_was_needed_and_costs_what_it_sends(table):
     assert set(table["source"]) == {"derived"}
 
 
+def test_each_figure_is_that_of_a_comparison(table):
+    names = ["needed_lost_n", "needed_later_loss", "user_rules_kept", "cost_usd", "prompt_tokens"]
+    compared = ck.compare(SAMPLE, [SMALL], progress=False).iloc[-1]
+    assert compared[names].tolist() == table.loc["without memory", names].tolist()
+
+
 def test_nothing_recalled_costs_nothing(table):
     none = ck.experiments.with_memory(SAMPLE, SMALL, Recall(items=0)).set_index("variant")
     assert none.loc["difference", "cost_usd"] == 0

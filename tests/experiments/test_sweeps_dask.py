@@ -46,7 +46,9 @@ def test_a_cluster_in_this_process_gives_the_same_rows():
         distributed.Client(cluster) as client,
         client.get_executor() as executor,
     ):
-        assert ck.sweep(sessions, rules, executor=executor).equals(ck.sweep(sessions, rules))
+        here = ck.sweep(sessions, rules)
+        assert ck.sweep(sessions, rules, executor=executor).equals(here)
+        assert ck.sweep(sessions, rules, executor=client).equals(here)
 
 
 @pytest.mark.long

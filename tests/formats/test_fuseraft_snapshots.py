@@ -10,6 +10,9 @@ from written import source
 import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import fuseraft_snapshots
+from ctxkit.magics.session_commands import ContextStatus
+from ctxkit.session.titles import get_title
+from ctxkit.widgets.explorer_model import SessionView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,3 +79,26 @@ def test_a_log_becomes_a_turn_frame(tmp_path: Path) -> None:
     assert frame["turn_input_tokens"].tolist() == [10, 7]
     assert frame["compaction_occurred"].tolist() == [True, False]
     assert frame["context_tokens"].isna().all()
+
+
+def test_counts_of_turns_are_no_context_no_window_and_no_share() -> None:
+    (s,) = fuseraft_snapshots.read(
+        source(row(0, 10_000, 10_000), row(1, 20_000, 30_000), MARK, row(2, 5_000, 5_000))
+    )
+    window = ck.report(s)
+    assert (window.is_known, window.parts, window.contributors) == (False, (), ())
+    for shown in (window.to_text(), window.to_html(), ck.plots.composition(s, -1).caption):
+        assert "200,000" not in shown
+        assert "%" not in shown.replace("width:100%", "")
+    assert window.to_text().startswith("Context of 77d6be00 2026-01-01 at call 2, turn 2\nSize unk")
+    line = ContextStatus(window, 1, 5).one_line
+    assert line == "Context: unknown, the log has counts of whole turns alone · Compactions: 1"
+    assert not any(i.tokens for i in SessionView(s).at(-1).items)
+    row_of_pi = ck.compare(s, ["pi"]).loc["pi"]
+    assert row_of_pi[["peak_tokens", "compactions_n"]].isna().all()
+    assert "no size of a prompt" in row_of_pi["note"]
+
+
+def test_logs_of_counts_are_named_by_session_and_day() -> None:
+    logs = fuseraft_snapshots.read(source(row(0, 10, 10), row(0, 10, 10, session="8a")))
+    assert [get_title(s) for s in logs] == ["77d6be00 2026-01-01", "8a 2026-01-01"]

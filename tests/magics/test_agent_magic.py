@@ -414,6 +414,29 @@ def test_restore_goes_back_and_another_way_is_open(long):
     assert len(run(long, "%context checkpoints")) == 2
 
 
+def test_checkpoints_are_listed_with_branch_and_restore(long):
+    """D23: Each checkpoint stands with what makes a session of it and what goes back to it."""
+    run(long, "%compact --keep 1")
+    table = run(long, "%context checkpoints")
+    shown = table._repr_html_()
+    assert "Branch" in shown
+    assert "Restore" in shown
+    assert "stands before compaction 0" in repr(run(long, table["restore"].iloc[0]))
+    assert repr(run(long, table["branch"].iloc[0])).split()[1] == "main-branch-0"
+
+
+def test_the_user_sees_what_kind_a_result_is(long):
+    """A17: A result is a `tool_result`, and `tool_result_archived` once the agent no longer has it."""
+    before = run(long, "%context list --user")
+    assert set(before[before["role"] == "tool"]["kind"]) == {"tool_result"}
+    run(long, "%compact --keep 1")
+    after = run(long, "%context list --user")
+    for sees, kind in ((True, "tool_result"), (False, "tool_result_archived")):
+        results = after[(after["role"] == "tool") & (after["agent_sees"] == sees)]
+        assert set(results["kind"]) == {kind}
+    assert "tool_result_archived" in after._repr_html_()
+
+
 def test_the_status_says_how_many_compactions_there_were(long):
     """D22: `%context` counts the compactions of the session."""
     assert "Compactions: 0" in repr(run(long, "%context"))

@@ -172,3 +172,22 @@ def test_a_compaction_that_grows_says_so(talk, capsys):
     )
     assert after > before
     assert "; the prompt has grown" in first
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_used"),
+    [
+        (presets.tyrum(), False),
+        (presets.fuseraft(mode="intent"), False),
+        (presets.fuseraft(mode="llm"), True),
+        (presets.fuseraft(mode="hybrid"), True),
+        (presets.ai(), True),
+        (presets.fased(), True),
+    ],
+)
+def test_a_summary_model_that_the_rules_never_ask_is_named(talk, rules, is_used, capsys):
+    """T18: `--summary-model` is used, or the cell says that it is not."""
+    talk(rules, Play("notes"), turns=1)
+    shown = capsys.readouterr().out
+    assert ("ask no model for a summary, so `--summary-model` writes none" in shown) is not is_used
+    assert ("ck.presets.tyrum(summariser=...)" in shown) is (rules.label == "tyrum")

@@ -302,3 +302,34 @@ def test_what_goes_both_ways_is_as_the_published_schema_has_it(via):
     for message in heard:
         if "result" in message:
             schema.RequestPermissionResponse.model_validate(message["result"])
+
+
+def test_what_it_says_of_itself_is_in_its_session_live_and_read_back(via):
+    first = via("bills")
+    assert "40 fresh / 60 cached / 20 out · $0.0100 · context 90,001/120,000 (75%)" in repr(first)
+    live, back = first.session, ck.read(".ctxkit/sessions/main.jsonl")
+    for session in (live, back):
+        turns = ck.frame(session, per="turn")
+        row = turns[["turn_input_tokens", "turn_output_tokens", "cost_usd", "context_tokens"]]
+        assert row.to_numpy().tolist() == [[100, 20, 0.01, 90_001]]
+        whole = ck.frame(session, per="session").iloc[0]
+        assert (whole["cost_usd"], whole["peak_tokens"]) == (0.01, 90_001)
+        assert ck.compare(session, ["none"]).loc["recorded", "peak_tokens"] == 90_001
+    assert ck.report(live).to_text() == ck.report(back).to_text()
+    assert ck.report(live).groups() == ck.report(back).groups()
+    assert ck.report(live).groups()["not in the log"] > 89_000  # its own prompt and tools
+    line = via.shell.run_line_magic("context", "").one_line
+    assert line == "Context: 90k/120k (75%) · Compactions: 0"
+    assert "$0.01" in str(via.shell.run_line_magic("context", "spend"))
+
+
+@pytest.mark.parametrize("manner", ["bills", "bills-anew"])
+def test_a_running_total_is_not_billed_as_one_turn_in_another_program(via, manner, capsys):
+    """Its conversation is loaded and its total goes on; one that cannot load begins anew."""
+    for _ in range(3):
+        via(manner)
+    via.shell.run_line_magic("reload_ext", "ctxkit")  # as in another kernel
+    last = via(manner)
+    assert "$0.0100" in repr(last)
+    assert ck.frame(last.session, per="turn").cost_usd.tolist() == pytest.approx([0.01] * 4)
+    assert "none before" not in capsys.readouterr().out

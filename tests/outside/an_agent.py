@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -62,6 +63,14 @@ def ask(session, call, **more):
     return answer["result"]["outcome"]
 
 
+def bill(session):
+    """Return how many turns the conversation has had, with this one."""
+    book = Path(HEARD).with_name(f"turns of {session}")
+    turns = int(book.read_text()) + 1 if book.exists() else 1
+    book.write_text(str(turns))
+    return turns
+
+
 def work(session, prompt):
     """Take a turn; return its stop reason."""
     words = prompt[0]["text"]
@@ -84,6 +93,19 @@ def work(session, prompt):
                 "cachedReadTokens": 60,
             },
         }
+    if MANNER.startswith("bills"):
+        # a running total of the conversation, which outlives the process that counts it
+        total = bill(session)
+        update(session, "agent_message_chunk", content=text("I look."))
+        update(session, "tool_call", toolCallId="c1", title="Read a.py", kind="read", status="pending",
+               rawInput={"path": "a.py"})  # fmt: skip
+        update(session, "tool_call_update", toolCallId="c1", status="completed",
+               content=[{"type": "content", "content": text("x = 1")}])  # fmt: skip
+        update(session, "agent_message_chunk", content=text("Well."))
+        update(session, "usage_update", used=90_000 + total, size=120_000,
+               cost={"amount": total / 100, "currency": "USD"})  # fmt: skip
+        usage = {"totalTokens": 120, "inputTokens": 100, "outputTokens": 20, "cachedReadTokens": 60}
+        return {"stopReason": "end_turn", "usage": usage}
     if MANNER == "nonsense":
         update(session, "from_the_future", content=5)
         update(session, "agent_message_chunk", content="not a block")
@@ -180,7 +202,7 @@ def main():
                 say({"id": ident, "error": {"code": -32601, "message": "Method not found"}})
                 continue
             can = {
-                "loadSession": MANNER == "loads",
+                "loadSession": MANNER in ("loads", "bills"),
                 "promptCapabilities": {"image": MANNER != "blind"},
             }
             say({"id": ident, "result": {
@@ -191,7 +213,7 @@ def main():
             if MANNER == "login":
                 say({"id": ident, "error": {"code": -32000, "message": "Authentication required"}})
                 continue
-            sessions += 1
+            sessions += os.getpid() if MANNER == "bills-anew" else 1
             say({"id": ident, "result": {} if MANNER == "half" else {"sessionId": f"s{sessions}"}})
         elif method == "session/load":
             update(params["sessionId"], "agent_message_chunk", content=text("replayed"))

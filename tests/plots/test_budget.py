@@ -103,3 +103,29 @@ def test_rows_without_an_agent_belong_to_no_total():
         "b · Dev": [30],
         "b · Rev": [40],
     }
+
+
+def test_compactions_are_dashed_lines_with_fuserafts_label():
+    """F114: Upright, dashed and grey, labelled `⚡ compact`; of many the label is left out."""
+    from snapshot_logs import MARKER, ROW
+
+    from ctxkit.plots.budget_charts import _compaction_marks
+
+    lines = [ROW, MARKER, ROW.replace('"turn":3', '"turn":4')]
+    layout = ck.plots.budget(snapshots_of(lines)).to_plotly()["layout"]
+    [shape], [label] = layout["shapes"], layout["annotations"]
+    assert (shape["line"]["dash"], shape["x0"] == shape["x1"]) == ("dash", True)
+    assert label["text"] == "⚡ compact"
+    page = str(ck.plots.budget(snapshots_of(lines)).page())
+    assert "\\u26a1 compact" in page or "⚡ compact" in page
+    assert {m.label for m in _compaction_marks(range(13))} == {""}
+
+
+def snapshots_of(lines):
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ctx_snapshots_s.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+        return ck.read(path)

@@ -38,6 +38,7 @@ SETTINGS = {
     "window_share": {"keep_share": 0.3},
     "summary": {"keep_tokens": 200},
     "recall": {},
+    "keep_rules": {"tokens": 60},
     "safeguard": {"keep_tokens": 200},
     "intents": {"keep_turns": 1},
     "evidence": {"keep_messages": 3},

@@ -10,7 +10,7 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Fixed
 from ctxkit.presets.systems.claude_code import ClaudeSummary, last_files
-from ctxkit.session import Session
+from ctxkit.session import Session, Usage
 
 
 def compacted(history, **settings):
@@ -83,9 +83,11 @@ def test_a_summariser_and_a_focus_reach_the_second_step():
     assert rules.policy.focused("tests").focus == "tests"
 
 
-def paused(minutes, tokens):
+def paused(minutes, tokens, **writes):
     """A talk of so many tokens, and a question after a pause."""
-    first = [user("go", time=0.0), assistant("x" * 4 * tokens, time=10.0)]
+    write = writes or {"cache_write_1h_tokens": 1}
+    first = [user("go", time=0.0),
+             assistant("x" * 4 * tokens, time=10.0, usage=Usage(output_tokens=tokens, **write))]  # fmt: skip
     last = [user("and now?", time=10.0 + 60 * minutes), assistant("so", time=20.0 + 60 * minutes)]
     return Session(
         id="s",
@@ -101,10 +103,16 @@ def paused(minutes, tokens):
         (55, 190_000, {"version": "2.1.299"}, 0),
         (55, 120_000, {"version": "2.1.299", "idle_min_tokens": 100_000}, 1),
         (55, 210_000, {"version": "2.1.299", "idle_compaction": False}, 0),
-        (55, 210_000, {}, 0),
+        (55, 210_000, {}, 1),
+        (55, 210_000, {"version": "2.1.29"}, 0),
     ],
 )
 def test_an_idle_session_is_compacted_before_its_hour_is_over(minutes, tokens, settings, cuts):
-    """observed from 2.1.286 on; the older version is the default, and is as it was"""
+    """observed from 2.1.286 on; the older version is as it was"""
     rules = presets.claude_code(context_window=1_000_000, **settings).but(counter="chars/4")
     assert len(ck.replay(paused(minutes, tokens), rules).edits) == cuts
+
+
+def test_a_cache_of_five_minutes_is_not_compacted_for():
+    rules = presets.claude_code(context_window=1_000_000).but(counter="chars/4")
+    assert not ck.replay(paused(55, 210_000, cache_write_tokens=1), rules).edits

@@ -18,6 +18,7 @@ from ctxkit.policies.offload import DIGEST_HEADING
 from ctxkit.policies.texts.tool_actions import reasoning_block
 from ctxkit.policies.window import AdaptiveTrim
 from ctxkit.presets import preset
+from ctxkit.presets.registry import preset_differences
 from ctxkit.presets.systems import ai
 
 FUSERAFT = {"max_chars_per_history_message": 8_000, "anti_thrash_min_savings_ratio": 0.10,
@@ -174,3 +175,38 @@ def test_pulse_coders_summary_begins_as_its_document_says():
         i.message for i in ck.replay(log, rules).sent(-1) if "[COMPACTED_CONTEXT]" in i.message.text
     ]
     assert texts[0].text.startswith("[COMPACTED_CONTEXT]")
+
+
+def test_an_unknown_window_leaves_ai_its_fixed_limit_and_half_of_it():
+    """A2, A13, A14: Without a window the limit is 8,000 tokens, of which half is kept."""
+    talk = [{"role": r, "content": "word " * 800} for _ in range(30) for r in ("user", "assistant")]
+    kept = ck.fit(talk, "ai")
+    assert sum(len(m["content"]) for m in kept[1:]) // 4 <= 4_000
+    assert 2 <= len(kept) < 8
+    assert ck.fit(talk, "ai", limit=200_000) == talk
+    assert len(ck.fit(talk, ck.presets.ai(max_tokens=20_000))) > len(kept)
+    assert ck.presets.ai(context_window=128_000).unknown_window == 8_000 + 16_384
+
+
+def test_a_share_of_the_history_parts_what_a_model_is_asked_and_says_where_it_does_nothing():
+    """D10: maxHistoryShare acts on summaries by a model; without one the preset says why not."""
+
+    def passages(share):
+        asked = []
+
+        def write(passage):
+            asked.append(len(passage.messages))
+            return "short"
+
+        rules = ck.presets.fased(
+            context_window=60_000, reserve_tokens=10_000, reserve_tokens_floor=10_000,
+            keep_recent_tokens=5_000, max_history_share=share, summariser=write,
+        )  # fmt: skip
+        assert len(ck.replay(ck.read(ck.samples.path("billing")), rules).edits) == 1
+        return asked
+
+    small, large = passages(0.1), passages(0.9)
+    assert len(small) > len(large)
+    assert max(small) < max(large)
+    [row] = [d for d in preset_differences("fased") if d.topic == "maxHistoryShare"]
+    assert "changes nothing" in row.default

@@ -35,3 +35,24 @@ def test_it_acts_when_the_rendered_tokens_cross_the_threshold(threshold, tokens,
     assert rules.trigger(h, rules.room(h.log)) is due
     with pytest.raises(BadArguments):
         presets.openai_server(compact_threshold=0)
+
+
+def test_on_demand_the_users_messages_stay_and_one_item_stands_behind_them():
+    h = shown(user("x" * 400), assistant("y" * 40_000), user("z" * 400), assistant("w" * 4000))
+    rules = presets.openai_server(item_tokens=500, on_demand=True)
+    new = rules.policy(h, ROOM)
+    assert [(m.role, m.text[:1]) for m in new.messages] == [
+        ("user", "x"),
+        ("user", "z"),
+        ("summary", ""),
+    ]
+    assert new.tokens < h.tokens
+    assert h.tokens > 500 > 0
+    again = rules.policy(new, ROOM)
+    assert again.messages == new.messages
+
+
+def test_on_demand_a_call_at_work_stays_behind_the_item():
+    rows = [user("x" * 400), *step("bash", "y" * 4000), call("bash", command="ls")]
+    new = presets.openai_server(item_tokens=10, on_demand=True).policy(shown(*rows), ROOM)
+    assert [m.role for m in new.messages] == ["user", "summary", "assistant"]

@@ -137,3 +137,31 @@ def test_a_summary_model_that_is_not_known_is_a_sentence(tmp_path):
     words = "Compaction.Model asks for model 'dear', which is not known"
     with pytest.raises(ck.BadArguments, match=words):
         summed_by(tmp_path, "dear")
+
+
+@pytest.mark.parametrize("mode", ["lossless", "hybrid"])
+def test_a_contract_never_contradicts_the_files_beside_it(tmp_path, mode):
+    """F62, F67: A compaction within the turn that writes the file and runs the command finds both."""
+    compaction = {"TriggerTurnCount": 4, "KeepRecentTurns": 1, "Mode": mode}
+    plan = config([{"Name": "A", "Plugins": ["FileSystem", "Shell"]}, "B"], STATES,
+                  Contracts=CONTRACTS, Compaction=compaction)  # fmt: skip
+    script = [
+        ("write_file", {"path": "a.txt", "content": "a" * 4_000}),
+        ("read_file", {"path": "a.txt"}),
+        ("shell", {"command": "echo check"}),
+        *[("read_file", {"path": "a.txt"})] * 3,
+        "Done.\nON",
+    ]
+    parts = {"A": [script], "B": [["Yes.\nDONE"]]}
+    with made(tmp_path, parts, plan, tools=("files", "shell")) as team:
+        team.run("Build a.")
+        session = team.sessions["A"].session
+        assert len({m.turn for m in session.messages}) == 1
+        told = list(dict.fromkeys(t for t in summaries(session) if "CONTRACT STATUS" in t))
+        assert told
+        for text in told:
+            block = text.split("CONTRACT STATUS")[1].split("\n\n")[0]
+            assert ("✓ Written" in block) is ("FILES WRITTEN\n  a.txt" in text)
+            assert ("✓ Tested" in block) is ("✓ shell echo check" in text)
+        assert "✓ Tested" in told[-1]
+        assert summaries(ck.read(team.sessions["A"].log.path)) == summaries(session)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit import tokens
-from ctxkit.session import SizeOnly, Usage
+from ctxkit.session import Edit, SizeOnly, Usage
 from ctxkit.tokens.sizes import measure_sizes, split_by_weight
 
 CHARS = tokens.estimated_counter(1)
@@ -301,3 +301,24 @@ def test_the_estimate_of_the_last_prompt_is_a_quarter_too_low(real) -> None:
     last = [c for c in log.calls if c.message.usage and c.message.usage.prompt_tokens][-1]
     plain = sum(map(tokens.get_counter("chars/4").message, log.view(last.index)))
     assert 0.70 < plain / last.message.usage.prompt_tokens < 0.75
+
+
+def test_a_message_inserted_again_has_one_size_live_and_read_back():
+    """An edit that puts a message back is one object in memory and another in a log read back."""
+    from msgspec.structs import replace
+
+    asked, note = user("a" * 400, id="u"), user("n" * 80, id="n")
+    talk = [asked, assistant("b" * 400, id="a1", usage=usage(500))]
+
+    def made(again, once_more):
+        first = Edit(kind="replaced", id="e1", targets=("u", "a1"), inserted=(again, note))
+        second = Edit(kind="replaced", id="e2", targets=("u", "n"), inserted=(once_more,))
+        rest = assistant("c", id="a2", usage=usage(900)), second
+        return session(*talk, first, *rest, assistant("d", id="a3", usage=usage(300)))
+
+    live, back = made(asked, asked), made(replace(asked), replace(asked))
+    assert live.path[2].inserted[0] is not back.path[2].inserted[0]
+    sizes = measure_sizes(live), measure_sizes(back)
+    assert sizes[0].fixed_at == sizes[1].fixed_at
+    assert sizes[0].inserted == sizes[1].inserted
+    assert sizes[0].inserted[0] == sizes[0].tokens[0]

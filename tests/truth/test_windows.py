@@ -8,7 +8,11 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.engine.replay import find_context_window
-from ctxkit.tokens.context_windows import get_context_window
+from ctxkit.tokens.context_windows import (
+    LIKE_WINDOWS_KEY,
+    get_context_window,
+    share_window_evidence,
+)
 
 MILLION = "claude-opus-4-6"
 
@@ -103,3 +107,59 @@ def test_real_windows_hold_all_their_prompts(real):
         frame = ck.frame(s, per="call")
         told = frame[frame["limit_source"] == "derived"]
         assert (told["prompt_tokens"].fillna(0) <= told["context_limit"]).all(), s.id
+
+
+def like(version, *prompts, tool="claude-code", **more):
+    return msgspec.structs.replace(made(MILLION, *prompts, **more), version=version, product=tool)
+
+
+def windows(*sessions):
+    return [get_context_window(s, MILLION) for s in share_window_evidence(sessions)]
+
+
+def test_compactions_of_like_sessions_bound_the_window_and_say_so():
+    short = like("2.1.20", 60_000)
+    first, second = windows(short, like("2.1.20", 150_000, cut=176_000))
+    assert (first.tokens, second.tokens) == (200_000, 200_000)
+    assert (
+        "1 like sessions of the same tool, version and model (the largest at 176,000)" in first.note
+    )
+    assert "its own compaction" in second.note
+    (informed, _) = share_window_evidence([short, like("2.1.20", 150_000, cut=176_000)])
+    assert first.note in informed.notes
+    assert find_context_window(informed) == 200_000
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        like("2.1.21", 150_000, cut=176_000),
+        like("2.1.20", 150_000, cut=176_000, tool="pi"),
+        like("2.1.20", 150_000, cut=176_000, trigger="manual"),
+        like("2.1.20", 150_000, cut=700_000),
+        like("2.1.20", 150_000, 400_000, cut=176_000),
+    ],
+)
+def test_unlike_or_contradicting_sessions_change_nothing(other):
+    assert windows(like("2.1.20", 60_000), other)[0] == (1_000_000, "derived", None)
+
+
+def test_an_own_prompt_beyond_it_wins():
+    first = windows(like("2.1.20", 400_000), like("2.1.20", 150_000, cut=176_000))[0]
+    assert first.tokens == 1_000_000
+
+
+def test_a_default_of_the_tool_is_confirmed_by_like_sessions():
+    """3,029 calls of one repository: every automatic compaction came below 177,000."""
+    model = "claude-opus-4-6"
+    prompts = [((60_000,), {}), ((150_000,), {"cut": 176_500})]
+    sessions = [made(model, *p, format="claude-code", **more) for p, more in prompts]
+    first = get_context_window(share_window_evidence(sessions)[0], model)
+    assert first.tokens == 200_000
+    assert "200,000 tokens in claude-code by the automatic compactions of 1 like" in first.note
+
+
+@pytest.mark.parametrize("stated", [7, {MILLION: "x"}, {MILLION: [1]}, {MILLION: [-5, 1]}])
+def test_damaged_evidence_is_left_alone(stated):
+    s = msgspec.structs.replace(like("2.1.20", 60_000), details={LIKE_WINDOWS_KEY: stated})
+    assert get_context_window(s, MILLION).tokens == 1_000_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from builders import assistant, result, session, tool_call, usage, user
 from msgspec.structs import replace
@@ -51,11 +53,11 @@ def test_it_is_turned_by_hand(widget):
     assert widget.to_text() != begun
     widget.cold.value = True
     assert widget.cut.pays_after == 0
-    assert "pays at once" in widget.said()
+    assert "Pays at once" in widget.answer
     assert widget.cut.before().read == widget.cut.without().read == 0
     widget.cold.value = False
     widget.calls.value = 300
-    assert "after 300 calls" in widget.picture.value
+    assert "After 300 calls" in widget.picture.value
 
 
 def test_without_it_the_prompt_is_shorter_and_what_stands_behind_is_written(widget):
@@ -74,6 +76,23 @@ def test_front_ends_without_widgets_get_text_and_html(widget):
     bundle = widget._repr_mimebundle_()
     assert "N > (w - r) S / (r x)" in bundle["text/plain"]
     assert "<svg" in bundle["text/html"]
+
+
+def test_the_answer_stands_in_front_and_the_formula_is_folded(widget):
+    html = widget.to_html()
+    assert f"<strong>Pays after {widget.cut.pays_after:,.0f} calls.</strong>" in html
+    assert html.index("Pays after") < html.index("<svg") < html.index("<details>")
+    assert "N &gt; (w - r)" in html[html.index("<details>") :]
+    for name in (
+        "read",
+        "written",
+        "taken out",
+        "warm",
+        "after a pause",
+    ):  # legends of both pictures
+        assert re.search(rf"</svg> {name}</span>", html), name
+    axis = widget._gain_axes().plotly()["layout"]["yaxis"]
+    assert axis["tickprefix"] == "$"
 
 
 def test_what_cannot_be_weighed_is_said():

@@ -128,7 +128,7 @@ def test_what_cannot_be_watched_is_named(shell, what, said):
 
 def test_it_has_a_text_twin_and_an_html_twin(live):
     asyncio.run(live.turn("go"))
-    bundle, _ = ck.watch(live)._repr_mimebundle_()
+    bundle = ck.watch(live)._repr_mimebundle_()
     assert bundle["text/plain"].startswith("one · Context: ")
     assert "patch_file" in bundle["text/plain"]
     assert "<svg" in bundle["text/html"]

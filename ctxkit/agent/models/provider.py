@@ -7,10 +7,12 @@ says if it had to count by itself; such a count is not used.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import time
 import warnings
+from contextlib import suppress
 from copy import deepcopy
 from datetime import datetime
 from importlib import util
@@ -432,11 +434,18 @@ async def count_provider_tokens(
     if clients is not None:
         clients.flush_cache()  # keyed by the address of a loop, which may be reused
     connection = {k: options[k] for k in ("api_base", "api_key") if options.get(k)}
+    # LiteLLM logs a server without this endpoint as an error, and leaves its connection open.
+    log = logging.getLogger("LiteLLM")
+    was_disabled, log.disabled = log.disabled, True
     try:
         async with asyncio.timeout(COUNT_SECONDS):
             result = await litellm.acount_tokens(model=name, **prompt, **connection)
     except Exception:  # noqa: BLE001  LiteLLM raises many kinds; without its count there is ours
         return None
+    finally:
+        log.disabled = was_disabled
+        with suppress(Exception):
+            await litellm.close_litellm_async_clients()
     counted = result.tokenizer_type != _LOCAL_TOKENIZER and not result.error
     return int(result.total_tokens) if counted and result.total_tokens > 0 else None
 

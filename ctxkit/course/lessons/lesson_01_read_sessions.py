@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.marking import mark_number, mark_span, score_guess
 from ctxkit.course.sample_data import load_sample
 from ctxkit.session.messages import Usage
 
 _QUEUE = "fin-import-7"
-_CALL = 274
+_COLD_CALLS = (274, 22, 29, 108, 155, 232)
+"""Calls after a pause: nothing of their prompts was read."""
 
 
 @guess(
@@ -31,6 +32,8 @@ def _guess_tool_result_share(answer: Any) -> str:
     "01-a",
     f"From which call to which was {_QUEUE} out of sight, once seen? (first, last)",
     "So for a whole morning the agent did not know where the import runs.",
+    hint="`known` lists the calls that show it: the gap lies between two of them that are not "
+    "neighbours; the first and the last call of the gap are asked for.",
 )
 def _judge_hidden_calls(answer: Any) -> str:
     shown = [any(_QUEUE in m.text for m in view) for _, view in load_sample().views()]
@@ -42,11 +45,13 @@ def _judge_hidden_calls(answer: Any) -> str:
 
 @exercise(
     "01-b",
-    f"What did call {_CALL} cost, in dollars? Add up four classes of tokens times their prices.",
+    "What did call {call} cost, in dollars? Add up four classes of tokens times their prices.",
     "Nearly all of it is writing: the cache had died in a pause, so nothing was read.",
+    hint="Fresh, read, written and reply: each number of tokens times its price, by a million.",
+    numbers=[{"call": call} for call in _COLD_CALLS],
 )
 def _judge_call_cost(answer: Any) -> str:
-    usage = load_sample().call(_CALL).message.usage or Usage()
+    usage = load_sample().call(numbers("01-b")["call"]).message.usage or Usage()
     # this call has no cache reads: three of the four classes are left
     fresh, written = usage.input_tokens or 0, usage.cache_write_tokens or 0
     reply = 15e-6 * (usage.output_tokens or 0)
@@ -66,6 +71,7 @@ def _judge_call_cost(answer: Any) -> str:
     "01-c",
     "How many tokens of each prompt of the sample `inbox` stand in no message of its log?",
     "They are schemas of tools. No rule that works on messages can take one of them away.",
+    hint="The report has a row for what the provider billed and no message holds.",
 )
 def _judge_unlogged_tokens(answer: Any) -> str:
     from ctxkit.metrics.context_report import report

@@ -5,16 +5,21 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.marking import as_float, mark_number, score_guess
-from ctxkit.course.sample_data import load_sample, make_rules_above, replay_sample, score_replay
+from ctxkit.course.sample_data import load_sample, measure_loss_above, replay_sample
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Always
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
-_CALL, _AT = 150, 102
+_PLACES = [
+    {"call": call, "position": position}
+    for call in (150, 120, 90, 210, 240)
+    for position in (102, 104, 106)
+]
+_KEPT = [{"keep_tokens": n} for n in (20_000, 16_000, 18_000, 22_000, 24_000, 26_000)]
 
 
 @guess(
@@ -24,14 +29,14 @@ _CALL, _AT = 150, 102
     "A summary keeps the story and drops the names.",
 )
 def _guess_summary_loss(answer: Any) -> str:
-    scored = score_replay(replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000)))
-    return score_guess(answer, 100 * scored["needed_later_loss"], "%")
+    return score_guess(answer, 100 * measure_loss_above("summary:keep_tokens=8000", 30_000), "%")
 
 
 @exercise(
     "02-c",
     "Write rules that clear all results of tools but those of the last five turns. Give the rules.",
     "A policy is a few lines; what it costs is another question, and the next notebooks ask it.",
+    hint="Positions before `history.nth_last('user', 5)` whose role is 'tool', and no others.",
 )
 def _judge_cleared_results(answer: Any) -> str:
     replay = replay_sample(answer)
@@ -51,9 +56,10 @@ def _list_result_texts() -> frozenset[str]:
 
 
 @cache
-def _count_non_results(index: int) -> int:
-    """Return how many messages of a call, never compacted, are no results."""
-    return sum(item.message.role != "tool" for item in _replay_uncompacted().sent(index))
+def _list_spoken(index: int) -> tuple[str, ...]:
+    """Return the words of a call's messages, never compacted, that are no results."""
+    items = _replay_uncompacted().sent(index)
+    return tuple(item.message.text for item in items if item.message.role != "tool")
 
 
 @cache
@@ -64,8 +70,11 @@ def _replay_uncompacted() -> Session:
 def _find_mistake(replay: Session, index: int) -> str:
     """Say what is wrong at a call: words or a new result gone, or an old result that stands."""
     items = replay.sent(index)
-    if sum(item.message.role != "tool" for item in items) < _count_non_results(index):
+    spoken = [item.message.text for item in items if item.message.role != "tool"]
+    if len(spoken) < len(_list_spoken(index)):
         return f"At call {index} more is gone than results: what was said, or calls of tools."
+    if tuple(spoken) != _list_spoken(index):
+        return f"At call {index} words of the user or the assistant are changed; only results go."
     users = [i for i, item in enumerate(items) if item.message.role == "user"]
     # with fewer than five requests no result is old
     start = users[-5] if len(users) >= 5 else 0
@@ -83,15 +92,18 @@ def _find_mistake(replay: Session, index: int) -> str:
 
 @exercise(
     "02-a",
-    f"At call {_CALL} you want to drop what stands before position {_AT} of "
-    f"`session.view({_CALL})`. Which is the first safe cut at or after it?",
+    "At call {call} you want to drop what stands before position {position} of "
+    "`session.view({call})`. Which is the first safe cut at or after it?",
     "Between a call and its result no cut is safe: providers refuse a call without its result.",
+    hint="A cut is safe where what begins the rest is no result.",
+    numbers=_PLACES,
 )
 def _judge_safe_cut(answer: Any) -> str:
-    shown = load_sample().view(_CALL)
-    right = next(p for p in range(_AT, len(shown)) if shown[p].role != "tool")
+    call, position = numbers("02-a").values()
+    shown = load_sample().view(call)
+    right = next(p for p in range(position, len(shown)) if shown[p].role != "tool")
     at = as_float(answer)
-    if at is not None and at != right and at in range(_AT, len(shown)):
+    if at is not None and at != right and at in range(position, len(shown)):
         # a cut is safe before anything but a result
         if shown[int(at)].role == "tool":
             return "There a result would stand without its call."
@@ -102,9 +114,18 @@ def _judge_safe_cut(answer: Any) -> str:
 @exercise(
     "02-b",
     "A policy without a trigger is due before every call. How often would "
-    "`window:keep_tokens=20000` compact?",
+    "`window:keep_tokens={keep_tokens}` compact?",
     "Each of them changes the beginning of the prompt. What that costs is notebook 05.",
+    hint="`ck.replay(session, rules).edits` has one entry a compaction.",
+    numbers=_KEPT,
 )
 def _judge_untriggered_cuts(answer: Any) -> str:
-    due = Rules(policy="window:keep_tokens=20000", trigger=Always())
-    return mark_number(answer, len(replay_sample(due).edits), within=0)
+    count = _count_untriggered(numbers("02-b")["keep_tokens"])
+    return mark_number(answer, count, within=0)
+
+
+@cache
+def _count_untriggered(keep_tokens: int) -> int:
+    """Return how often a window without a trigger compacts the sample."""
+    due = Rules(policy=f"window:keep_tokens={keep_tokens}", trigger=Always())
+    return len(replay_sample(due).edits)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.marking import mark_number, score_guess
 from ctxkit.course.sample_data import load_sample, measure_cost_above, replay_sample, score_replay
 
-_PAYS, _PEAK, _MOST = 25, 30_000, 2.60
+_PAYBACKS = [{"calls": n} for n in (25, 18, 20, 30, 36, 40)]
+_LIMITS = [
+    {"peak": peak, "dollars": dollars}
+    for peak in (30_000, 28_000, 26_000)
+    for dollars in (2.6, 2.5)
+]
 
 
 @guess(
@@ -23,9 +29,11 @@ def _guess_cautious_cost(answer: Any) -> str:
 
 @exercise(
     "03-a",
-    f"A cut here pays after about {_PAYS} calls. How many tokens must lie between what is kept and "
-    "the trigger, so that the next cut does not come before? (Within 10 %.)",
+    "A compaction pays back after {calls} calls. How many tokens must lie between what is kept and "
+    "the trigger, so that the next one does not come before? (Within 10 %.)",
     "That is all there is to thrash: a distance that is too short.",
+    hint="How many tokens does a prompt grow by, from one call to the next? That, times the calls.",
+    numbers=_PAYBACKS,
 )
 def _judge_trigger_distance(answer: Any) -> str:
     # prompts grow by about the same number at each call: distance = growth * calls
@@ -34,9 +42,10 @@ def _judge_trigger_distance(answer: Any) -> str:
         "That is the growth of one call.": grown,
         "That is all that the session grew by.": grown * (len(load_sample().calls) - 1),
     }
-    return mark_number(answer, grown * _PAYS, within=0.1, slips=slips)
+    return mark_number(answer, grown * numbers("03-a")["calls"], within=0.1, slips=slips)
 
 
+@cache
 def growth() -> float:
     """Return by how many tokens a prompt of the sample grows from call to call, never compacted."""
     from ctxkit.metrics.frames import frame
@@ -48,17 +57,20 @@ def growth() -> float:
 
 @exercise(
     "03-b",
-    f"Find rules whose prompts stay below {_PEAK:,} tokens, that do not thrash and cost at most "
-    f"${_MOST:.2f}. Give the rules.",
+    "Find rules whose prompts stay below {peak:,} tokens, that do not thrash and cost at most "
+    "${dollars:.2f}. Give the rules.",
     "That is half of the answer. Now look at what they lose: `ck.compare(session, [rules])`.",
+    hint="A lower trigger makes prompts shorter; keeping less makes the distance longer.",
+    numbers=_LIMITS,
 )
 def _judge_calm_rules(answer: Any) -> str:
     scored = score_replay(replay_sample(answer), loss=False)
-    if scored["peak_tokens"] >= _PEAK:
+    peak, dollars = numbers("03-b").values()
+    if scored["peak_tokens"] >= peak:
         return f"The largest prompt has {scored['peak_tokens']:,} tokens."
     if scored["is_thrashing"]:
         bad, made = scored["not_paid_back_n"], scored["compactions_n"]
         return f"They thrash: {bad} of {made} compactions were not paid back."
-    if scored["cost_usd"] > _MOST:
+    if scored["cost_usd"] > dollars:
         return f"They cost ${scored['cost_usd']:.2f}."
     return ""

@@ -18,6 +18,20 @@ _MASK = 2
 WORDS = ("none", "mask 2", "mask 20")
 
 
+def ports_in_sight(session: Session) -> dict[str, int]:
+    """Return the ports that the messages of a session show: by the name of the service.
+
+    Args:
+        session: of the agent of notebook 04; the answer of a turn has it as it was then.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ports_in_sight(ck.read(ck.samples.path("chat")))
+        {}
+    """
+    return dict(find_ports(session.view()))
+
+
 @cache
 def lived() -> pd.DataFrame:
     """Return what an agent did and paid under three settings, in the world of the studies."""
@@ -25,7 +39,7 @@ def lived() -> pd.DataFrame:
     from ctxkit.experiments import studies
 
     masks = [presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (_MASK, 20)]
-    table: pd.DataFrame = studies.loop(["none", *masks])
+    table: pd.DataFrame = studies.loop(["none", *masks], progress=False)
     return table
 
 
@@ -41,16 +55,18 @@ def _guess_repeated_reads(answer: Any) -> str:
 
 @exercise(
     "04-a",
-    "Which services' ports does your agent not see any more, though it has read them? A list of "
-    "names; give the session, too.",
+    "Which services' ports did your agent not see any more when this turn was over, though it had "
+    "read them? A list of names; give the session of the turn, too.",
     "Ask for one of them and watch what it does.",
+    hint="It sees what the last turn before the compaction read, and what it has read since.",
 )
 def _judge_hidden_ports(answer: Any, session: Any = None) -> str:
     if not isinstance(session, Session):
         raise BadArguments("Give the session, too: ck.check('04-a', [...], answer.session).")
     ever = find_ports(session.messages)
-    # the prompt that the next call would be sent
-    shown = find_ports(item.message for item in session.sent(None))
+    # what the messages of that session show: its later runs, where it was restored and compacted
+    # again, are other sessions
+    shown = ports_in_sight(session)
     return mark_list(answer, sorted(set(ever) - set(shown)))
 
 
@@ -59,6 +75,8 @@ def _judge_hidden_ports(answer: Any, session: Any = None) -> str:
     "Three settings, by what the agent really paid: which is the cheapest, 'none', 'mask 2' or "
     "'mask 20'?",
     "The replay would have said another one: it does not know that the agent looks again.",
+    hint="The column `usd_real` of the table `lived`.",
+    is_choice=True,
 )
 def _judge_cheapest_setting(answer: Any) -> str:
     right = str(lived()["usd_real"].idxmin())

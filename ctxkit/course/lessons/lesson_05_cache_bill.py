@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.marking import mark_number, score_guess
 from ctxkit.course.sample_data import load_sample, measure_cost_above
 
 _READ, _INPUT, _WRITE, _OUTPUT = 0.30, 3.0, 3.75, 15.0
 """Dollars a million tokens, as the notebook prints them."""
-_TAKEN, _BEHIND = 2_000, 30_000
+_RESULTS = [
+    {"taken": taken, "behind": behind}
+    for taken in (2_000, 1_500, 2_500, 4_000)
+    for behind in (30_000, 24_000, 36_000, 45_000)
+]
+_CALLS = [
+    {"fresh": fresh, "read": read, "written": written, "reply": reply}
+    for fresh, written in ((1_200, 3_000), (800, 4_500), (2_100, 2_600))
+    for read, reply in ((88_000, 900), (64_000, 1_300), (41_000, 600), (120_000, 450))
+]
 
 
 @guess(
@@ -25,16 +35,19 @@ def _guess_frequent_clearing_cost(answer: Any) -> str:
 
 @exercise(
     "05-b",
-    f"A result of {_TAKEN:,} tokens stands before {_BEHIND:,} others in a warm prompt. After how "
+    "A result of {taken:,} tokens stands before {behind:,} others in a warm prompt. After how "
     "many calls does taking it out pay?",
     "So a result in the middle of a warm prompt is better left alone.",
+    hint="What stands behind is written instead of read, once; each call then reads less.",
+    numbers=_RESULTS,
 )
 def _judge_break_even(answer: Any) -> str:
     from ctxkit.metrics.breakeven import reads_until_mutation_pays
 
     # What is paid once is writing the tokens behind instead of reading them (w - r each); what is
     # saved in each later call is reading the tokens taken (r each): n = (w - r) / r * ratio.
-    ratio = _BEHIND / _TAKEN
+    taken, behind = numbers("05-b").values()
+    ratio = behind / taken
     slips = {
         "You counted the writing, but without it the tokens behind would have been read: w - r.": (
             _WRITE / _READ * ratio
@@ -43,25 +56,29 @@ def _judge_break_even(answer: Any) -> str:
         "Prices are missing: what is saved is a read, what is paid is a write.": ratio,
         "You took the price of plain input for that of writing.": (_INPUT - _READ) / _READ * ratio,
     }
-    right = reads_until_mutation_pays(_TAKEN, _BEHIND)
+    right = reads_until_mutation_pays(taken, behind)
     return mark_number(answer, right, within=0.01, slips=slips)
 
 
 @exercise(
     "05-a",
-    "A call has 1,200 fresh tokens, reads 88,000 and writes 3,000; its reply has 900. What does it "
-    "cost, in dollars?",
-    "Half of it is the read, though a read costs a tenth: there are so many of them.",
+    "A call has {fresh:,} fresh tokens, reads {read:,} and writes {written:,}; its reply has "
+    "{reply:,}. What does it cost, in dollars?",
+    "Much of it is the read, though a read costs a tenth: there are so many of them.",
+    hint="Four products, by a million: the prices stand in the table above.",
+    numbers=_CALLS,
 )
 def _judge_call_cost(answer: Any) -> str:
-    right = (1_200 * _INPUT + 88_000 * _READ + 3_000 * _WRITE + 900 * _OUTPUT) / 1e6
+    fresh, read, written, reply = numbers("05-a").values()
+    prompt = fresh * _INPUT + read * _READ + written * _WRITE
+    right = (prompt + reply * _OUTPUT) / 1e6
     slips = {
         "You paid every token of the prompt as plain input.": (
-            (92_200 * _INPUT + 900 * _OUTPUT) / 1e6
+            ((fresh + read + written) * _INPUT + reply * _OUTPUT) / 1e6
         ),
-        "The reply is missing.": (1_200 * _INPUT + 88_000 * _READ + 3_000 * _WRITE) / 1e6,
+        "The reply is missing.": prompt / 1e6,
         "You paid what was written as plain input.": (
-            (4_200 * _INPUT + 88_000 * _READ + 900 * _OUTPUT) / 1e6
+            ((fresh + written) * _INPUT + read * _READ + reply * _OUTPUT) / 1e6
         ),
     }
     return mark_number(answer, right, slips=slips)
@@ -72,13 +89,10 @@ def _judge_call_cost(answer: Any) -> str:
     "How many dollars did the pauses of this session add? (What a cache that had lived would have "
     "read, and was written in its place.)",
     "More than a seventh of the bill, for nothing but time that went by.",
+    hint="The sum of `expected` less `kept` over the pauses, at the price of writing less reading.",
 )
 def _judge_pause_cost(answer: Any) -> str:
-    from ctxkit.metrics.cache_misses import find_cache_misses
-
-    # only misses after a pause; `expected` would have been read, `kept` really was
-    misses = [m for m in find_cache_misses(load_sample()) if m is not None and m.paused]
-    again = sum(max(m.expected - m.kept, 0) for m in misses)
+    again = _count_rewritten_after_pauses()
     slips = {
         "That is all that those tokens cost; reading them would have cost something, too.": (
             again * _WRITE / 1e6
@@ -86,3 +100,13 @@ def _judge_pause_cost(answer: Any) -> str:
         "You took the price of plain input for that of writing.": again * (_INPUT - _READ) / 1e6,
     }
     return mark_number(answer, again * (_WRITE - _READ) / 1e6, within=0.01, slips=slips)
+
+
+@cache
+def _count_rewritten_after_pauses() -> int:
+    """Return the tokens that a cache would have had, but for the pauses."""
+    from ctxkit.metrics.cache_misses import find_cache_misses
+
+    # only misses after a pause; `expected` would have been read, `kept` really was
+    misses = [m for m in find_cache_misses(load_sample()) if m is not None and m.paused]
+    return sum(max(m.expected - m.kept, 0) for m in misses)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from functools import cache
-from statistics import pstdev
+from statistics import pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.course.contests import Contest
 from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.generator.billing import make_session
+from ctxkit.course.judging import judge_rules
 from ctxkit.course.marking import mark_choice, mark_number, score_guess
-from ctxkit.course.sample_data import make_rules_above, replay_sample, score_replay
+from ctxkit.course.sample_data import measure_loss_above
+from ctxkit.course.students import current_student
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ctxkit.session.session import Session
+
 _TRIGGERS = range(28_000, 32_001, 500)
-_MOST = 2.60
+_MOST, _HIDDEN_N = 3.20, 2
 
 
 # The loss is worked out under triggers that nobody would call different. Its spread is the noise of
@@ -23,10 +27,7 @@ _MOST = 2.60
 @cache
 def losses(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
     """Return the loss of a policy under triggers that differ by a few per cent."""
-    return [
-        score_replay(replay_sample(make_rules_above(words, t)))["needed_later_loss"]
-        for t in _TRIGGERS
-    ]
+    return [measure_loss_above(words, t) for t in _TRIGGERS]
 
 
 @guess(
@@ -44,9 +45,13 @@ def _guess_loss_range(answer: Any) -> str:
     "What is the standard deviation of these losses (triggers 28,000 to 32,000 in steps of 500), "
     "in points? (Within 15 %: with n or n - 1.)",
     "Two settings that are nearer than twice this are not told apart by this session.",
+    hint="The column `needed_later_loss` of `jitter`, its `.std()`, in points: times 100.",
 )
 def _judge_loss_deviation(answer: Any) -> str:
-    right = 100 * pstdev(losses())
+    right, sample = 100 * pstdev(losses()), 100 * stdev(losses())
+    # with n or with n - 1: what is near to either is right
+    if not mark_number(answer, sample, within=0.15):
+        return ""
     slips = {
         "That is the distance from the least to the most.": 100 * (max(losses()) - min(losses())),
         "That is the variance.": right**2,
@@ -56,21 +61,34 @@ def _judge_loss_deviation(answer: Any) -> str:
 
 @exercise(
     "07-b",
-    "Win: rules that keep fifteen of fifteen facts, lose at most 5 % and cost at most "
-    f"${_MOST:.2f}.",
-    "Can you get below $2.42?",
+    "Rules that keep every fact, lose at most 5 % and fit the window on `billing` and on two "
+    f"sessions that you have not seen, for at most ${_MOST:.2f} on the mean of the three.",
+    "They were not chosen on those two: that is what a choice has to survive. Now enter them.",
+    hint="Leave a margin: rules that only just hold on one session do not hold on the next.",
 )
 def _judge_contest_rules(answer: Any) -> str:
-    entry = Contest.tried("yours", answer)
-    if entry.why:
-        return f"It does not count: {entry.why}."
-    return f"It counts, at ${entry.cost_usd:.2f}." if entry.cost_usd > _MOST else ""
+    entries = [judge_rules("yours", answer)]
+    if entries[0].why:
+        return f"On `billing` it does not count: {entries[0].why}."
+    entries += [judge_rules("yours", answer, session) for session in _make_hidden()]
+    if why := next((each.why for each in entries[1:] if each.why), ""):
+        return f"On `billing` it counts; on a session that you have not seen it {why}."
+    mean = sum(each.cost_usd for each in entries) / len(entries)
+    return f"It counts on all three, at ${mean:.2f}." if mean > _MOST else ""
+
+
+def _make_hidden() -> list[Session]:
+    """Return the sessions that a student has not seen; each student has others."""
+    seed = current_student()[0].seed
+    return [make_session(f"exercise {seed}/{n}") for n in range(_HIDDEN_N)]
 
 
 @exercise(
     "07-c",
     "Which of these does a replay not tell: 'bill', 'loss' or 'behaviour'?",
     "It keeps the recorded steps. What the agent would have done with another prompt nobody knows.",
+    hint="Which of the three would have changed what stands in the record?",
+    is_choice=True,
 )
 def _judge_replay_blind_spot(answer: Any) -> str:
     why = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.marking import mark_choice, mark_number, score_guess
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_CUTOVER = 120_000
+_CUTOVERS = [{"tokens": n} for n in (120_000, 90_000, 110_000, 130_000, 140_000, 150_000)]
 
 
 def _require_turn_frame(turns: Any) -> pd.DataFrame:
@@ -43,6 +43,8 @@ def _guess_overshoot(answer: Any, log: Any = None) -> str:
     "08-a",
     "Which agent sends most of all input tokens? Its name; give the frame `turns`, too.",
     "An agent with many tool rounds pays for its prompt in each of them.",
+    hint="Group `turns` by agent and add up `turn_input_tokens`.",
+    is_choice=True,
 )
 def _judge_largest_sender(answer: Any, turns: Any = None) -> str:
     sums = _require_turn_frame(turns).groupby("agent")["turn_input_tokens"].sum()
@@ -53,18 +55,21 @@ def _judge_largest_sender(answer: Any, turns: Any = None) -> str:
 
 @exercise(
     "08-b",
-    f"How many compactions would a cut-over at {_CUTOVER:,} tokens have made? Give the frame, too.",
+    "How many compactions would a cut-over at {tokens:,} tokens have made? Give the frame, too.",
     "As long as nothing else changes: with another budget the turns themselves would be others.",
+    hint="`compactions_at` of the notebook counts them for any number of tokens.",
+    numbers=_CUTOVERS,
 )
 def _judge_compaction_count(answer: Any, turns: Any = None) -> str:
     frame = _require_turn_frame(turns)
+    limit = numbers("08-b")["tokens"]
     spent: dict[tuple[str, str], int] = {}
     fired = 0
     columns = ("session", "agent", "turn_input_tokens")
     for session, agent, tokens in zip(*(frame[c] for c in columns), strict=True):
         # tokens add up by agent; one agent over the limit resets all agents of its session
         spent[session, agent] = spent.get((session, agent), 0) + int(tokens)
-        if spent[session, agent] >= _CUTOVER:
+        if spent[session, agent] >= limit:
             fired += 1
             spent = {key: n for key, n in spent.items() if key[0] != session}
     return mark_number(answer, fired, within=0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.marking import mark_choice, mark_number, score_guess
 from ctxkit.course.sample_data import load_sample
 
-_TASKS = 50
+_TASKS = [{"tasks": n} for n in (50, 10, 25, 100, 200)]
 _WORDS = ("cheaper", "dearer", "within noise")
 
 
@@ -19,7 +19,7 @@ def _measure_masked_costs() -> tuple[float, float]:
     from ctxkit import presets
     from ctxkit.experiments import studies
 
-    row = studies.loop([presets.swe_agent_mask(n=5)]).iloc[0]
+    row = studies.loop([presets.swe_agent_mask(n=5)], progress=False).iloc[0]
     return float(row["usd_predicted"]), float(row["usd_real"])
 
 
@@ -35,16 +35,20 @@ def _guess_real_cost(answer: Any) -> str:
 
 @exercise(
     "09-a",
-    f"The same policy run twice over {_TASKS} tasks: within how many per cent of each other are "
+    "The same policy run twice over {tasks} tasks: within how many per cent of each other are "
     "the dollars in 80 of 100 cases?",
     "A difference below that may be chance, whatever the replay says.",
+    hint="The table of floors has a row for each number of tasks; a share times 100 is per cent.",
+    numbers=_TASKS,
 )
 def _judge_noise_floor(answer: Any) -> str:
     from ctxkit.experiments import studies
 
     table = studies.table("floors").pivot(index="tasks", columns="figure", values="floor")
     usd = next(c for c in table.columns if "usd" in str(c) or "dollar" in str(c))
-    return mark_number(answer, 100 * float(str(table.loc[_TASKS, usd])), within=0.05)
+    return mark_number(
+        answer, 100 * float(str(table.loc[numbers("09-a")["tasks"], usd])), within=0.05
+    )
 
 
 @exercise(
@@ -52,12 +56,19 @@ def _judge_noise_floor(answer: Any) -> str:
     "Under `gemini` the sample is predicted to cost less than as recorded. What does `vs_recorded` "
     "say of it: 'cheaper', 'dearer' or 'within noise'?",
     "The interval of real runs and the noise floor are wider than the difference.",
+    hint="The column `vs_recorded` of a comparison has the verdict.",
+    is_choice=True,
 )
 def _judge_verdict(answer: Any) -> str:
-    from ctxkit.experiments.comparison import compare
-
-    table = compare(load_sample(), ["gemini"], loss=False, progress=False)
-    right = str(table.loc["gemini", "vs_recorded"])
+    right = _compare_gemini()
     return mark_choice(
         answer, right, _WORDS, dict.fromkeys(_WORDS, "Look at the column `vs_recorded`.")
     )
+
+
+@cache
+def _compare_gemini() -> str:
+    from ctxkit.experiments.comparison import compare
+
+    table = compare(load_sample(), ["gemini"], loss=False, progress=False)
+    return str(table.loc["gemini", "vs_recorded"])

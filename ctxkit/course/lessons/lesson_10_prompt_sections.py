@@ -9,6 +9,8 @@ from ctxkit.course.marking import as_float, score_guess
 from ctxkit.errors import BadArguments
 
 _LEAST = 0.01
+_MARGIN = 0.1
+"""Share by which one way must be cheaper: less is within the noise that notebook 09 measures."""
 _MOVED = "time, at the top"
 
 
@@ -36,6 +38,8 @@ def _guess_timestamp_cost(answer: Any, costs: Any = None) -> str:
     "Which section could you leave out to save at least a cent in this session without losing a "
     "tool? Give its name, and what ck.experiments.sections says.",
     "It is sent again with every call; a cache reads it at a tenth of the price.",
+    hint="The column `cost_usd`, and what the agent could do without the section.",
+    is_choice=True,
 )
 def _judge_dispensable_section(answer: Any, costs: Any = None) -> str:
     dollars = _require_section_costs(costs, "10-a")
@@ -52,9 +56,11 @@ def _judge_dispensable_section(answer: Any, costs: Any = None) -> str:
 
 @exercise(
     "10-b",
-    "From how many reads on is pasting the guide the cheaper way? Give the number, and the "
-    "function that says what both ways cost.",
-    "Each read leaves another copy, which all later calls carry.",
+    "From how many reads on is pasting the guide cheaper by more than a tenth, so that the "
+    "difference is no noise? Give the number, and the function that says what both ways cost.",
+    "One read costs about what pasting costs; each further one leaves another copy, which all "
+    "later calls carry.",
+    hint="`ways(n)['cost_usd']` has both; compare them for each number of reads.",
 )
 def _judge_break_even_reads(answer: Any, ways: Any = None) -> str:
     if not callable(ways):
@@ -66,9 +72,13 @@ def _judge_break_even_reads(answer: Any, ways: Any = None) -> str:
 
     def pasted_wins(n: int) -> bool:
         listed, pasted = ways(n)["cost_usd"]
-        return bool(pasted < listed)
+        return bool(pasted < (1 - _MARGIN) * listed)
 
     if not pasted_wins(reads):
-        return "With so many the list is still cheaper."
+        return "With so many the two ways are within a tenth of each other, or the list is cheaper."
     # the right number is the least that wins, so one read fewer must lose
-    return "Pasting wins already with one read fewer." if pasted_wins(reads - 1) else ""
+    return (
+        "Pasting is cheaper by a tenth already with one read fewer."
+        if pasted_wins(reads - 1)
+        else ""
+    )

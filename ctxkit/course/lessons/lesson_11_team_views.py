@@ -37,6 +37,7 @@ def _guess_token_share(answer: Any, team: Any = None) -> str:
     f"A view that loses nothing of what was needed, for at most ${_MOST:.2f}: a dictionary with "
     "keys of a ContextWindow. Give the team, too.",
     "What tools said was read again where it was needed; the beginnings of frames were enough.",
+    hint="A key that shortens what others' tools printed, and leaves what they said.",
 )
 def _judge_lossless_view(answer: Any, team: Any = None) -> str:
     mine = _compare_view(answer, team, "11-a").loc["mine"]
@@ -51,6 +52,7 @@ def _judge_lossless_view(answer: Any, team: Any = None) -> str:
     "Give the team, too.",
     "It moves at each turn what stands at the front, and all behind it is written to the cache "
     "anew.",
+    hint="What changes at the front of a prompt with each turn?",
 )
 def _judge_costlier_view(answer: Any, team: Any = None) -> str:
     rows = _compare_view(answer, team, "11-b")

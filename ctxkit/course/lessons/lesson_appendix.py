@@ -31,9 +31,14 @@ def _require_table(answer: Any, column: str, name: str) -> pd.DataFrame:
     "That is one log, and a kind one: docs/trust.md has many.",
 )
 def _guess_prediction_error(answer: Any) -> str:
+    return score_guess(answer, 100 * _measure_prediction_error(), "%")
+
+
+@cache
+def _measure_prediction_error() -> float:
     from ctxkit.engine.cache_model.prediction import predict_input_cost
 
-    return score_guess(answer, 100 * abs(predict_input_cost(load_sample()).error or 0.0), "%")
+    return abs(predict_input_cost(load_sample()).error or 0.0)
 
 
 @guess(
@@ -43,11 +48,16 @@ def _guess_prediction_error(answer: Any) -> str:
     "Three facts that went one way are three tosses of a coin.",
 )
 def _guess_chance_cases(answer: Any) -> str:
+    return score_guess(answer, 100 * _measure_chance(), "cases")
+
+
+@cache
+def _measure_chance() -> float:
     from ctxkit.metrics.retention_checks import mcnemar
 
     kept = (list(facts_kept(replay_sample(name)).values()) for name in ("none", "codex"))
     # McNemar's test: only facts that one of both kept and the other lost count
-    return score_guess(answer, 100 * mcnemar(*kept).p, "cases")
+    return mcnemar(*kept).p
 
 
 @guess(
@@ -76,6 +86,8 @@ def _sweep_fuseraft() -> pd.DataFrame:
     "Does the order of `none` and `pi` by dollars survive a bad cache model: 'yes' or 'no'? Give "
     "the table `costs`, too.",
     "So a cache model is part of the answer, not of the decoration.",
+    hint="Which of the two is cheaper in the first column, and which in the last?",
+    is_choice=True,
 )
 def _judge_order_stability(answer: Any, costs: Any = None) -> str:
     table = _require_table(costs, "never forgets", "costs")
@@ -93,6 +105,7 @@ def _judge_order_stability(answer: Any, costs: Any = None) -> str:
     "From which number of calls in the table on does headroom's rule gain, on a warm prompt? Give "
     "the table `gain`, too.",
     "It lies behind the number of calls that the rule asks for.",
+    hint="The first number of the index at which the column is above nothing.",
 )
 def _judge_gain_start(answer: Any, gain: Any = None) -> str:
     warm = _require_table(gain, "headroom, warm", "gain")["headroom, warm"]
@@ -103,14 +116,20 @@ def _judge_gain_start(answer: Any, gain: Any = None) -> str:
     "a2-a",
     "After two compactions: what share of the items that the first one took is still in sight?",
     "Some that survived the first summary did not survive the second.",
+    hint="The row of the first cohort after two compactions, column `retained`.",
 )
 def _judge_retained_share(answer: Any) -> str:
-    from ctxkit.metrics.loss import drift
-
-    table = drift(load_sample())
+    table = _measure_drift()
     row = table[(table["cohort"] == 0) & (table["compactions_n"] == 2)].iloc[0]
     slips = {"That is after one compaction.": float(table["retained"].iloc[0])}
     return mark_number(answer, float(row["retained"]), within=0.05, slips=slips)
+
+
+@cache
+def _measure_drift() -> pd.DataFrame:
+    from ctxkit.metrics.loss import drift
+
+    return drift(load_sample())
 
 
 @exercise(
@@ -118,6 +137,7 @@ def _judge_retained_share(answer: Any) -> str:
     "Of how many facts was the meaning kept and a value lost, at the second compaction? Give the "
     "table `told`, too.",
     "A sentence about the right thing without the right name: the loss that reads best.",
+    hint="Rows of compaction 1 whose meaning was kept and whose values were not.",
 )
 def _judge_lost_values(answer: Any, told: Any = None) -> str:
     table = _require_table(told, "meaning_kept", "told")
@@ -131,6 +151,7 @@ def _judge_lost_values(answer: Any, told: Any = None) -> str:
     "Which pair of settings is the cheapest on the mean of the sessions? (reserve_tokens, "
     "keep_recent_tokens); give the table `runs`, too.",
     "And it is the one that loses most: no single score.",
+    hint="Group by both settings, and take the mean of `cost_usd`.",
 )
 def _judge_cheapest_pair(answer: Any, runs: Any = None) -> str:
     names = ["reserve_tokens", "keep_recent_tokens"]
@@ -149,9 +170,16 @@ def _judge_cheapest_pair(answer: Any, runs: Any = None) -> str:
     "Over the six samples: does the whole interval of `fuseraft` less `none` lie below zero: 'yes' "
     "or 'no'?",
     "That speaks of dollars. What it loses is another column.",
+    hint="Both ends of the interval, `low` and `high`, on the same side of nothing?",
+    is_choice=True,
 )
 def _judge_interval_sign(answer: Any) -> str:
+    right = "yes" if _is_fuseraft_cheaper() else "no"
+    return mark_choice(answer, right, _YES_NO, dict.fromkeys(_YES_NO, "Look at `low` and `high`."))
+
+
+@cache
+def _is_fuseraft_cheaper() -> bool:
     from ctxkit.metrics.stats import compare_settings
 
-    right = "yes" if compare_settings(_sweep_fuseraft(), "fuseraft", "none")["high"] < 0 else "no"
-    return mark_choice(answer, right, _YES_NO, dict.fromkeys(_YES_NO, "Look at `low` and `high`."))
+    return bool(compare_settings(_sweep_fuseraft(), "fuseraft", "none")["high"] < 0)

@@ -383,6 +383,11 @@ def get_written_cache_lifetime(call: ModelCall) -> float | None:
     return float(get_value("cache_life", call.message.model, DEFAULT_CACHE_LIFE))
 
 
+def has_hour_writes(session: Session, call: ModelCall) -> bool:
+    """Return True where what a call writes to the cache lives an hour."""
+    return bool((get_written_cache_lifetime(call) or get_cache_lifetime(session)) == HOUR)
+
+
 def _min_cacheable(model: str | None) -> int:
     prices = price(model)
     return (prices.min_cacheable if prices else None) or MIN_CACHEABLE_TOKENS

@@ -70,6 +70,7 @@ def gate_compactor(
     least: float = 0.0,
     update: bool = False,
     tolerance: float = 0.0,
+    exam: bool = False,
 ) -> CompactorReport:
     """Check that a compactor returns valid messages and that planted facts survive it.
 
@@ -85,10 +86,11 @@ def gate_compactor(
         least: smallest share of facts that must survive the last round.
         update: write the new figures into the baseline.
         tolerance: relative change of a figure that is accepted, as in `gate`.
+        exam: also ask exact questions about what one compaction takes away, as in `gate`.
 
     Returns:
-        A report whose `ok` is False where a figure got worse, pairs or order are broken, or too few
-        facts survive.
+        A report whose `ok` is False where a figure got worse, pairs or order are broken, too few
+        facts survive, or none; `untested` says where the compactor changed nothing.
 
     Raises:
         BadArguments: the arguments are invalid, or the compactor fails, hangs or returns no
@@ -112,6 +114,12 @@ def gate_compactor(
     now = {
         COMPACTOR_LABEL: {s.id: _measure_survival(s, survivals[s.id], rounds) for s in session_list}
     }
+    if exam:
+        now = {
+            COMPACTOR_LABEL: {
+                s.id: _add_exam(now[COMPACTOR_LABEL][s.id], s, compactor) for s in session_list
+            }
+        }
     faults = tuple(
         dict.fromkeys(f for every in survivals.values() for one in every for f in one.faults)
     )
@@ -126,8 +134,20 @@ def gate_compactor(
         for n, share in survived.items()
         if share < least
     )
+    faults += tuple(
+        f"{n}: no fact outlives a compaction: a program that drops everything does not pass."
+        for n, every in survivals.items()
+        if least == 0 and not any(s.kept(1) for s in every)
+    )
+    untested = tuple(
+        f"{n}: the compactor left every message as it was, so the gate says nothing about it."
+        for n, every in survivals.items()
+        if not any(s.changes for s in every)
+    )
     first = {name: every[0] for name, every in survivals.items()}
-    return CompactorReport(report.changes, (*faults, *report.faults), report.notes, survivals=first)
+    return CompactorReport(
+        report.changes, (*faults, *report.faults), report.notes, untested, survivals=first
+    )
 
 
 def _sessions_or_sample(sessions: SessionsLike | None) -> list[Session]:
@@ -136,6 +156,14 @@ def _sessions_or_sample(sessions: SessionsLike | None) -> list[Session]:
     from ctxkit.session.session import with_unique_ids
 
     return with_unique_ids(as_sessions(samples.path() if sessions is None else sessions))
+
+
+def _add_exam(measured: SessionFigures, session: Session, compactor: Compactor) -> SessionFigures:
+    """Return the figures with the share of exam questions that a compactor leaves answerable."""
+    from ctxkit.experiments.exams import CompactorCandidate
+    from ctxkit.experiments.gates.regression_gate import add_exam
+
+    return add_exam(measured, session, CompactorCandidate(compactor))
 
 
 def _measure_survival(session: Session, survivals: list[Survival], rounds: int) -> SessionFigures:
@@ -193,6 +221,8 @@ class RoundResult(NamedTuple):
     wrong_n: int
     """Number of values whose old word is in the output without the new one."""
     faults: tuple[str, ...]
+    changes: bool = True
+    """False where the output is the input."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +255,11 @@ class Survival:
         """Share of all facts that survive the last round."""
         standing = self.rounds[-1].kept
         return sum(standing) / len(standing)
+
+    @property
+    def changes(self) -> bool:
+        """True where the compactor changed anything in any round."""
+        return any(r.changes for r in self.rounds)
 
     @property
     def tokens_left(self) -> float:
@@ -323,7 +358,13 @@ def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int
         sizes = count(to_compact_json(messages)), count(text)
         results.append(
             RoundResult(
-                number, *sizes, standing, stale, wrong, tuple(find_faults(messages, compacted))
+                number,
+                *sizes,
+                standing,
+                stale,
+                wrong,
+                tuple(find_faults(messages, compacted)),
+                compacted != messages,
             )
         )
     return Survival(facts, tuple(results))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -34,6 +34,7 @@ def gate(
     *,
     update: bool = False,
     tolerance: float = 0.0,
+    exam: bool = False,
 ) -> GateReport:
     """Compare the figures of sessions under rules with a baseline file.
 
@@ -48,6 +49,8 @@ def gate(
         baseline: a JSON file, kept under version control.
         update: write the new figures into the baseline instead of comparing with it.
         tolerance: relative change that is accepted where it is larger than the noise.
+        exam: also ask exact questions about what a compaction by the rules takes away
+            (`ck.experiments.exam`): the figure `exam_answerable`.
 
     Returns:
         A report: `ok` is False where a figure got worse or a run failed; `frame()` has one row per
@@ -68,8 +71,18 @@ def gate(
     from ctxkit.session.session import with_unique_ids
 
     before = load_baseline_or_fail(baseline, tolerance, update=update)
-    now = measure_rules(with_unique_ids(get_recorded_sessions(sessions)), rules)
-    return report_against_baseline(before, now, baseline, tolerance)
+    now = measure_rules(with_unique_ids(get_recorded_sessions(sessions)), rules, exam=exam)
+    report = report_against_baseline(before, now, baseline, tolerance)
+    return replace(report, untested=_list_untested(now))
+
+
+def _list_untested(now: FiguresByRules) -> tuple[str, ...]:
+    """Return a sentence for each setting that compacted none of its sessions."""
+    return tuple(
+        f"{label} compacted none of {len(entries)} sessions, so the gate says nothing about it."
+        for label, entries in now.items()
+        if entries and not any(e.compacts or e.error for e in entries.values())
+    )
 
 
 def load_baseline_or_fail(
@@ -137,6 +150,8 @@ class GateReport:
     faults: tuple[str, ...] = ()
     """Faults that fail the gate by themselves: failed runs, broken pairs, missing sessions."""
     notes: tuple[str, ...] = ()
+    untested: tuple[str, ...] = ()
+    """Sentences on what compacted nothing, so that a passed gate says nothing about it."""
 
     def __post_init__(self) -> None:
         """Redact secrets, because the report is printed to CI logs."""
@@ -170,13 +185,15 @@ class GateReport:
         table = Table(
             _CHANGE_HEADS, tuple(tuple(map(Cell, make_change_cells(c))) for c in changes)
         ).to_text()
-        messages = [sanitize_line(s, 400) for s in (*self.faults, *self.notes)]
+        messages = [sanitize_line(s, 400) for s in (*self.faults, *self.notes, *self.untested)]
         return "\n".join([*filter(None, [table]), *messages, self.sentence])
 
     @property
     def sentence(self) -> str:
         """The verdict as a sentence."""
         n, faults = len(self.worse), len(self.faults)
+        if self.ok and self.untested:
+            return "Nothing got worse, but not all was tested: see above."
         if self.ok and not self.changes:
             return "The gate is passed: nothing is at fault."
         if self.ok:
@@ -342,6 +359,7 @@ FIGURES = (
     GateFigure("not_paid_back_n", "up", "count", "cuts that did not pay for themselves"),
     GateFigure("refused_calls_n", "up", "count", "calls that the provider would refuse"),
     GateFigure("facts_kept", "down", "share", "planted facts that still stand at the end"),
+    GateFigure("exam_answerable", "down", "share", "answers shown or fetchable after a cut"),
     GateFigure("read_faults_n", "up", "count", "pairs that were parted, messages out of order"),
     GateFigure("survived", "down", "share", "planted facts that stand after the last round"),
     GateFigure(
@@ -371,13 +389,17 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Hash of the session's content."""
     figures: dict[str, Measurement] = {}
     error: str | None = None
+    compacts: bool = False
+    """True where something was compacted."""
 
 
 FiguresByRules = dict[str, dict[str, SessionFigures]]
 """Figures by label of the rules, then by session id."""
 
 
-def measure_rules(sessions: Sequence[Session], rules: RulesArgument) -> FiguresByRules:
+def measure_rules(
+    sessions: Sequence[Session], rules: RulesArgument, *, exam: bool = False
+) -> FiguresByRules:
     """Measure the figures of sessions under rules, each with its noise.
 
     The noise of a score is its largest change when the window is `WINDOW_SHIFT` smaller or larger,
@@ -396,8 +418,23 @@ def measure_rules(sessions: Sequence[Session], rules: RulesArgument) -> FiguresB
         runner = SessionRunner(session)
         planted = list(_with_planted_facts(session))
         for setting in settings:
-            figures[setting.label][session.id] = _measure_session(runner, setting, planted)
+            measured = _measure_session(runner, setting, planted)
+            if exam and not measured.error:
+                measured = add_exam(measured, session, setting.rules)
+            figures[setting.label][session.id] = measured
     return figures
+
+
+def add_exam(measured: SessionFigures, session: Session, way: Any) -> SessionFigures:
+    """Return the figures with the share of exam questions that a way leaves answerable."""
+    from ctxkit.experiments.exams import measure_answerable
+
+    share = measure_answerable(session, way)
+    if share is None:
+        return measured
+    return msgspec.structs.replace(
+        measured, figures={**measured.figures, "exam_answerable": Measurement(share)}
+    )
 
 
 def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) -> SessionFigures:
@@ -424,7 +461,9 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
     if shares:
         mean = sum(shares) / len(shares)
         figures["facts_kept"] = Measurement(mean, max(abs(k - mean) for k in shares))
-    return SessionFigures(key=runner.name, figures=figures)
+    prunes = setting.rules.pruning is not None and row.get("hidden_messages_n")
+    compacts = bool(row.get("compactions_n") or prunes)
+    return SessionFigures(key=runner.name, figures=figures, compacts=compacts)
 
 
 def measure_first_with_noise(values: Sequence[float]) -> Measurement:

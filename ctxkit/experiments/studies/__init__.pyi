@@ -2,8 +2,11 @@
 from . import behaviour as behaviour
 from . import charts as charts
 from . import closed_loop as closed_loop
+from . import exam_answers as exam_answers
+from . import idle_pauses as idle_pauses
 from . import masks as masks
 from . import published_runs as published_runs
+from . import rule_survival as rule_survival
 from .closed_loop import loop as loop
 from .closed_loop import run_scripted_agent as run_scripted_agent
 from .published_runs import table as table

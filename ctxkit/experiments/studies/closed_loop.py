@@ -128,7 +128,11 @@ def _price_entry(entry: Message | Edit) -> Message | Edit:
 
 
 def loop(
-    rules: Sequence[RulesLike], at: World | None = None, *, blind: bool = False
+    rules: Sequence[RulesLike],
+    at: World | None = None,
+    *,
+    blind: bool = False,
+    progress: bool = True,
 ) -> pd.DataFrame:
     """Compare replay and live run of a scripted agent under each of the rules.
 
@@ -136,6 +140,7 @@ def loop(
         rules: rules, presets or their names.
         at: the world; None: `make_world()`.
         blind: see `run_scripted_agent`.
+        progress: show a progress bar where the work takes longer than a second.
 
     Returns:
         One row per rules, indexed by their label; columns: `COLUMNS`.
@@ -147,10 +152,12 @@ def loop(
         0.0
     """
     import pandas as pd
+    from tqdm.auto import tqdm
 
     at = at or make_world()
     record = run_scripted_agent("none", at, blind=blind)
-    rows = [_compare_rules(record, resolve_rules(each), at, blind=blind) for each in rules]
+    bar = tqdm(rules, desc="closed loop", unit="rules", delay=1, disable=not progress)
+    rows = [_compare_rules(record, resolve_rules(each), at, blind=blind) for each in bar]
     return pd.DataFrame(rows, columns=list(COLUMNS)).set_index("rules")
 
 

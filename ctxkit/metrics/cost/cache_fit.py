@@ -65,12 +65,11 @@ def bill_modelled_reads(
             shared = max(last.get(key, 0) - fit.lag, 0)
         else:
             shared = fit.floor if miss.kind == "compaction" and fit.floor is not None else miss.kept
-        p = price(call.message.model or session.model)
+        p = price(call.message.model or session.model, at=call.message.time)
         smallest = min((p.min_cacheable if p else None) or MIN_CACHEABLE, fit.smallest)
         usage = _split_usage(
             prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest
         )
-        p = p and p.on(call.message.time)
         usd = None if p is None else p.cost_usd(usage)
         charges.append(make_charge(call.index, usage, p, usd, None if usd is None else "derived"))
         last[key] = prompt
@@ -101,8 +100,9 @@ def closure_error(
     if not session.has_cache:
         return None
     recorded = sum_if_complete(
-        None if (p := price(call.message.model or session.model)) is None else p.prompt_usd(usage)
+        None if p is None else p.prompt_usd(usage)
         for call, usage, _ in _billed_calls(session)
+        for p in [price(call.message.model or session.model, at=call.message.time)]
     )
     modelled = bill_modelled_reads(session, misses).input_usd
     return None if not recorded or modelled is None else modelled / recorded - 1

@@ -8,22 +8,29 @@ from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.policies.base import FUNCTION_METHOD
 from ctxkit.policies.evidence import EvidenceSummariser, IntentSummariser
 from ctxkit.session.messages import Message
-from ctxkit.tokens.prices import cost_usd, price
+from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from ctxkit.metrics.compaction_sizes import MeasuredCompaction
     from ctxkit.metrics.recorded_compactions import EditGroup
     from ctxkit.session.session import Session
+    from ctxkit.tokens.prices import Price
 
 
 def price_call(message: Message, model: str | None) -> tuple[float | None, str | None]:
     """Return one call's dollars and their source; None where neither log nor table has a price."""
+    table = price(model)
+    return price_call_at(message, None if table is None else table.on(message.time))
+
+
+def price_call_at(message: Message, prices: Price | None) -> tuple[float | None, str | None]:
+    """Return what `price_call` does, by the prices of the call's model at its time."""
     usage = message.usage
     if usage is None:
         return None, None
     if usage.cost_usd is not None:
         return usage.cost_usd, "recorded"
-    usd = cost_usd(usage, model, at=message.time)
+    usd = None if prices is None else prices.cost_usd(usage)
     if usd is None:
         return None, None
     return usd, "estimated" if get_output_source(message) == "estimated" else "derived"
@@ -121,7 +128,8 @@ def _estimate_summary_cost(measured: MeasuredCompaction, *, reuse: bool) -> floa
         return None
     if not summary or before is None or after is None:
         return None
-    p = price(measured.model)
+    times = (e.time for e in measured.group.edits if e.time is not None)
+    p = price(measured.model, at=next(times, None))
     if p is None:
         return None
     source_tokens = sum(e.details.get("source_tokens", 0) for e in measured.group.edits)

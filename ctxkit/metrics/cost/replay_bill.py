@@ -13,7 +13,8 @@
 # * Where the record missed for another reason than a compaction, the replay reads at most what the
 #   record read at that call: other prompts at the same time would most likely have missed too.
 # * The call that writes a summary sends its source as fresh input (`reuse=True`: it reads the
-#   cached prompt instead), and its output is the summary.
+#   cached prompt instead, as one that was asked for in a pause before the cache expired does), and
+#   its output is the summary.
 #
 # Misses are carried over and not predicted; a prediction without the record's reads
 # (`engine.cache_model.prediction`) gives the range in `cost_low_usd` and `cost_high_usd`.
@@ -274,6 +275,8 @@ class WrittenSummary(msgspec.Struct, frozen=True, gc=False):
     """Tokens of the summary; None: the log does not hold its text."""
     usd: float | None = None
     """Dollars of the call, where they are known."""
+    warm: bool = False
+    """True where it was asked for in a pause, before the cache expired: it reads the prompt."""
 
 
 class ReplayCostModel(msgspec.Struct, frozen=True):
@@ -332,7 +335,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         names = [c.message.model or session.model for c in calls]
         distinct_names = list(dict.fromkeys(names))
         times = {n: c.message.time for c, n in zip(reversed(calls), reversed(names), strict=True)}
-        prices = tuple(p and p.on(times[n]) for n, p in ((n, price(n)) for n in distinct_names))
+        prices = tuple(price(n, at=times[n]) for n in distinct_names)
         model = tuple(map(distinct_names.index, names))
         has_price = [prices[m] is not None for m, b in zip(model, billed, strict=True) if b]
         has_split = [
@@ -423,7 +426,8 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         call_price = self.at(s.call)
         if call_price is None or s.summary is None or s.usd is not None:
             return s.usd
-        return call_price.asked_usd(s.prompt if reuse else s.source, s.summary, cached=reuse)
+        is_read = reuse or s.warm
+        return call_price.asked_usd(s.prompt if is_read else s.source, s.summary, cached=is_read)
 
     def at(self, call: int) -> Price | None:
         """Return the price of a call."""

@@ -19,7 +19,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.compactions import get_replay_prompts
 from ctxkit.metrics.cost.bill import SessionBill, make_charge
-from ctxkit.metrics.cost.call_prices import price_call
+from ctxkit.metrics.cost.call_prices import price_call_at
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.cost.summary_bills import bill_summaries
 from ctxkit.metrics.recorded_compactions import hides_compactions
@@ -87,9 +87,8 @@ def _charge_recorded_calls(session: Session) -> list[CallCharge]:
     for call in session.calls:
         message, model = call.message, call.message.model or session.model
         if message.usage is not None:
-            usd, source = price_call(message, model)
-            table = price(model)
-            at_call = table and table.on(message.time)
+            at_call = price(model, at=message.time)
+            usd, source = price_call_at(message, at_call)
             charges.append(make_charge(call.index, message.usage, at_call, usd, source))
     return charges
 

@@ -14,7 +14,7 @@ from ctxkit.session.messages import EVENT_KINDS, USER_VISIBLE_KEY, Edit, Message
 from ctxkit.session.tool_calls import get_path_and_command, pair_with_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
@@ -309,7 +309,7 @@ def audience(session: Session) -> pd.DataFrame:
     view_by_id = {m.id: m for m in session.view()}
     rows = [
         (
-            *(session.id, position, m.id or None, m.role, m.kind or None, m.tool),
+            *(session.id, position, m.id or None, m.role, _kind_of(m, view_by_id), m.tool),
             *(m.details.get(USER_VISIBLE_KEY) is not False, view_by_id.get(m.id) == m),
             *(len(m.text), sanitize_line(m.text, 120)),
         )
@@ -318,6 +318,13 @@ def audience(session: Session) -> pd.DataFrame:
     return build_frame(
         AUDIENCE_COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(AUDIENCE_COLUMNS)}
     )
+
+
+def _kind_of(message: Message, view_by_id: Mapping[str, Message]) -> str | None:
+    """Return what kind a message is; of a result without a word of its log by what became of it."""
+    if message.role != "tool" or message.kind:
+        return message.kind or None
+    return "tool_result" if view_by_id.get(message.id) == message else "tool_result_archived"
 
 
 def _entries_with_position(session: Session) -> Iterator[tuple[int, Message]]:

@@ -18,6 +18,7 @@ from ctxkit.tokens.sizes import find_prompt_drops
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ctxkit.metrics.cost.bill import SessionBill
     from ctxkit.session.session import Session
 
 COLUMNS = (
@@ -156,10 +157,15 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the session frame as lists."""
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
-        row = _describe_session(session) | _count_contents(session) | _sum_usage(session)
+        row = make_row(session, bill_session(session))
         for name, values in data.items():
             values.append(row[name])
     return data
+
+
+def make_row(session: Session, bill: SessionBill) -> dict[str, Any]:
+    """Return the values of one session by column, the dollars from its bill."""
+    return _describe_session(session) | _count_contents(session) | _sum_usage(session, bill)
 
 
 def _describe_session(session: Session) -> dict[str, Any]:
@@ -215,8 +221,7 @@ def _count_contents(session: Session) -> dict[str, Any]:
     }
 
 
-def _sum_usage(session: Session) -> dict[str, Any]:
-    bill = bill_session(session)
+def _sum_usage(session: Session, bill: SessionBill) -> dict[str, Any]:
     costs = {
         "cost_usd": bill.cost_usd,
         "cost_source": bill.source,
@@ -232,7 +237,9 @@ def _sum_usage(session: Session) -> dict[str, Any]:
     ]
     if not billed:
         return _get_logged_totals(session) | costs
-    prompts = [u.prompt_tokens for m, u in billed if m.kind != "turn"]
+    prompts = [m.prompt_tokens if u is m.usage else u.prompt_tokens for m, u in billed]
+    if session.origin is None:  # an agent may report the size of its context without usage
+        prompts += [c.message.prompt_tokens for c in session.calls]
     total_prompts = sum_or_none([u.prompt_tokens for _, u in billed])
     return {
         "prompt_tokens": total_prompts,

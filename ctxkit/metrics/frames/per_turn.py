@@ -165,22 +165,21 @@ def _append_other_columns(
 ) -> None:
     last = calls[-1].message
     is_whole_turn = last.kind == "turn"  # usage of a whole turn: no size of a prompt
-    prompts = [
-        p
-        for c in calls
-        if c.message.usage is not None and (p := c.message.usage.prompt_tokens) is not None
-    ]
+    has_usage = any(
+        c.message.usage is not None and c.message.usage.prompt_tokens is not None for c in calls
+    )
+    prompts = [p for c in calls if (p := c.message.prompt_tokens) is not None]
     times = [c.message.time for c in calls if c.message.time is not None]
     data["ts"].append(times[-1] if times else None)
     data["session"].append(session.id)
     data["agent"].append(calls[0].agent)
     data["turn"].append(calls[0].turn)
-    data["context_tokens"].append(None if is_whole_turn or not prompts else max(prompts))
+    data["context_tokens"].append(max(prompts, default=None))
     data["cost_usd"].append(sum_if_complete(c.usd for c in charges) if charges else None)
     data["cost_source"].append(pick_weakest_source([c.source for c in charges]))
     data["model"].append(last.model or session.model)
     data["calls_n"].append(None if is_whole_turn else len(calls))
-    data["source"].append(None if not prompts else "recorded" if is_whole_turn else "derived")
+    data["source"].append(None if not has_usage else "recorded" if is_whole_turn else "derived")
 
 
 def sum_or_none(values: list[int | None]) -> int | None:

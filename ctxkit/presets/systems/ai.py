@@ -102,9 +102,10 @@ class AiSummary(Summary):
 
     def cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept."""
-        target_tokens = self.keep_tokens
-        if not target_tokens:
+        if not self.keep_tokens:
             return super().cut(history, room)
+        # at most half of the trigger, so that the next compaction is not due at once
+        target_tokens = min(self.keep_tokens, max(room.budget // 2, 1))
         if self.quirks:
             return self._find_turn_cut(history, target_tokens)
         if history.estimated <= target_tokens:
@@ -169,8 +170,8 @@ def ai(
     `max_messages`.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000;
-            0: not known to the agent, which then goes by `max_tokens`.
+        context_window: tokens that the model takes; None: as the price table has it, else not
+            known; 0: not known to the agent. Where it is not known, `max_tokens` is the limit.
         auto_compact: whether anything is compacted without being asked.
         max_messages: messages at which a compaction is due where neither a window nor `max_tokens`
             is set.
@@ -204,7 +205,6 @@ def ai(
     window = 200_000 if context_window is None else context_window
     limit, source = effective_limit(window, reserve_tokens, max_tokens)
     policy = AiSummary(
-        # at most half of the trigger, so that the next compaction is not due at once
         keep_tokens=min(keep_recent_tokens, limit // 2)
         if limit and keep_recent_tokens > 0
         else keep_recent_tokens or None,
@@ -215,6 +215,7 @@ def ai(
         quirks=quirks,
     )
     by_window = source == "context_window"
+    reserve = (reserve_tokens if reserve_tokens > 0 else 16_384) if by_window else 0
     outputs = Outputs(
         max_lines=max_lines, max_chars=max_chars, max_bytes=max_bytes, mode=truncate_mode
     )
@@ -226,7 +227,8 @@ def ai(
             Excerpts(keep_last=tool_call_cutoff, strategy=parse_strategy(tool_summary_strategy)),
         ),
         window=context_window or None,
-        reserve=(reserve_tokens if reserve_tokens > 0 else 16_384) if by_window else 0,
+        unknown_window=max_tokens + reserve if by_window and max_tokens > 0 else 200_000,
+        reserve=reserve,
         estimator="ai",
         summariser=summariser,
         auto=auto_compact,

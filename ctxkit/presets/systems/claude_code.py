@@ -13,7 +13,7 @@ from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import with_focus
-from ctxkit.policies.triggers import Above, Idle, Overflow, Share
+from ctxkit.policies.triggers import Above, BaseTrigger, Idle, Overflow, Share
 from ctxkit.presets.common import (
     AnchoredSummary,
     as_summary_message,
@@ -25,6 +25,7 @@ from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.tool_calls import is_read_tool, is_write_tool
 
 if TYPE_CHECKING:
+    from ctxkit.policies.protocols import Forecast
     from ctxkit.policies.history.history import History
     from ctxkit.tokens import ContextBudget
 
@@ -54,8 +55,8 @@ DIFFERENCES = (
         "from 2.1.286 behind a flag of the server, 2.1.299 (2026-10-14) officially: compacted"
         " about 54 minutes after the last reply, from 200,000 tokens on, unless `idleCompaction` is"
         " false",
-        '`version="2.1.299"`; older versions, which a log without one-hour writes is like, do not.'
-        " The summary is billed as elsewhere, though the program's reads the cached prompt",
+        "from the first call on that wrote for an hour, so never in a log without such writes;"
+        ' `version="2.1.29"` never does. Its summary is billed as reading the cached prompt',
     ),
     Difference(
         "what is loaded again",
@@ -131,6 +132,24 @@ def last_files(history: History, n: int) -> dict[str, str]:
     return dict(list(reversed(text_by_path.items()))[:n])
 
 
+@dataclass(frozen=True)
+class OneHourCache(BaseTrigger):
+    """A call before it wrote to a cache that lives an hour."""
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+        """Return the first call in start..stop behind such a write, or `stop`."""
+        log = forecast.log
+        state: list[int] = log.memo.setdefault("first one-hour write", [0])
+        while state[0] < min(stop, len(log.replies)):
+            reply = log.replies[state[0]]
+            if reply is not None and reply.usage and reply.usage.cache_write_1h_tokens:
+                return min(max(start, state[0] + 1), stop)
+            if reply is None and state[0] == len(log.replies) - 1:
+                break  # the call that is being prepared
+            state[0] += 1
+        return stop
+
+
 IDLE_SECONDS = 54 * 60.0
 """Pause after the last reply at which an idle session is compacted: 0.9 of the hour."""
 
@@ -139,7 +158,7 @@ IDLE_SECONDS = 54 * 60.0
 def claude_code(
     *,
     context_window: int | None = None,
-    version: Literal["2.1.29", "2.1.299"] = "2.1.29",
+    version: Literal["2.1.299", "2.1.29"] = "2.1.299",
     idle_compaction: bool = True,
     idle_min_tokens: int = 200_000,
     auto_compact_enabled: bool = True,
@@ -166,8 +185,9 @@ def claude_code(
 
     Args:
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
-        version: the program that is followed, where versions differ: from 2.1.299 on an idle
-            session is compacted shortly before a one-hour cache ends.
+        version: the program that is followed, where versions differ: from 2.1.299 on (the names of
+            its settings are in 2.1.332, too) an idle session is compacted shortly before a one-hour
+            cache ends. The default is the newest, whichever version wrote a log.
         idle_compaction: `idleCompaction` of the program's settings.
         idle_min_tokens: tokens from which an idle session is compacted
             (`CLAUDE_CODE_IDLE_COMPACT_MIN_TOKENS`).
@@ -213,7 +233,8 @@ def claude_code(
         file_tokens=restored_file_tokens,
     )
     if version == "2.1.299" and idle_compaction:
-        trigger = trigger | (Idle(IDLE_SECONDS) & Above(idle_min_tokens, or_equal=True))
+        due_when_idle = Idle(IDLE_SECONDS, ahead=True) & Above(idle_min_tokens, or_equal=True)
+        trigger = trigger | (due_when_idle & OneHourCache())
     trigger = trigger | Overflow(recorded=True)
     if clear_tool_outputs is not None:
         policy = replace(policy, clear=Clear(keep_last=clear_tool_outputs), due=trigger)

@@ -65,6 +65,13 @@ DIFFERENCES = (
         "300 s",
     ),
     Difference(
+        "maxHistoryShare",
+        "a limit for how much of the window history can occupy",
+        "parts the history that a model summarises; what is kept does not depend on it",
+        "as the program; without a model the extract reads all of the history at once, so that the"
+        " share changes nothing",
+    ),
+    Difference(
         "identifierPolicy",
         "strict by default",
         "only in mode safeguard; mode default ignores it",
@@ -148,7 +155,8 @@ def fased(
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
         reserve_tokens_floor: least tokens held free; 0: none.
         max_history_share: share of the window (0.1 to 0.9) that the history given to one summary
-            may have.
+            may have; what is older is summarised first, apart. It acts where a summariser of yours
+            or a model writes the text: an extract reads all of it at once.
         timeout_seconds: seconds that a summariser may take.
         identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode
             `safeguard`.

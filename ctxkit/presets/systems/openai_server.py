@@ -1,5 +1,5 @@
-"""OpenAI's server-side compaction (Responses API): an encrypted item takes the place of all before
-it.
+"""OpenAI's compaction (Responses API): an encrypted item takes the place of all before it at a
+threshold, or of all but the user's messages on demand (`/responses/compact`).
 """
 
 from __future__ import annotations
@@ -7,8 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ctxkit.policies.base import ConfiguredPolicy
-from ctxkit.policies.provider_native import replace_with_opaque_item
+from ctxkit.policies.provider_native import make_opaque_item, replace_with_opaque_item
+from ctxkit.policies.refusals import take_if_smaller
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.common import end_of_removable, removable_mask
@@ -33,6 +36,13 @@ DIFFERENCES = (
         "within the call that crosses the threshold",
         "before the next call",
     ),
+    Difference(
+        "compaction on demand",
+        "`POST /responses/compact` returns the user's messages and one item behind them",
+        "no setting says when: the caller's choice (the Agents SDK asks after a turn with 10 items"
+        " or more that are no user's)",
+        "`on_demand`, at `compact_threshold`",
+    ),
 )
 
 
@@ -51,24 +61,49 @@ class ServerItem(ConfiguredPolicy):
         return replace_with_opaque_item(history, n, self.item_tokens)
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StandaloneItem(ServerItem):
+    """Keep what the user said; one opaque item stands behind it for all the rest."""
+
+    def __call__(self, history: History, _room: ContextBudget) -> History:
+        """Return the user's messages and the item, with what must stay."""
+        n = end_of_removable(history)
+        requests = history.role("user")
+        if not (removable_mask(history, 0, n) & ~requests[:n]).any():
+            return history
+        rest = requests | history.stays | (np.arange(len(history)) >= n)
+        kept, tail = history.keep(rest).messages, len(history) - n
+        head = len(kept) - tail
+        new = history.become(
+            [*kept[:head], make_opaque_item(self.item_tokens), *kept[head:]],
+            "the provider compacts all but the user's messages",
+            method="native",
+        )
+        return take_if_smaller(history, new)
+
+
 @typed
 def openai_server(
     *,
     context_window: int | None = None,
     compact_threshold: Positive | None = None,
     item_tokens: int = 1500,
+    on_demand: bool = False,
 ) -> Rules:
-    """Return the rules of `context_management` with a `compact_threshold`.
+    """Return the rules of `context_management` with a `compact_threshold`, or of the standalone
+    endpoint `/responses/compact`.
 
     Read on developers.openai.com, "Compaction": the threshold is compared with the rendered tokens,
     and what came before the newest item may be left out. There is no default threshold; 0.7 of the
-    window is what Fased sets.
+    window is what Fased sets. On demand the caller chooses when, and gets back the user's messages
+    and one item (vercel.com, "OpenAI Responses Compaction with AI Gateway", 2026-09-08).
 
     Args:
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
-        compact_threshold: tokens of the prompt above which the server compacts; None: 0.7 of the
-            window.
+        compact_threshold: tokens of the prompt above which the server compacts, or above which
+            the caller asks for it on demand; None: 0.7 of the window.
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.
+        on_demand: compacted by a request of its own, which keeps the user's messages.
 
     Example:
         >>> from ctxkit import presets
@@ -77,8 +112,9 @@ def openai_server(
         128000
     """
     trigger: Any = Share(0.7) if compact_threshold is None else Above(compact_threshold)
+    make_policy = StandaloneItem if on_demand else ServerItem
     return Rules(
-        policy=ServerItem(item_tokens=item_tokens),
+        policy=make_policy(item_tokens=item_tokens),
         trigger=trigger,
         window=context_window,
     )

@@ -1,4 +1,4 @@
-"""Pi (0.58.3 to 1.5.2): one structured summary, about 20,000 tokens kept, turns may be split."""
+"""Pi (0.58.3 to 1.6.0): one structured summary, about 20,000 tokens kept, turns may be split."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def pi(
     @earendil-works/pi-coding-agent 1.5.2.
 
     Args:
-        version: the program that is followed, where they differ.
+        version: the program that is followed, where they differ; 1.6.0 compacts as 1.5.2 does.
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         enabled: whether anything is compacted without being asked.
         reserve_tokens: tokens held free for the reply and the summary; before 1.5.2 a summary has

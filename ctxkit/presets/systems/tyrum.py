@@ -5,6 +5,7 @@ before each call.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,11 +19,19 @@ from ctxkit.policies.message_filters import Cap, Prune
 from ctxkit.policies.offline_summarisers import written_instead
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.texts import content, summary_prompts
+from ctxkit.policies.texts import checkpoint_audit, content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.common import opens_turn
 from ctxkit.presets.registry import Difference, check_between, typed
-from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Message, Text, get_plain_text
+from ctxkit.session.messages import (
+    APPROVAL_DECISIONS,
+    APPROVAL_KEY,
+    INJECTED_KIND,
+    RECALLED_KIND,
+    Message,
+    Text,
+    get_plain_text,
+)
 from ctxkit.tokens.counters import encode_arguments
 
 if TYPE_CHECKING:
@@ -61,6 +70,14 @@ DIFFERENCES = (
         "a checkpoint that lost identifiers is asked for again",
         "cannot fail: the identifiers are merged in before the checkpoint is searched",
         "the model's own output is audited",
+        "as the program",
+    ),
+    Difference(
+        "audit for lost obligations",
+        "approvals, constraints, preferences, decisions and obligations stay; nothing is invented",
+        "a model's checkpoint is taken as it is",
+        "what the checkpoint without a model holds must be in it, and decisions and approvals need"
+        " a ground, else it is asked for again and then replaced",
         "as the program",
     ),
     Difference(
@@ -145,15 +162,16 @@ class CheckpointMaker:
             [transcript, *texts, _checkpoint_words(previous), passage.instructions]
         )
         names = summary_prompts.find_identifiers(transcript, inner_paths=self.quirks)
+        obligations = () if self.quirks else list_obligations(passage.messages, previous)
         instructions = (
             f"{INSTRUCTIONS}\n\nKeep:"
-            f" {', '.join(names)}\n\n{passage.instructions}\n\n"
+            f" {', '.join(names)}\n\n{_ask_for_obligations(obligations)}{passage.instructions}\n\n"
             f"{summary_prompts.tyrum_transcript(passage.messages)}"
         )
         lack: tuple[str, ...] = ()
         why = ""
-        # Each attempt is audited: fields must be valid, identifiers must be neither lost nor
-        # invented. The next attempt is told what the last one lacked.
+        # Each attempt is audited: fields must be valid; identifiers, obligations, decisions and
+        # approvals must be neither lost nor invented. The next attempt is told what was wrong.
         for _ in range(self.attempts):
             again = (
                 instructions
@@ -173,11 +191,70 @@ class CheckpointMaker:
                 invented = summary_prompts.invented_identifiers(
                     _checkpoint_words(point), source_text
                 )
+                invented += _find_invented_statements(point, passage, previous)
                 lack += (f"any ground for {', '.join(invented)}",) if invented else ()
+                lack += checkpoint_audit.find_lost_lines(obligations, _checkpoint_words(point))
             if not lack:
                 return point, ""
             why = f"the checkpoint lacked {', '.join(lack)}"
         return None, why
+
+
+def list_obligations(
+    messages: Sequence[Message], previous: Checkpoint | None = None
+) -> tuple[str, ...]:
+    """Return the lines of the deterministic checkpoint that one of a model has to hold.
+
+    They are the user's constraints and preferences, the decisions and what is not done yet.
+    """
+    point = checkpoint_without_model(messages, previous)
+    pending = [*(previous or Checkpoint()).pending_work, *_find_pending_work(messages)]
+    constraints = [*(previous or Checkpoint()).user_constraints, *point.preferences]
+    return tuple(dict.fromkeys([*constraints, *point.decisions, *map(short_line, pending)]))
+
+
+_PENDING_WORK = re.compile(
+    r"(?<!\w)(?:to ?do|still (?:to|owe|open|missing|need)\w*|not (?:done|finished)|pending"
+    r"|outstanding|owed?|remains? to|left to do|later we|before (?:the )?release|next:)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def _find_pending_work(messages: Sequence[Message]) -> list[str]:
+    """Return the sentences of both sides that say what is not done yet."""
+    return [
+        s
+        for m in messages
+        if m.role in ("user", "assistant")
+        for s in checkpoint_audit.split_statements(_own_words(m))
+        if _PENDING_WORK.search(s)
+    ]
+
+
+def _ask_for_obligations(obligations: Sequence[str]) -> str:
+    if not obligations:
+        return ""
+    rows = "\n".join(f"- {row}" for row in obligations)
+    return f"Each of these stays in its field, with its words:\n{rows}\n\n"
+
+
+def _find_invented_statements(
+    point: Checkpoint, passage: Passage, previous: Checkpoint | None
+) -> tuple[str, ...]:
+    """Return the decisions and approvals of a model's checkpoint that nobody made."""
+    spoken = [_own_words(m) for m in passage.messages if m.role in ("user", "assistant", "system")]
+    known = [*spoken, _checkpoint_words(previous), passage.instructions]
+    user = [_own_words(m) for m in passage.messages if m.role == "user"]
+    approved = with_approvals(Checkpoint(), passage.messages, previous).approvals
+    words = _checkpoint_words(replace(point, handoff_md=""))
+    return (
+        *checkpoint_audit.find_invented_decisions(point.decisions, known),
+        *checkpoint_audit.find_invented_approvals(
+            [words, point.handoff_md],
+            [*user, _checkpoint_words(previous), passage.instructions],
+            approved,
+        ),
+    )
 
 
 def _checkpoint_words(point: Checkpoint | None) -> str:
@@ -413,12 +490,12 @@ def checkpoint_without_model(
         quirks: find only the inner part of a path, as Tyrum's program does.
     """
     old = previous or Checkpoint()
-    lines = [(m.role, short_line(get_plain_text(m))) for m in messages]
+    lines = [(m.role, short_line(_own_words(m))) for m in messages]
     user = [t for role, t in lines if role == "user" and t]
     agent = [t for role, t in lines if role == "assistant" and t]
     system = [t for role, t in lines if role == "system" and t]
     names = summary_prompts.find_identifiers(
-        "\n".join(get_plain_text(m) for m in messages), inner_paths=quirks
+        "\n".join(map(_own_words, messages)), inner_paths=quirks
     )
     recent = unique_lines([*user[-2:], *agent[-2:]], 8)
     history = unique_lines((f"{role}: {text}" for role, text in lines if text), 8)
@@ -443,6 +520,20 @@ def checkpoint_without_model(
         )[:20],
         handoff_md="\n".join(parts),
     )
+
+
+_BLOCKS_OF_THE_KIT = frozenset({"memory", "runtime", "time", "gitignore", "store"})
+"""Sections that are about the session and are no words of anybody."""
+
+
+def _own_words(message: Message) -> str:
+    """Return what user, agent or system said, without what was put in about the session."""
+    if message.kind in (INJECTED_KIND, RECALLED_KIND) and message.role == "user":
+        return ""
+    if message.sections:
+        blocks = (t for name, t, _ in message.sections if name not in _BLOCKS_OF_THE_KIT)
+        return "\n".join(filter(None, blocks))
+    return get_plain_text(message)
 
 
 def with_approvals(

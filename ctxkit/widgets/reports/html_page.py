@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import escape_html
+from ctxkit._internal.plotly_library import read_plotly_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -139,6 +140,4 @@ def render_facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _plotly_script() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs()).replace("</script", "<\\/script")
+    return read_plotly_library().decode("utf-8").replace("</script", "<\\/script")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 import time
@@ -105,3 +106,15 @@ def test_without_a_key_the_variable_is_named(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(ModelError, match="ANTHROPIC_API_KEY"):
         asyncio.run(Provider("anthropic/claude-sonnet-4-5").count(PROMPT))
+
+
+@pytest.mark.parametrize("name", ["anthropic/claude-sonnet-4-5", "openai/gpt-5"])
+def test_a_server_that_counts_nothing_leaves_no_lines(name, capfd, caplog):
+    """Neither an error of LiteLLM's nor a connection that was left open."""
+    with counting(b"Not Found", 404) as (url, asked):
+        assert counted(name, url) is None
+    assert asked
+    gc.collect()
+    said = "".join(capfd.readouterr()) + caplog.text
+    assert "LiteLLM" not in said
+    assert "Unclosed" not in said

@@ -162,7 +162,7 @@ def anthropic(play, body):
     stops = {"content_filter": "refusal", "length": "max_tokens", "tool_calls": "tool_use"}
     n = billed(play, body)
     first = {"input_tokens": n, "output_tokens": 1 if n else 0}
-    start = {"id": "m1", "type": "message", "role": "assistant", "model": "claude", "content": [], "stop_reason": None,
+    start = {"id": f"msg_{next(IDS)}", "type": "message", "role": "assistant", "model": "claude", "content": [], "stop_reason": None,
              "stop_sequence": None, "usage": first}  # fmt: skip
     events, at = [{"type": "message_start", "message": start}], count()
     if play.thinks:
@@ -289,6 +289,8 @@ class Wire:
     """Why requests were refused."""
     account: list[int] = field(default_factory=list)
     """Tokens that each prompt was billed which got a reply."""
+    on_reply: object = None
+    """Called with each body that got a reply, and the stream of the reply; None: nothing is."""
 
 
 def _handler(wire):
@@ -319,6 +321,8 @@ def _handler(wire):
                 return self._whole(play.status, "application/json", data, play.headers)
             wire.account.append(billed(play, body))
             data = play.raw or b"".join(WRITERS[wire.kind](play, body))
+            if wire.on_reply:
+                wire.on_reply(body, data)
             kind = "application/x-ndjson" if wire.kind == "ollama" else "text/event-stream"
             if play.flood:
                 return self._flood(kind, data, play.flood)
@@ -359,9 +363,9 @@ def endless(kind):
 
 
 @contextmanager
-def wire(kind, *plays, find_fault=None):
+def wire(kind, *plays, find_fault=None, on_reply=None):
     """Serve plays in order, the last one for ever."""
-    up = Wire(kind, "", list(plays), find_fault=find_fault)
+    up = Wire(kind, "", list(plays), find_fault=find_fault, on_reply=on_reply)
     http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(up))
     up.url = f"http://127.0.0.1:{http.server_port}{FORMATS[kind][1]}"
     threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()

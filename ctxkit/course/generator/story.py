@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sample.repository import MODULES
+from ctxkit.course.generator.repository import MODULES
 
 if TYPE_CHECKING:
-    from sample.agent import Agent
+    from ctxkit.course.generator.agent import Agent
 
 SYSTEM = """You are a coding agent that works in one repository.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ctxkit.course.generator.names import StoryNames
 from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Tape:
         summary: what a compaction writes, given its number.
         fixed: tokens of the tool schemas, which are sent but not logged as a message.
         of: the model and its prices.
+        names: replaces names in all that is written; None: nothing is replaced.
     """
 
     def __init__(
@@ -60,8 +62,9 @@ class Tape:
         fixed: int,
         start: float,
         of: Provider = SONNET,
+        names: StoryNames | None = None,
     ) -> None:
-        self.of = of
+        self.of, self.names = of, names or StoryNames()
         self.rng, self.count, self.summary, self.fixed, self.now = rng, count, summary, fixed, start
         self.log: list[Message | Edit] = []
         self.shown: list[Message] = []
@@ -69,12 +72,17 @@ class Tape:
         self.cached, self.cached_at = 0, float("-inf")
         self.ids: set[str] = set()
         self.compactions = 0
-        self._add(Message(role="system", id=self._id(), parts=(Text(system),), time=start))
+        self._add(
+            Message(
+                role="system", id=self._id(), parts=(Text(self.names.retell(system)),), time=start
+            )
+        )
 
     def user(self, text: str, pause: float = 60.0) -> None:
         """Somebody types, `pause` seconds after the last answer."""
-        self.now += pause
-        self._add(Message(role="user", id=self._id(), parts=(Text(text),), time=self.now))
+        self.now += self.names.stretch(pause)
+        said = (Text(self.names.retell(text)),)
+        self._add(Message(role="user", id=self._id(), parts=said, time=self.now))
 
     def until(self, time: float) -> float:
         """Return the pause from now to a time of day, in seconds since 1970."""
@@ -82,18 +90,19 @@ class Tape:
 
     def step(
         self,
-        *asked: tuple[str, dict, str, bool],
+        *asked: tuple[str, dict[str, Any], str, bool],
         text: str = "",
         thinking: str = "",
         seconds: float | None = None,
     ) -> None:
         """One call that asks for tools, and their results; `asked` holds (tool, arguments, result, is_error)."""
         calls = [
-            ToolCall(id=f"call_{self._id()}", name=name, arguments=args)
+            ToolCall(id=f"call_{self._id()}", name=name, arguments=self._retell_arguments(args))
             for name, args, _, _ in asked
         ]
         self._call(text, thinking, calls)
-        for call, (name, _, result, is_error) in zip(calls, asked, strict=True):
+        for call, (name, _, printed, is_error) in zip(calls, asked, strict=True):
+            result = self.names.retell(printed)
             self.now += self.rng.uniform(0.1, 1.5) if seconds is None else seconds
             error = result.splitlines()[-1] if is_error else None
             self._add(
@@ -107,7 +116,12 @@ class Tape:
         """The call that ends a turn."""
         self._call(text, thinking, [])
 
+    def _retell_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        retell = self.names.retell
+        return {k: retell(v) if isinstance(v, str) else v for k, v in arguments.items()}
+
     def _call(self, text: str, thinking: str, calls: list[ToolCall]) -> None:
+        text, thinking = self.names.retell(text), self.names.retell(thinking)
         if self._prompt() > self.of.due:
             self._compact()
         prompt = self._prompt()
@@ -131,7 +145,7 @@ class Tape:
         write = prompt - read - fresh
         self.cached, self.cached_at = prompt - fresh, self.now
         of, told = self.of, self.of.write is not None
-        written = write * of.write if told else write * of.input
+        written = write * (of.input if of.write is None else of.write)
         cost = fresh * of.input + read * of.read + written + output * of.output
         return Usage(
             input_tokens=fresh if told else fresh + write, cache_read_tokens=read,
@@ -148,7 +162,7 @@ class Tape:
         while at > 1 and self.shown[at].role not in ("assistant", "user"):
             at -= 1
         gone, before = self.shown[1:at], self._prompt()
-        text = self.summary(self.compactions)
+        text = self.names.retell(self.summary(self.compactions))
         made = Message(role="summary", id=self._id(), parts=(Text(text),), time=self.now)
         usage = self._bill(before + 350, self.count(text), 0)
         self.now += 14.0
@@ -173,7 +187,7 @@ class Tape:
         self.log.append(message)
         self.shown.append(message)
 
-    def _tokens(self, parts: tuple) -> int:
+    def _tokens(self, parts: tuple[Any, ...]) -> int:
         total = 4
         for part in parts:
             text = (

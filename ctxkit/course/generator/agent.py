@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sample.repository import numbered, search
+from ctxkit.course.generator.repository import numbered, search
 
 if TYPE_CHECKING:
     import random
 
-    from sample.tape import Tape
+    from ctxkit.course.generator.tape import Tape
 
-Asked = tuple[str, dict, str, bool]
+Asked = tuple[str, dict[str, Any], str, bool]
 
 
 class Agent:
@@ -24,7 +24,7 @@ class Agent:
     # -- tools ---------------------------------------------------------------------------------------------------
 
     def read(self, path: str, first: int = 1, last: int | None = None) -> Asked:
-        asked = (
+        asked: dict[str, Any] = (
             {"path": path}
             if (first, last) == (1, None)
             else {"path": path, "first": first, "last": last}

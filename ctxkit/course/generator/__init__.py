@@ -1,0 +1,1 @@
+"""The generator of sessions like the sample `billing`: `make_session(seed)`."""

@@ -1,0 +1,196 @@
+"""Who answers, with which numbers, and after how many tries: kept in the reader's own folder."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections import defaultdict
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit.course.entry_files import working_folder
+from ctxkit.errors import BadArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.course.exercises import Exercise
+
+__all__ = ["Student", "Try", "begin", "current_student", "draw_numbers"]
+
+_FOLDER = Path(".ctxkit") / "course"
+_MOST_BYTES = 1_000_000
+"""Bytes of a student's file that are read."""
+_LONGEST_NAME = 60
+
+
+class Try(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer to one exercise; what was answered is not kept."""
+
+    key: str
+    digest: str
+    """Tells answers apart, so that a cell that is run again counts once."""
+    right: bool | None
+    """None: a guess."""
+    time: float
+    """Seconds since 1970."""
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """The first line of a student's file."""
+
+    student: str
+
+
+class Student:
+    """A reader of the course, whose tries stand in a file; without a name in this kernel alone."""
+
+    def __init__(self, name: str = "", path: Path | None = None) -> None:
+        self.name, self.path = name, path
+        self.warned = False
+        self._tries: dict[str, list[Try]] = defaultdict(list)
+        if path is not None:
+            for each in _read_file(path)[1]:
+                self._tries[each.key].append(each)
+
+    @property
+    def seed(self) -> str:
+        """What the numbers of exercises and the hidden sessions are drawn from."""
+        return self.name.casefold()
+
+    def tries(self, key: str) -> Sequence[Try]:
+        """Return the different answers to an exercise up to the first right one."""
+        counted: list[Try] = []
+        for each in self._tries[key]:
+            if each.digest not in {other.digest for other in counted}:
+                counted.append(each)
+            if each.right:
+                break
+        return counted
+
+    def add(self, key: str, digest: str, right: bool | None) -> None:
+        """Keep a try; where the file cannot be written, in this kernel alone, with a warning."""
+        made = Try(key=key, digest=digest, right=right, time=round(time.time(), 1))
+        self._tries[key].append(made)
+        if self.path is None:
+            return
+        try:
+            with SafeFolder.own(self.path.parent) as folder:
+                folder.append(self.path.name, msgspec.json.encode(made) + b"\n")
+        except OSError as error:
+            if not self.warned:
+                self.warned = True
+                warnings.warn(
+                    f"Tries are counted in this kernel alone: {str(self.path)!r} cannot be written "
+                    f"({error.strerror}).",
+                    UserWarning,
+                    stacklevel=4,
+                )
+
+
+_current: dict[str, Student] = {}
+"""The student of this kernel by working folder; empty: nobody has begun."""
+
+
+def begin(name: str) -> str:
+    """Begin the course under a name: numbers are drawn from it, and tries are kept.
+
+    A file of the folder in which the notebook was opened keeps which exercises were tried, when,
+    and whether the answer was right, not the answers. `report` shows it. Nothing leaves the folder.
+    Later notebooks of the same folder go on under the name by themselves.
+
+    Args:
+        name: any name, at most 60 characters; the lecturer sees it if you hand in a report.
+
+    Returns:
+        A sentence that says where tries are kept.
+
+    Raises:
+        BadArguments: it is no name.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.course.begin(" ")
+        Traceback (most recent call last):
+        ...
+        ctxkit.errors.BadArguments: Give a name: ck.course.begin("Ada").
+    """
+    if not isinstance(name, str) or not (line := sanitize_line(name, _LONGEST_NAME).strip()):
+        raise BadArguments('Give a name: ck.course.begin("Ada").')
+    folder = working_folder() / _FOLDER
+    path = folder / f"{sha256(line.casefold().encode()).hexdigest()[:12]}.jsonl"
+    student = Student(line, path)
+    if not path.exists():
+        with suppress(OSError), SafeFolder.own(folder) as place:
+            place.append(path.name, msgspec.json.encode(_Head(line)) + b"\n")
+    _current[str(working_folder())] = student
+    return f"{line}: tries are kept in {path.relative_to(working_folder())}."
+
+
+def current_student() -> tuple[Student, str]:
+    """Return who answers in this kernel, and a sentence where that is not clear.
+
+    One who has not begun here is the one student of the folder; of several nobody is taken.
+    """
+    here = str(working_folder())
+    if here in _current:
+        return _current[here], ""
+    paths = [p for p in sorted((Path(here) / _FOLDER).glob("*.jsonl")) if _read_file(p)[0]]
+    if len(paths) > 1:
+        return _anonymous(here), (
+            'Several students answer in this folder: say who you are with ck.course.begin("name").'
+        )
+    if paths:
+        _current[here] = Student(_read_file(paths[0])[0], paths[0])
+        return _current[here], ""
+    return _anonymous(here), ""
+
+
+def draw_numbers(exercise: Exercise, student: Student) -> dict[str, Any]:
+    """Return the numbers of an exercise for a student; without a name those of the page."""
+    if not exercise.numbers:
+        return {}
+    if not student.seed:
+        return dict(exercise.numbers[0])
+    random = Random(f"{student.seed} {exercise.key}")  # noqa: S311  no secret
+    return dict(random.choice(exercise.numbers))
+
+
+def digest_answer(answer: Any) -> str:
+    """Return a short text that tells an answer from others, whatever it is."""
+    try:
+        text = repr(answer)[:10_000]
+    except Exception:  # noqa: BLE001  an answer may be any object
+        text = f"{type(answer).__name__} {id(answer)}"
+    return sha256(text.encode(errors="replace")).hexdigest()[:12]
+
+
+_unnamed: dict[str, Student] = {}
+
+
+def _anonymous(folder: str) -> Student:
+    return _unnamed.setdefault(f"{os.getpid()} {folder}", Student())
+
+
+def _read_file(path: Path) -> tuple[str, list[Try]]:
+    """Return the name and the tries of a file; lines that are damaged are left out."""
+    try:
+        if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
+            return "", []
+        first, *lines = path.read_bytes().splitlines()
+        name = msgspec.json.decode(first, type=_Head).student
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return "", []
+    tries = []
+    for line in lines:
+        with suppress(msgspec.MsgspecError):
+            tries.append(msgspec.json.decode(line, type=Try))
+    return name, tries

@@ -1,0 +1,251 @@
+"""Exact questions from one's own log, answerable only from what a compaction took away."""
+
+# Making a paper
+#
+# A compaction divides a session: `before` is the prompt that it compacts, `kept` what it leaves of
+# it as written, and all else is taken away. A question is a line of a taken message with one exact
+# value (path, URL, id, number) left out. It is asked where the value stands in taken messages only,
+# where no other line fits the same gap, and where enough words are left to recognise the line.
+# Values that a later reply used are asked for first: those were needed.
+
+from __future__ import annotations
+
+import random
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.redaction import redact
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.items import extract_text_items, iter_texts
+from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.metrics.semantic import find_missing_values
+from ctxkit.session.messages import Message, Text
+from ctxkit.session.session import apply_edit
+from ctxkit.session.tool_calls import get_call_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ctxkit.session.session import Session
+
+
+QUESTIONS = 10
+"""Questions of a paper, by default."""
+GAP = "____"
+AnswerSource = Literal["shown", "fetchable", "gone"]
+"""Where an answer is: in the prompt, in a file that the prompt names, or nowhere."""
+_ASKED_FAMILIES = frozenset(("path", "url", "id", "number"))
+_MIN_WORDS = 4
+"""Words beside the gap that a line needs."""
+_MAX_LINE_CHARS, _MAX_LINES = 300, 20_000
+"""Longest line that is asked about, and the number of lines that are looked at."""
+_TAIL_SHARE = 0.2
+"""Share of the messages that stay where a session without a compaction is divided."""
+
+
+class Question(NamedTuple):
+    """A line of a message that was taken away, with one value left out."""
+
+    line: str
+    expected: str
+    family: str
+    source: str
+    """Who stated it: a role, or a tool."""
+    path: str | None
+    """The file whose content held it; None: no file."""
+    needed: bool
+    """True where a reply after the compaction used the value."""
+
+    @property
+    def text(self) -> str:
+        """The question as it is put to a model."""
+        return f"Which exact value stands in the gap of this line of {self.source}: {self.line}"
+
+
+class ExamPaper(NamedTuple):
+    """Questions about what one compaction took away."""
+
+    session: str
+    model: str | None
+    compaction: int | None
+    """The number of the recorded compaction; None: the session has none, and was divided."""
+    before: tuple[Message, ...]
+    """The prompt before the compaction."""
+    kept: tuple[Message, ...]
+    """Those messages of it that the compaction left as they were."""
+    recorded: tuple[Message, ...] | None
+    """The prompt after the recorded compaction."""
+    questions: tuple[Question, ...]
+
+
+def make_exam(
+    session: Session, compaction: int | None = None, *, questions: int = QUESTIONS, seed: int = 0
+) -> ExamPaper:
+    """Make questions about what a compaction took away.
+
+    Args:
+        session: a session with text.
+        compaction: number of the recorded compaction; None: the last one that leaves enough to ask,
+            and where there is none, the session's first four fifths are taken as compacted.
+        questions: the most questions.
+        seed: of the choice among equally good questions.
+
+    Raises:
+        BadArguments: the log has no text, no such compaction, or nothing exact to ask for.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> paper = make_exam(ck.read(ck.samples.path("billing")))
+        >>> len(paper.questions), paper.compaction
+        (10, 1)
+    """
+    if questions < 1:
+        raise BadArguments("questions= is 1 or more.")
+    if not session.has_text:
+        raise BadArguments(f"Session {session.id!r} has no text to ask about.")
+    divisions = list(_iter_divisions(session, compaction))
+    if not divisions:
+        raise BadArguments(f"Session {session.id!r} has no compaction {compaction}.")
+    papers = (_make_paper(session, d, questions, seed) for d in divisions)
+    best = max(papers, key=lambda p: len(p.questions))
+    if not best.questions:
+        raise BadArguments(
+            f"Session {session.id!r}: nothing exact that was taken away can be asked for; an exam"
+            " needs a longer session."
+        )
+    return best
+
+
+class _Division(NamedTuple):
+    compaction: int | None
+    before: list[Message]
+    after: list[Message]
+    later: list[Message]
+    """The messages that came after it."""
+
+
+def _iter_divisions(session: Session, compaction: int | None) -> Iterator[_Division]:
+    """Yield the recorded compactions, the last one first, else one division of the whole."""
+    divisions: list[_Division] = []
+    visible: list[Message] = []
+    position, path = 0, session.path
+    for group in group_edits(session):
+        entries = path[position : group.position]
+        visible += [e for e in entries if isinstance(e, Message) and e.visible]
+        before = list(visible)
+        for edit in group.edits:
+            visible = apply_edit(visible, edit)
+        position = group.position + len(group.edits)
+        later = [e for e in path[position:] if isinstance(e, Message)]
+        divisions.append(_Division(group.number, before, list(visible), later))
+    if divisions or compaction is not None:
+        yield from (d for d in divisions[::-1] if compaction in (None, d.compaction))
+        return
+    messages = [m for m in session.messages if m.visible]
+    cut = _find_turn_start(messages, round(len(messages) * (1 - _TAIL_SHARE)))
+    yield _Division(None, messages, messages[cut:], [])
+
+
+def _find_turn_start(messages: Sequence[Message], position: int) -> int:
+    """Return the first position from one on before which no call waits for its result."""
+    while position < len(messages) and messages[position].role == "tool":
+        position += 1
+    return position
+
+
+def _make_paper(session: Session, division: _Division, n: int, seed: int) -> ExamPaper:
+    after_ids = {id(m) for m in division.after}
+    before_ids = {id(m) for m in division.before}
+    kept = tuple(m for m in division.before if id(m) in after_ids or m.role == "system")
+    taken = [m for m in division.before if id(m) not in after_ids and m.role != "system"]
+    later_text = _fold(division.later)
+    hidden = _fold([*kept, *(m for m in division.later if id(m) not in before_ids)])
+    found = list(_iter_questions(taken, _fold(kept), later_text))
+    rng = random.Random(f"{seed}-{session.id}")  # noqa: S311  no secret
+    rng.shuffle(found)
+    # Needed values first; among equals a value that later messages state again comes last.
+    found.sort(key=lambda q: (not q.needed, q.expected.casefold() in hidden and not q.needed))
+    return ExamPaper(
+        session=session.id,
+        model=session.model,
+        compaction=division.compaction,
+        before=tuple(division.before),
+        kept=kept,
+        recorded=None if division.compaction is None else tuple(division.after),
+        questions=tuple(_spread_over_messages(found, n)),
+    )
+
+
+def _spread_over_messages(found: Sequence[Question], n: int) -> list[Question]:
+    """Return the first `n` questions, of which no two ask for one value."""
+    chosen: dict[str, Question] = {}
+    for question in found:
+        if len(chosen) < n:
+            chosen.setdefault(question.expected.casefold(), question)
+    return list(chosen.values())
+
+
+def _fold(messages: Iterable[Message]) -> str:
+    return "\n".join(t for m in messages for t in iter_texts(m)).casefold()
+
+
+def _iter_questions(taken: Sequence[Message], kept: str, later: str) -> Iterator[Question]:
+    """Yield all questions that have one answer, which stands in taken messages only."""
+    answers: dict[str, dict[str, Question]] = {}
+    paths = {c.id: path for m in taken for c in m.tool_calls if (path := get_call_path(c))}
+    lines = 0
+    for message in taken:
+        for line in _iter_lines(message):
+            lines += 1
+            if lines > _MAX_LINES:
+                break
+            for family, value in {(i.family, i.text) for i in extract_text_items(line)}:
+                if family not in _ASKED_FAMILIES or line.casefold().count(value.casefold()) != 1:
+                    continue
+                at = line.casefold().index(value.casefold())
+                gapped = f"{line[:at]}{GAP}{line[at + len(value) :]}"
+                source = f"a result of {message.tool}" if message.tool else f"the {message.role}"
+                path = paths.get(message.call_id or "")
+                is_needed = not find_missing_values((value,), later)
+                question = Question(
+                    gapped, line[at : at + len(value)], family, source, path, is_needed
+                )
+                answers.setdefault(gapped.casefold(), {})[value.casefold()] = question
+    for by_value in answers.values():
+        (value, question), *others = by_value.items()
+        if not others and find_missing_values((value,), kept):
+            yield question
+
+
+def _iter_lines(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        if isinstance(part, Text):
+            for line in part.text.splitlines():
+                flat = sanitize_line(line, 2 * _MAX_LINE_CHARS)
+                is_askable = len(flat) <= _MAX_LINE_CHARS and len(_WORD.findall(flat)) > _MIN_WORDS
+                if is_askable and redact(flat) == flat:
+                    yield flat
+
+
+_WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def find_answers(
+    questions: Sequence[Question], prompt: Sequence[Message]
+) -> tuple[AnswerSource, ...]:
+    """Return for each question whether a prompt shows its answer, or names the file that holds it.
+
+    Args:
+        questions: the questions.
+        prompt: the messages of the prompt.
+    """
+    folded = _fold(prompt)
+    return tuple(find_value(q.expected, q.path, folded) for q in questions)
+
+
+def find_value(expected: str, path: str | None, folded_prompt: str) -> AnswerSource:
+    """Return the source of a value: see `find_answers`; the prompt is one casefolded text."""
+    if not find_missing_values((expected,), folded_prompt):
+        return "shown"
+    return "fetchable" if path and path.casefold() in folded_prompt else "gone"

@@ -1,0 +1,310 @@
+"""How many of the user's rules outlive long talks: made talks under presets, with and without rules
+carried on.
+
+A talk is work on a made-up project: the user asks, the agent reads files and runs commands, and
+among the requests the user states rules, each with a word that occurs nowhere else. A rule is kept
+where the last prompt of the talk holds that word. Wordings of rules are left out whole: the
+extractor was written against `TUNED_WORDINGS` and is measured on `HELD_OUT_WORDINGS`.
+"""
+
+from __future__ import annotations
+
+import random
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit._internal.lazy import public_dir
+from ctxkit.errors import BadArguments
+from ctxkit.session.messages import Message, Text, ToolCall
+from ctxkit.session.session import Session
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.policies.rules import Rules
+
+
+__all__ = [
+    "HELD_OUT_WORDINGS",
+    "TUNED_WORDINGS",
+    "RuleTalk",
+    "make_talks",
+    "measure_rule_survival",
+]
+__dir__ = public_dir(__all__)
+
+TUNED_WORDINGS = (
+    "Never touch the {key} database.",
+    "From now on write every log line in the style of {key}.",
+    "do not push anything to {key}",
+    "Use version {key} of the driver, the newer one breaks us.",
+    "Please keep all amounts in cents; the field is {key}.",
+    "Antworte mir bitte immer auf Deutsch, auch in {key}.",
+    "The budget for {key} is 40 dollars at most.",
+    "Only Petra may approve releases of {key}.",
+    "Make sure {key} stays readable by the old importer.",
+    "Leave {key} as it is, the auditors look at it.",
+    "You must run the {key} suite before you say done.",
+    "I prefer small commits, one for each {key} step.",
+    "One thing that matters to me: hands off {key}, it belongs to another team.",
+    "We stay on {key} for the whole quarter, no upgrades.",
+    "Nothing goes out to {key} unless I have said yes.",
+    "Stick with the {key} naming in everything you create.",
+    "If you need credentials, take those of {key} and no others.",
+    "Tests of {key} are slow; don't run them more than once a day.",
+    "Our customer insists on {key} as the date format.",
+    "Whatever you do, {key} has to stay below 200 ms.",
+    "Deploy to {key} exclusively.",
+    "Fass {key} auf keinen Fall an.",
+    "When in doubt about {key}, ask me first.",
+    "Comments in {key} are to be written in British English.",
+    "I don't want any new dependency in {key}.",
+    "{key} is read-only for you.",
+    "Our ticket is {key}; put it in every commit message.",
+    "The port of the proxy is {key}, all calls go through it.",
+    "No emoji, no exclamation marks in {key}.",
+    "Keep {key} out of the release notes.",
+    "Mind that {key} is shared with finance, so treat it as frozen.",
+    "Whoever changes {key} tells me beforehand, you included.",
+    "Format dates as {key} everywhere.",
+    "Our limit for {key} is 12 requests a second.",
+    "The contract says that {key} must not leave the EU.",
+    "Please answer in French when it is about {key}.",
+    "I decide alone when {key} is switched on.",
+    "Try to avoid long functions in {key}.",
+    "Don't even think of deleting {key}.",
+    "All new files go below {key}.",
+    "We can't afford more than 3 workers in {key}.",
+    "Use tabs, not spaces, in {key}.",
+    "For {key}, correctness comes before speed, always.",
+    "The API key lives in {key}; keep it there.",
+    "Bitte nichts an {key} verschicken, bevor ich es gelesen habe.",
+    "Speak to the customer as {key}, formally.",
+    "If a test of {key} fails, stop and report.",
+    "Skip {key} when you refactor.",
+    "Ne modifie jamais {key}.",
+    "The oldest Python that {key} supports is 3.9.",
+)
+"""Wordings on which the extractor was written."""
+HELD_OUT_WORDINGS = (
+    "Legal signed off on {key} alone, so that is the text we ship.",
+    "My boss reads {key} every morning; it may not look broken.",
+    "Amounts in {key} are cents.",
+    "Customers in {key} see old prices until May, do not correct those.",
+    "The style guide of {key} applies to all that you write.",
+    "Treat {key} as production.",
+    "Backups of {key} come first, migrations second.",
+    "Schreib Commits auf Englisch, aber {key} bleibt deutsch.",
+    "We pay for {key} by the call, so be sparing with it.",
+    "Anything under {key} needs a second pair of eyes before it is merged.",
+    "The name is {key}, with a capital letter, in every text.",
+    "Rollbacks go through {key}.",
+    "I told the auditors that {key} is encrypted at rest, and it had better stay so.",
+    "Two spaces of indentation in {key}, like everywhere.",
+    "{key} runs on Node 18 and will for another year.",
+    "Send nothing to {key} on a Friday.",
+    "Pas de nouvelles bibliothèques dans {key}.",
+    "Secrets belong into {key}, not into the repository.",
+    "Prefer deleting code over adding flags to {key}.",
+    "The mobile team depends on {key}: its fields are set in stone.",
+)
+"""Wordings on which the extractor is measured; it was not changed after they were written."""
+_REQUESTS = (
+    "Now look at the {noun} module and tell me what it does.",
+    "The {noun} job failed last night, find out why.",
+    "Can you make the {noun} page load faster?",
+    "Add a column for the {noun} to the export.",
+    "Go on with the {noun} part.",
+)
+_REMARKS = (
+    "I saw the same in the {noun} module last week.",
+    "It looked odd on my screen this morning.",
+    "The {noun} team is on holiday.",
+    "My colleague wrote that {noun} code years ago.",
+    "Last time it took two hours.",
+)
+"""What users say that is no rule and no request."""
+_NOUNS = ("invoice", "customer", "search", "report", "mail", "stock", "payment", "import", "audit")
+_WORDS = (
+    *("handler", "returns", "value", "of", "cache", "entry", "row", "index", "parse", "item"),
+    *(
+        "config",
+        "client",
+        "request",
+        "server",
+        "batch",
+        "total",
+        "amount",
+        "field",
+        "update",
+        "query",
+    ),
+    *("filter", "page", "result", "array", "string", "number", "date", "user", "file", "path"),
+)
+RULES_PER_TALK = 15
+_TURNS = 60
+
+
+class RuleTalk(NamedTuple):
+    """A made talk, and the words of the rules that the user stated in it."""
+
+    session: Session
+    keys: tuple[str, ...]
+
+
+def make_talks(
+    n: int = 10, seed: int = 0, wordings: tuple[str, ...] = HELD_OUT_WORDINGS
+) -> list[RuleTalk]:
+    """Make talks of 60 turns in which the user states 15 rules in the first 40.
+
+    Args:
+        n: number of talks.
+        seed: of all that is random in them.
+        wordings: of the rules, with `{key}` for the word that occurs nowhere else.
+
+    Example:
+        >>> talk, = make_talks(1)
+        >>> len(talk.keys), len(talk.session.calls)
+        (15, 120)
+    """
+    talks = []
+    for i in range(n):
+        rng = random.Random(f"{seed}-{i}")  # noqa: S311  no secret
+        talks.append(_make_talk(rng, f"talk-{seed}-{i}", wordings))
+    return talks
+
+
+def _make_talk(rng: random.Random, name: str, wordings: tuple[str, ...]) -> RuleTalk:
+    keys = tuple(
+        f"{rng.choice(_WORDS)}-{rng.randrange(10**4):04d}x{i}" for i in range(RULES_PER_TALK)
+    )
+    stated_in = {turn: k for k, turn in enumerate(rng.sample(range(40), RULES_PER_TALK))}
+    chosen = [wordings[i % len(wordings)] for i in range(RULES_PER_TALK)]
+    rng.shuffle(chosen)
+    messages: list[Message] = [Message(role="system", id="s", parts=(Text("You mend software."),))]
+    for turn in range(_TURNS):
+        request = rng.choice(_REQUESTS).format(noun=rng.choice(_NOUNS))
+        if rng.random() < 0.5:
+            request = f"{rng.choice(_REMARKS).format(noun=rng.choice(_NOUNS))} {request}"
+        if turn in stated_in:
+            k = stated_in[turn]
+            rule = chosen[k].format(key=keys[k])
+            request = rng.choice((f"{request} {rule}", f"{rule}\n{request}"))
+        messages += _make_turn(rng, turn, request)
+    session = Session(id=name, log=tuple(messages), model="claude-sonnet-4-5")
+    return RuleTalk(session, keys)
+
+
+def _make_turn(rng: random.Random, turn: int, request: str) -> list[Message]:
+    path = f"src/{rng.choice(_NOUNS)}/{rng.choice(_WORDS)}.py"
+    call = ToolCall(id=f"c{turn}", name="read_file", arguments={"path": path})
+    lines = [" ".join(rng.choices(_WORDS, k=9)) for _ in range(rng.randrange(60, 180))]
+    said = f"I read {path}: the {rng.choice(_WORDS)} {' '.join(rng.choices(_WORDS, k=30))}."
+    return [
+        Message(role="user", id=f"u{turn}", parts=(Text(request),)),
+        Message(role="assistant", id=f"a{turn}", parts=(Text("I read the file."), call)),
+        Message(
+            role="tool",
+            id=f"r{turn}",
+            parts=(Text("\n".join(lines)),),
+            call_id=call.id,
+            tool=call.name,
+        ),
+        Message(role="assistant", id=f"b{turn}", parts=(Text(said),)),
+    ]
+
+
+def measure_rule_survival(
+    talks: list[RuleTalk], names: list[str] | None = None, window: int = 64_000, tokens: int = 400
+) -> pd.DataFrame:
+    """Replay talks under presets with and without `keep_rules`, and count the rules kept.
+
+    Each preset runs twice: with the summary of extracts that replays write by default, and with a
+    summary that repeats nothing of the user, the least that a model's summary can keep.
+
+    Args:
+        talks: made by `make_talks`.
+        names: presets; None: all that take the size of the window.
+        window: tokens of the context window.
+        tokens: most tokens of the rules that are carried on.
+
+    Returns:
+        One row per preset that removed messages of the user: `rules`, `compactions_n` (mean of a
+        talk), `kept_extract` and `kept_empty` (shares of all rules that the last prompt holds, by
+        the summary), `with_extract` and `with_empty` (the same with `keep_rules`), `lowest_with`
+        (of the worst talk with `keep_rules`), `more_tokens` (the largest relative change of all
+        prompt tokens, of both summaries).
+    """
+    import pandas as pd
+
+    every = (_measure_preset(name, talks, window, tokens) for name in names or _list_presets())
+    rows = [row for row in every if row is not None]
+    order = ["kept_empty", "kept_extract"]
+    return pd.DataFrame(rows).sort_values(order, ignore_index=True, kind="stable")
+
+
+def _list_presets() -> list[str]:
+    from ctxkit.presets import registry
+
+    return [n for n in registry.names() if _get_window_setting(n)]
+
+
+def _get_window_setting(name: str) -> str | None:
+    from ctxkit import presets
+
+    settings = signature(getattr(presets, name)).parameters
+    return next((s for s in ("context_window", "window") if s in settings), None)
+
+
+def _write_empty_summary(_passage: Any) -> str:
+    return "The work went on as asked; the files were read and the changes made."
+
+
+def _measure_preset(
+    name: str, talks: list[RuleTalk], window: int, tokens: int
+) -> dict[str, Any] | None:
+    from ctxkit.policies.modifiers import keep_rules
+    from ctxkit.presets.registry import preset
+
+    try:
+        plain = preset(name, **{str(_get_window_setting(name)): window})
+        keep_rules(plain)
+    except BadArguments:  # the preset does not work in such a window, or compacts nothing
+        return None
+    by_summary = {"extract": plain, "empty": plain.but(summariser=_write_empty_summary)}
+    row: dict[str, Any] = {"rules": name}
+    lowest, more = [], []
+    for word, rules in by_summary.items():
+        without = [_replay_talk(t, rules) for t in talks]
+        if not any(o.removed for o in without):
+            return None
+        carried = [_replay_talk(t, keep_rules(rules, tokens)) for t in talks]
+        row.setdefault("compactions_n", sum(o.compactions_n for o in without) / len(talks))
+        row[f"kept_{word}"] = sum(o.kept for o in without) / len(talks)
+        row[f"with_{word}"] = sum(o.kept for o in carried) / len(talks)
+        lowest.append(min(o.kept for o in carried))
+        more.append(sum(o.tokens for o in carried) / sum(o.tokens for o in without) - 1)
+    return {**row, "lowest_with": min(lowest), "more_tokens": max(more)}
+
+
+class _Outcome(NamedTuple):
+    compactions_n: int
+    kept: float
+    removed: bool
+    """True where a message of the user left the prompt."""
+    tokens: int
+    """Of all prompts."""
+
+
+def _replay_talk(talk: RuleTalk, rules: Rules) -> _Outcome:
+    from ctxkit.engine.replay import run_replay
+
+    run = run_replay(talk.session, rules)
+    view = [item.message for item in run.sent(len(talk.session.calls) - 1)]
+    text, ids = "\n".join(m.text for m in view), {m.id for m in view}
+    return _Outcome(
+        compactions_n=len(run.stretches()) - 1,
+        kept=sum(key in text for key in talk.keys) / len(talk.keys),
+        removed=any(m.role == "user" and m.id not in ids for m in talk.session.messages),
+        tokens=int(run.prompts.sum()),
+    )

@@ -1,0 +1,375 @@
+"""The idle ledger: what pauses cost if nothing is done, and under three ways to be ready."""
+
+# Four choices at a pause
+#
+# When a reply is done, its prompt P (with the reply) lies in the cache for `life` seconds. At 0.9
+# of that nobody knows whether the user comes back. With p_r, p_w, p_h the prices of a read, of a
+# write and of a one-hour write, p_o that of output, and g the seconds until the next call:
+#
+#   nothing   p_r P if g < life, else p_w (P - K) + p_r K; K stays cached for other reasons
+#   warm      p_r P for each refresh, one every 0.9 life, at most `refreshes` of them, then as above
+#   compact   p_r P + p_o S for the summary, then p_w F: what a compaction leaves is written
+#   hour      (p_h - p_w) W for all that was written since the last pause, then p_r P or p_h (P - K)
+#
+# A session's end is a pause without a return: "nothing" costs nothing there, the others have spent
+# what they spend before. Growth of the prompt by the user's next words is the same for all, and so
+# left out. What a smaller context saves on later calls is not counted, and what it loses neither.
+
+from __future__ import annotations
+
+from math import ceil, inf
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    escape_html,
+    format_percent,
+    format_usd,
+    pluralize,
+)
+from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.tables import Cell, Column, Table
+from ctxkit.engine.cache_model.call_features import HOUR, get_call_features
+from ctxkit.errors import BadArguments
+from ctxkit.formats.inputs import as_sessions
+from ctxkit.metrics.breakeven import keep_alive_limit
+from ctxkit.tokens.prices import price
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.engine.cache_model.call_features import CallFeatures
+    from ctxkit.formats.inputs import SessionsLike
+    from ctxkit.session.session import Session
+    from ctxkit.tokens.prices import Price
+
+
+__all__ = ["CHOICES", "IdleLedger", "Pause", "PausePrices", "find_pauses", "idle"]
+__dir__ = public_dir(__all__)
+
+READY_SHARE = 0.9
+"""Share of the cache's life after which a pause is one: the moment to act before it expires."""
+SUMMARY_TOKENS = 4_000
+"""Tokens of a summary, where the session has none of its own."""
+MAX_REFRESHES = 200
+CHOICES = {
+    "nothing": "do nothing",
+    "warm": "keep the cache warm",
+    "compact": "compact before it expires",
+    "hour": "pay for the one-hour cache",
+}
+"""The choices and what they are called."""
+
+
+class PausePrices(NamedTuple):
+    """What decides about a pause before it is over: dollars per token, and the cache's life."""
+
+    read: float
+    write: float
+    hour_write: float | None
+    """None: the provider has no longer life, or the session pays for it already."""
+    output: float
+    life: float
+    refreshes: int
+    """Refreshes of a warm cache after which writing anew would have been cheaper."""
+
+
+class Pause(NamedTuple):
+    """A pause of a session, or its end."""
+
+    session: str
+    call: int
+    """The call before it."""
+    gap: float
+    """Seconds until the next call; infinite: the session ended."""
+    prefix: int
+    """Tokens that lie in the cache."""
+    kept: int
+    """Tokens that stay cached when it expires, as other sessions use them: a guess before."""
+    left: int
+    """Tokens that a compaction would leave."""
+    summary: int
+    """Tokens of its summary."""
+    written: int
+    """Tokens that were written since the pause before."""
+    prices: PausePrices
+    recorded_write: int | None = None
+    """Tokens that the next call did not read, as billed; None: the session ended."""
+    grown: int = 0
+    """Tokens by which the next prompt was longer: the user's words."""
+
+    def cost(self, choice: str, gap: float | None = None) -> float | None:
+        """Return the dollars of a choice.
+
+        Args:
+            choice: a key of `CHOICES`.
+            gap: seconds until the return; None: as it was.
+
+        Returns:
+            Dollars of what is done in the pause and of the prefix at the next call; None where the
+            choice is not offered.
+        """
+        return _COSTS[choice](self, self.gap if gap is None else gap)
+
+    def predict_write(self) -> int:
+        """Return the tokens that the next call writes after an expired cache, growth left out."""
+        return max(self.prefix - self.kept, 0)
+
+
+def _return_cost(pause: Pause, gap: float) -> float:
+    """Return the dollars of the prefix at the next call, if nothing was done about it."""
+    p = pause.prices
+    if gap == inf:
+        return 0.0
+    if gap < p.life:
+        return p.read * pause.prefix
+    kept = min(pause.kept, pause.prefix)
+    return p.write * (pause.prefix - kept) + p.read * kept
+
+
+def _warm_cost(pause: Pause, gap: float) -> float:
+    p = pause.prices
+    step = READY_SHARE * p.life
+    refreshes = p.refreshes if gap == inf else min(int(gap // step), p.refreshes)
+    refreshed = refreshes * (p.read * pause.prefix + p.output)
+    return refreshed + _return_cost(pause, inf if gap == inf else gap - refreshes * step)
+
+
+def _compact_cost(pause: Pause, gap: float) -> float:
+    p = pause.prices
+    if gap < READY_SHARE * p.life:
+        return _return_cost(pause, gap)
+    summary = p.read * pause.prefix + p.output * pause.summary
+    return summary + (0.0 if gap == inf else p.write * min(pause.left, pause.prefix))
+
+
+def _hour_cost(pause: Pause, gap: float) -> float | None:
+    p = pause.prices
+    if p.hour_write is None:
+        return None
+    dearer = (p.hour_write - p.write) * pause.written
+    return dearer + _return_cost(
+        pause._replace(prices=p._replace(life=HOUR, write=p.hour_write)), gap
+    )
+
+
+_COSTS = {"nothing": _return_cost, "warm": _warm_cost, "compact": _compact_cost, "hour": _hour_cost}
+
+
+def find_pauses(session: Session) -> list[Pause]:
+    """Return the pauses of a session that last 0.9 of the cache's life or more, and its end.
+
+    Args:
+        session: a recorded session with usage, cache reads and times; others have none.
+    """
+    features = [f for f in get_call_features(session) if not f.subagent]
+    if not features or all(f.gap is None for f in features):
+        return []
+    usages = {c.index: c.message.usage for c in session.calls}
+    models = {c.index: c.message.model or session.model for c in session.calls}
+    floor = min(f.prompt for f in features)
+    pauses: list[Pause] = []
+    kept_before: list[int] = []
+    written = 0
+    for i, feature in enumerate(features):
+        model_price = price(models[feature.call])
+        usage = usages[feature.call]
+        if model_price is None or usage is None:
+            continue
+        is_pause = feature.gap is not None and feature.gap >= READY_SHARE * feature.life
+        if is_pause and feature.before and not feature.edited:
+            prefix = feature.before + feature.reply
+            read = usage.cache_read_tokens or 0
+            pauses.append(
+                _make_pause(session, features[i - 1], model_price, floor, written)._replace(
+                    gap=float(feature.gap or 0.0),
+                    prefix=prefix,
+                    kept=round(median(kept_before)) if kept_before else 0,
+                    recorded_write=max(feature.prompt - read, 0),
+                    grown=feature.prompt - prefix,
+                )
+            )
+            kept_before += [read] if feature.expired else []
+            written = 0
+        written += (usage.cache_write_tokens or 0) + (usage.input_tokens or 0)
+    last_price = price(models[features[-1].call])
+    if last_price is not None:
+        end = _make_pause(session, features[-1], last_price, floor, written)
+        pauses.append(end._replace(kept=round(median(kept_before)) if kept_before else 0))
+    return pauses
+
+
+def _make_pause(
+    session: Session, before: CallFeatures, model_price: Price, floor: int, written: int
+) -> Pause:
+    p, life = model_price.at(before.prompt), before.life
+    has_hour = p.cache_write_1h is not None and life < HOUR
+    limit = keep_alive_limit(life_seconds=life, write_share=p.write(), read_share=p.read)
+    prices = PausePrices(
+        read=p.read,
+        write=p.write(hour=life >= HOUR),
+        hour_write=p.cache_write_1h if has_hour else None,
+        output=p.output,
+        life=life,
+        refreshes=min(ceil(limit / life), MAX_REFRESHES),
+    )
+    return Pause(
+        session=session.id,
+        call=before.call,
+        gap=inf,
+        prefix=before.prompt,
+        kept=0,
+        left=floor + SUMMARY_TOKENS,
+        summary=SUMMARY_TOKENS,
+        written=written,
+        prices=prices,
+    )
+
+
+def expect_cost(pause: Pause, choice: str, gaps: Sequence[float]) -> float | None:
+    """Return the mean dollars of a choice over the pauses that one has made before.
+
+    Args:
+        pause: the pause at hand.
+        choice: a key of `CHOICES`.
+        gaps: lengths of earlier pauses in seconds; infinite: no return.
+    """
+    costs = [pause.cost(choice, gap) for gap in gaps if gap >= READY_SHARE * pause.prices.life]
+    known = [c for c in costs if c is not None]
+    return sum(known) / len(known) if known else None
+
+
+def rank_choices(costs: dict[str, float | None]) -> tuple[str, ...]:
+    """Return the choices that have a cost, the cheapest first."""
+    known = {name: cost for name, cost in costs.items() if cost is not None}
+    return tuple(sorted(known, key=lambda name: (known[name], list(CHOICES).index(name))))
+
+
+def idle(sessions: SessionsLike) -> IdleLedger:
+    """Price the pauses of sessions: do nothing, keep warm, compact ahead, an hour's life.
+
+    Args:
+        sessions: recorded sessions, paths of logs, or a folder; of one person, as the chance of
+            coming back is theirs.
+
+    Returns:
+        The ledger; `answer` names the cheapest choice.
+
+    Raises:
+        BadArguments: no session has times, cache reads and a model with a price.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> print(ck.metrics.idle(ck.samples.path("billing")).choices_usd["nothing"] > 0)
+        True
+    """
+    pauses = tuple(p for session in as_sessions(sessions) for p in find_pauses(session))
+    if not pauses:
+        raise BadArguments(
+            "No session has times, cache reads and a model with a known price, so its pauses cannot"
+            " be priced."
+        )
+    return IdleLedger(pauses)
+
+
+_COLUMNS = (
+    Column("choice", "what is done at a pause", number=False, firm=True),
+    Column("all pauses", "dollars of all pauses and ends"),
+    Column("a pause", "dollars of one, with the chance of coming back"),
+    Column("in vain", "of it, spent where nobody came back"),
+)
+
+
+class IdleLedger(NamedTuple):
+    """The pauses of some sessions, and what they cost under each choice."""
+
+    pauses: tuple[Pause, ...]
+
+    @property
+    def returns(self) -> tuple[Pause, ...]:
+        """The pauses that ended with a call."""
+        return tuple(p for p in self.pauses if p.gap < inf)
+
+    @property
+    def choices_usd(self) -> dict[str, float | None]:
+        """Dollars of all pauses by choice; None where a choice is not offered at all."""
+        return {name: self._total(name, self.pauses) for name in CHOICES}
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The choices, the cheapest first."""
+        return rank_choices(self.choices_usd)
+
+    @staticmethod
+    def _total(choice: str, pauses: Sequence[Pause]) -> float | None:
+        costs = [p.cost(choice) for p in pauses]
+        if all(c is None for c in costs):
+            return None
+        # where a pause has no such choice (the hour is paid for already), nothing is done
+        return sum(
+            (p.cost("nothing") or 0.0) if c is None else c
+            for p, c in zip(pauses, costs, strict=True)
+        )
+
+    @property
+    def answer(self) -> str:
+        """The cheapest choice, in one sentence."""
+        returns, costs = self.returns, self.choices_usd
+        if not returns:
+            return "No pause came near the life of the cache, so there is nothing to do about one."
+        best, nothing = self.order[0], costs["nothing"] or 0.0
+        back = format_percent(len(returns) / len(self.pauses))
+        lives = sorted({round(p.prices.life) for p in self.pauses})
+        life = " or ".join(f"{n:,} s" for n in lives)
+        start = (
+            f"{pluralize(len(returns), 'pause')} reached the cache's life of {life}, and {back} of"
+            f" all ended with a return: doing nothing cost {format_usd(nothing)}"
+        )
+        if best == "nothing":
+            return f"{start}, and no other choice costs less."
+        return f"{start}; to {CHOICES[best]} would have cost {format_usd(costs[best] or 0.0)}."
+
+    @property
+    def table(self) -> Table:
+        """One row for each choice, the cheapest first."""
+        ends = [p for p in self.pauses if p.gap == inf]
+        rows = []
+        for name in self.order:
+            usd, in_vain = self.choices_usd[name] or 0.0, self._total(name, ends) or 0.0
+            texts = format_usd(usd), format_usd(usd / len(self.pauses)), format_usd(in_vain)
+            rows.append((Cell(CHOICES[name]), *map(Cell, texts)))
+        return Table(_COLUMNS, tuple(rows))
+
+    @property
+    def note(self) -> str:
+        """What the figures leave out."""
+        return (
+            "By list prices; only the prefix at the next call is counted. Compacting also makes all"
+            " later calls cheaper, and loses what ctxkit when and ctxkit exam can tell. The choices"
+            " that were not taken are modelled."
+        )
+
+    def to_text(self, *, why: bool = False) -> str:
+        """Return the answer, the table and what they rest on."""
+        lines = [self.answer, "", self.table.to_text(), ""]
+        lines += [self._describe(p) for p in self.returns[-12:]] + [""] if why else []
+        return "\n".join([*lines, self.note])
+
+    @staticmethod
+    def _describe(pause: Pause) -> str:
+        costs = ", ".join(
+            f"{name} {format_usd(cost)}"
+            for name in CHOICES
+            if (cost := pause.cost(name)) is not None
+        )
+        return (
+            f"After call {pause.call}, {pause.gap / 60:,.0f} min, {pause.prefix:,} tokens: {costs}."
+        )
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        answer, note = escape_html(self.answer), escape_html(self.note)
+        return f"<div{NO_MATHJAX}><p>{answer}</p>{self.table.to_html()}<p>{note}</p></div>"

@@ -1,0 +1,214 @@
+"""Measure the answers that have a page of their own: `python docs/make_answers.py [PAGE ...]`.
+
+Each page holds what was measured between two comments; the script writes that part anew, from made
+data with seeds, or from public data beside CTXKIT_SESSIONS. Its pictures are made here, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import make_pictures
+
+import ctxkit as ck
+from ctxkit.experiments.studies import exam_answers, idle_pauses
+from ctxkit.experiments.studies.rule_survival import (
+    HELD_OUT_WORDINGS,
+    RULES_PER_TALK,
+    make_talks,
+    measure_rule_survival,
+)
+from ctxkit.metrics.cost.idle_ledger import find_pauses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DOCS = Path(__file__).parent
+_MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
+RULE_TALKS = 10
+IDLE_DEVELOPERS = 20
+EXAM_COMMAND = "exam billing.jsonl -r pi -r claude_code -r strands"
+"""The command of the picture of exams."""
+
+
+def make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a Markdown table; all columns but the first stand to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def draw(chart: ck.plots.Chart, label: str) -> str:
+    """Return the SVG of a chart with a name for who cannot see it."""
+    picture = chart.drawing.svg().partition("</svg>")[0] + "</svg>\n"
+    return picture.replace('aria-hidden="true"', f'role="img" aria-label="{label}"')
+
+
+def measure_rules() -> str:
+    """Measure how many rules outlive made talks, with and without `keep_rules`."""
+    frame = measure_rule_survival(make_talks(RULE_TALKS))
+    kept = frame["with_empty"].min()
+    cheap = (frame["more_tokens"] <= 0.02).sum()
+    missed = frame[frame["more_tokens"] > 0.02]
+    names = ", ".join(f"`{r.rules}` {r.more_tokens:.1%}" for r in missed.itertuples())
+    columns = ["kept_empty", "with_empty", "kept_extract", "with_extract"]
+    rows = [
+        [
+            f"`{r['rules']}`",
+            f"{r['compactions_n']:.1f}",
+            *(f"{r[c]:.0%}" for c in columns),
+            f"{r['more_tokens']:+.1%}",
+        ]
+        for r in frame.to_dict("records")
+    ]
+    head = ["preset", "compactions", "empty summary", "with `keep_rules`"]
+    head += ["extract", "with `keep_rules`", "tokens"]
+    return (
+        f"With `keep_rules` at least {kept:.0%} of the rules are kept under each of {len(frame)} presets;"
+        f" {cheap} of them send at most 2 % more tokens"
+        + (f", the others, which keep tiny contexts, more ({names})" if names else "")
+        + f". {RULE_TALKS} talks (seeds 0-0 to 0-{RULE_TALKS - 1}), {RULES_PER_TALK} rules each, windows of"
+        f" 64,000 tokens, {len(HELD_OUT_WORDINGS)} wordings that the extractor was not written on.\n\n"
+        + make_table(head, rows)
+    )
+
+
+def measure_exam() -> str:
+    """Measure whether answers that are marked as shown are given, on published answers."""
+    answers = exam_answers.read_answers()
+    result = exam_answers.compare_with_answers(answers)
+    low, high = result.difference_interval
+    orders = (
+        f"Ways with a readable prompt and published answers: {result.policies_n}. An order of ways is"
+        " reported from five on, so there is none here."
+    )
+    return (
+        f"Of {result.shown} questions marked as shown {result.right_shown} were answered right"
+        f" ({result.right_shown / result.shown:.0%}), of {result.gone} marked as gone"
+        f" {result.right_gone} ({result.right_gone / result.gone:.0%}). Noise: over"
+        f" {result.histories_n} histories the difference of both shares is {low:.0%} to {high:.0%}"
+        " (90 % interval, histories drawn with replacement); with the answers shuffled within each"
+        f" history it is {result.shuffled_difference:+.0%}. {orders}\n\n"
+        "Data: 600 questions over eight made histories, Pi's default compaction by a real model, its"
+        " answers (algal/pi-openai-server-compaction, MIT)."
+    )
+
+
+def measure_pauses() -> str:
+    """Measure how well writes after pauses and the order of choices are foretold."""
+    developers = idle_pauses.make_developers(IDLE_DEVELOPERS)
+    every = [session for sessions in developers.values() for session in sessions]
+    pauses = {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
+    result = idle_pauses.measure_idle(pauses)
+    real = read_real_sessions()
+    errors, rights = idle_pauses.measure_write_errors(real), idle_pauses.measure_known_orders(real)
+    writers = len({s.id for s in real if idle_pauses.measure_write_errors([s])})
+    made_errors = idle_pauses.measure_write_errors(every)
+    rows = [
+        [
+            "next call's write, median error",
+            "10 %",
+            f"{median(errors):.1%} ({len(errors)} pauses, {writers} sessions)",
+            f"{median(made_errors):.1%} ({len(made_errors)} pauses)",
+        ],
+        [
+            "order of the choices, length known",
+            "80 %",
+            f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)",
+            f"{_share(idle_pauses.measure_known_orders(every))}",
+        ],
+        [
+            "order foretold, length not known",
+            "80 %",
+            "not established",
+            f"{result.order_share:.0%} ({result.pauses_n} pauses, {result.developers_n} developers)",
+        ],
+        [
+            "cheapest choice foretold, length not known",
+            "",
+            "not established",
+            f"{result.best_share:.0%}",
+        ],
+        [
+            "order over all pauses held back, by developer",
+            "",
+            "not established",
+            f"{result.totals_share:.0%}",
+        ],
+    ]
+    return (
+        f"**Missed**: before it is known how long a pause will be, the order of the four choices is"
+        f" foretold for {result.order_share:.0%} of the pauses held back, not 80 %. Choosing by it costs"
+        f" {result.regret:.0%} more than knowing each length. What the next call writes is foretold"
+        " within 10 %, and once a pause is over its order of choices is right in"
+        f" {sum(rights) / len(rights):.0%}.\n\n"
+        + make_table(["measure", "asked for", "recorded logs", "made developers"], rows)
+        + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, of fewer than ten developers: not established."
+        f" Made: {IDLE_DEVELOPERS} developers with habits of their own (seeds 0-0 to"
+        f" 0-{IDLE_DEVELOPERS - 1}), the cache as documented; learnt on the first half of each one's"
+        " pauses, tried on the second."
+    )
+
+
+def _share(rights: Sequence[bool]) -> str:
+    return f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)"
+
+
+def read_real_sessions() -> list[ck.Session]:
+    """Return the recorded sessions of CTXKIT_SESSIONS."""
+    sessions = []
+    for path in sorted(Path(os.environ["CTXKIT_SESSIONS"]).glob("*/*")):
+        with suppress(ck.CtxkitError):
+            sessions += ck.read_all(path, progress=False)
+    return sessions
+
+
+MEASURES: dict[str, Callable[[], str]] = {
+    "keep-rules": measure_rules,
+    "exam": measure_exam,
+    "idle": measure_pauses,
+}
+"""The pages, and what measures them."""
+
+
+def draw_pictures() -> dict[str, str]:
+    """Return the pictures of the pages by name."""
+    billing = ck.read(ck.samples.path("billing"))
+    pictures = {
+        "rules": draw(ck.plots.user_rules(billing), "The calls whose prompts state each rule")
+    }
+    pictures["idle"] = draw(ck.plots.idle(billing), "Dollars of a pause by its length")
+    with tempfile.TemporaryDirectory() as name:
+        shutil.copy(ck.samples.path("billing"), name)
+        lines = make_pictures.run_command(EXAM_COMMAND, Path(name))
+    pictures["exam"] = make_pictures.draw_terminal(f"ctxkit {EXAM_COMMAND}", lines)
+    return pictures
+
+
+def replace_measured(text: str, measured: str) -> str:
+    """Return a page with another measure."""
+    return _MEASURED.sub(lambda found: f"{found[1]}{measured}\n{found[2]}", text, count=1)
+
+
+def main() -> None:
+    """Write the measures of the pages that are named, or of all, and all pictures."""
+    warnings.simplefilter("ignore")
+    for name in sys.argv[1:] or MEASURES:
+        path = DOCS / f"{name}.md"
+        text = path.read_text(encoding="utf-8")
+        path.write_text(replace_measured(text, MEASURES[name]()), encoding="utf-8")
+        print(path)  # noqa: T201
+    for name, picture in draw_pictures().items():
+        (DOCS / "pictures" / f"{name}.svg").write_text(picture, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

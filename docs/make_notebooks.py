@@ -1,0 +1,248 @@
+"""Run the notebooks of the course and store what they show: `make notebooks`.
+
+Stored are text, tables and pictures, which can be read without a kernel: on the web, in nbconvert
+and in a lab that does not trust the file. Not stored are scripts, widgets, paths, times and names of
+this machine. `--check` runs nothing: it says which notebooks store outputs of other cells or of
+another version.
+
+    python docs/make_notebooks.py [--check] [NOTEBOOK ...]
+"""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import hashlib
+import json
+import re
+import shutil
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+
+import ctxkit
+from ctxkit.plots.svg import render_svg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = ROOT / "notebooks"
+MAX_NOTEBOOK_BYTES = 600_000
+"""Bytes of a notebook with its outputs."""
+STORED_MIME_TYPES = ("text/plain", "text/html", "text/markdown", "image/png")
+_SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
+_HOVER_TEXT = re.compile(r"<title>.*?</title>", re.DOTALL)
+_SVG = re.compile(r"<svg\b(?P<attributes>[^>]*)>(?P<body>.*?)</svg>", re.DOTALL)
+_ATTRIBUTE = re.compile(r'\b(style|width|height|viewBox|aria-hidden)="([^"]*)"')
+_MODEL_CLASS = re.compile(r" ctxkit-model-\w+")
+_PROGRESS_BAR = re.compile(r"^.*\d+%\|.*\|.*$", re.MULTILINE)
+_ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
+# A picture sees no variables of the page around it, so those of the lab stand in it, for both themes.
+_PICTURE_STYLE = (
+    "<style>svg{color:#1f1f1f;--jp-content-font-color1:#1f1f1f;--jp-content-font-color2:#4d4d4d;"
+    "--jp-layout-color0:#fff}@media(prefers-color-scheme:dark){svg{color:#ececec;"
+    "--jp-content-font-color1:#ececec;--jp-content-font-color2:#b8b8b8;--jp-layout-color0:#111}}"
+    "</style>"
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Store or check the notebooks; return the status of the command."""
+    check = "--check" in arguments
+    named = [Path(a).resolve() for a in arguments if not a.startswith("-")]
+    paths = named or sorted(NOTEBOOKS.glob("*.ipynb"))
+    problems = list(find_problems(paths)) if check else list(store_notebooks(paths))
+    sys.stdout.write("\n".join(problems) or f"{len(paths)} notebooks store what they show.")
+    sys.stdout.write("\n")
+    return bool(problems)
+
+
+def find_problems(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield a sentence for each notebook whose outputs are not those of its cells and this version."""
+    for path in paths:
+        notebook = nbformat.read(path, as_version=4)
+        for problem in check_notebook(notebook, path.stat().st_size):
+            yield f"{path.name}: {problem}"
+
+
+def check_notebook(notebook: Any, size: int) -> Iterator[str]:
+    """Yield what is wrong with the outputs that a notebook stores.
+
+    Args:
+        notebook: the notebook.
+        size: bytes of its file.
+    """
+    stored = notebook.metadata.get("ctxkit")
+    if stored is None:
+        yield "it stores no outputs: run `make notebooks`."
+        return
+    if stored != describe_source(notebook):
+        yield "its outputs are of other cells or of another version: run `make notebooks`."
+    if size > MAX_NOTEBOOK_BYTES:
+        yield f"it has {size:,} bytes, more than {MAX_NOTEBOOK_BYTES:,}."
+    for i, cell in enumerate(notebook.cells):
+        for output in cell.get("outputs", ()):
+            yield from (f"cell {i} {problem}" for problem in check_output(output))
+
+
+def check_output(output: Any) -> Iterator[str]:
+    """Yield what must not be stored of an output."""
+    if output.get("name") == "stderr":
+        yield "stores a warning or the fault of a magic"
+    others = set(output.get("data", ())) - set(STORED_MIME_TYPES)
+    if others:
+        yield f"stores {', '.join(sorted(others))}"
+    text = json.dumps(output, ensure_ascii=False)
+    if re.search(r"<script\b|<svg\b", text, re.IGNORECASE):
+        yield "stores a script or a picture that an untrusted notebook does not show"
+    for word, what in _private_words():
+        if word in text:
+            yield f"stores {what}"
+
+
+def describe_source(notebook: Any) -> dict[str, str]:
+    """Return what outputs belong to: the version of the kit and the hash of all code."""
+    code = "\0".join(c.source for c in notebook.cells if c.cell_type == "code")
+    return {"version": ctxkit.__version__, "code": hashlib.sha256(code.encode()).hexdigest()[:16]}
+
+
+def store_notebooks(paths: Iterable[Path]) -> Iterator[str]:
+    """Run notebooks and write them with their cleaned outputs; yield what went wrong."""
+    for path in paths:
+        sys.stderr.write(f"{path.name} ...\n")
+        notebook = run_notebook(path)
+        encoded = nbformat.writes(notebook).rstrip("\n") + "\n"
+        problems = list(check_notebook(notebook, len(encoded.encode())))
+        yield from (f"{path.name}: {problem} It is left as it was." for problem in problems)
+        if not problems:
+            path.write_text(encoded, encoding="utf-8")
+            sys.stderr.write(f"{path.name}: {len(encoded.encode()):,} bytes\n")
+
+
+def run_notebook(path: Path) -> Any:
+    """Return a notebook with its outputs, cleaned; it runs in a copy of its folder."""
+    from nbclient import NotebookClient  # noqa: PLC0415  `--check` needs none
+
+    notebook = nbformat.read(path, as_version=4)
+    metadata = json.loads(json.dumps(notebook.metadata))
+    with tempfile.TemporaryDirectory(prefix="notebooks-") as folder:
+        work = Path(folder) / "notebooks"
+        shutil.copytree(path.parent, work, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        NotebookClient(
+            notebook, timeout=600, kernel_name="python3", store_widget_state=False,
+            record_timing=False, resources={"metadata": {"path": str(work)}},
+        ).execute()  # fmt: skip
+        replacements = {folder: "", str(ROOT): "ctxkit"}
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs = clean_outputs(cell.outputs, replacements)
+    metadata.pop("widgets", None)
+    # nbclient writes the exact version of Python, which says nothing about the outputs.
+    notebook.metadata = nbformat.from_dict({**metadata, "ctxkit": describe_source(notebook)})
+    return notebook
+
+
+def clean_outputs(outputs: Iterable[Any], replacements: dict[str, str]) -> list[Any]:
+    """Return the outputs of a cell as they are stored.
+
+    Args:
+        outputs: as a kernel gave them.
+        replacements: paths of this machine, and what stands for each.
+    """
+    cleaned: list[Any] = []
+    for output in outputs:
+        kept = _clean_output(output, replacements)
+        if kept is None:
+            continue
+        last = cleaned[-1] if cleaned else None
+        if kept.output_type == "stream" and last and last.get("name") == kept.name:
+            last.text += kept.text
+        else:
+            cleaned.append(kept)
+    return cleaned
+
+
+def _clean_output(output: Any, replacements: dict[str, str]) -> Any:
+    """Return one output as it is stored; None where nothing of it is."""
+    if output.output_type == "stream":
+        # A terminal shows what was written after the last carriage return of a line.
+        lines = (line.rpartition("\r")[2] for line in output.text.rstrip("\r").split("\n"))
+        output.text = _without_paths(_PROGRESS_BAR.sub("", "\n".join(lines)), replacements)
+        return output if output.text.strip() else None
+    if output.output_type == "error":
+        output.traceback = [_without_paths(line, replacements) for line in output.traceback]
+        return output
+    data = {
+        kind: value if kind == "image/png" else _without_paths(value, replacements)
+        for kind, value in output.data.items()
+        if kind in STORED_MIME_TYPES
+    }
+    figure = output.data.get("application/vnd.plotly.v1+json")
+    if figure is not None and "<svg" not in data.get("text/html", ""):
+        data["text/html"] = render_svg(figure)
+    has_widget = "application/vnd.jupyter.widget-view+json" in output.data
+    if has_widget and "text/html" not in data:
+        return None  # a progress bar, or a box of ipywidgets: nothing of it can be read later
+    if "text/html" in data:
+        data["text/html"] = make_static_html(data["text/html"])
+    output.data, output.metadata = data, {}
+    return output
+
+
+def make_static_html(html: str) -> str:
+    """Return HTML without scripts, whose pictures an untrusted notebook shows too.
+
+    A lab that does not trust a notebook strips `<svg>` and leaves its words, but shows images.
+    """
+    return _SVG.sub(_make_image, _MODEL_CLASS.sub("", _SCRIPT.sub("", html)))
+
+
+def _make_image(found: re.Match[str]) -> str:
+    attributes = dict(_ATTRIBUTE.findall(found["attributes"]))
+    body = _HOVER_TEXT.sub("", found["body"])  # an image has no hover
+    box = {k: attributes[k] for k in ("viewBox", "width", "height") if k in attributes}
+    opening = "".join(f' {k}="{v}"' for k, v in box.items())
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg"{opening}>{_PICTURE_STYLE}{body}</svg>'
+    coded = base64.b64encode(svg.encode()).decode()
+    shown = "".join(
+        f' {k}="{attributes[k]}"' for k in ("style", "width", "height") if k in attributes
+    )
+    return f'<img alt=""{shown} src="data:image/svg+xml;base64,{coded}">'
+
+
+def _without_paths(text: Any, replacements: dict[str, str]) -> Any:
+    if isinstance(text, list):
+        return [_without_paths(line, replacements) for line in text]
+    if not isinstance(text, str):
+        return text
+    for path, word in sorted(replacements.items(), key=lambda pair: -len(pair[0])):
+        text = text.replace(f"{path}/", f"{word}/" if word else "").replace(path, word or ".")
+    # Folders that a cell makes for itself have another name each time.
+    folder = re.escape(tempfile.gettempdir())
+    text = re.sub(rf"{folder}/([A-Za-z]+[-_])?[A-Za-z0-9_]{{8}}\b", "a temporary folder", text)
+    clock = r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|UTC|[+-]\d{2}:?\d{2}))?)?"
+    return _ADDRESS.sub("", re.sub(_today() + clock, "(the time of the run)", text))
+
+
+def _today() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d")
+
+
+def _private_words() -> Iterator[tuple[str, str]]:
+    """Yield words of this machine that no output may hold, and what they are."""
+    yield str(ROOT), "a path of this machine"
+    yield str(Path.home()) + "/", "a path of this machine"
+    yield tempfile.gettempdir() + "/", "a path of this machine"
+    user = getpass.getuser()
+    if user != "root":  # a word of its own in many texts
+        yield user, "the name of its user"
+    yield _today(), "the time at which it ran"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,51 @@
+"""A gate does not pass in silence where nothing was compacted, nor a program that drops everything."""
+
+from __future__ import annotations
+
+import pytest
+
+import ctxkit as ck
+from ctxkit.experiments.gates.compactor_gate import gate_compactor
+
+SAMPLE = ck.samples.path("billing")
+
+
+def test_a_program_that_drops_everything_fails_without_a_bound():
+    report = gate_compactor(lambda messages: messages[:1], rounds=2)
+    assert not report.ok
+    assert "no fact outlives" in report.faults[0]
+
+
+def test_a_program_that_changes_nothing_says_so():
+    report = gate_compactor(lambda messages: messages, rounds=2)
+    assert report.ok
+    assert "left every message as it was" in report.untested[0]
+    assert report.sentence == "Nothing got worse, but not all was tested: see above."
+
+
+def test_a_program_that_compacts_passes_as_before():
+    def newest(messages):
+        kept = messages[-150:]
+        while kept[0]["role"] == "tool":
+            kept = kept[1:]
+        return [messages[0], *(m for m in kept if m["role"] != "system")]
+
+    report = gate_compactor(newest, rounds=2, exam=True)
+    assert report.ok, report
+    assert report.untested == ()
+
+
+@pytest.mark.parametrize(("rules", "untested"), [("none", True), ("strands", False)])
+def test_rules_that_never_fired_are_named(tmp_path, rules, untested):
+    path = tmp_path / "baseline.json"
+    report = ck.gate(SAMPLE, [rules], path, update=True)
+    assert bool(report.untested) is untested
+    assert ("not all was tested" in report.sentence) is untested
+
+
+def test_the_exam_is_a_figure_of_the_gate(tmp_path):
+    path = tmp_path / "baseline.json"
+    ck.gate(SAMPLE, ["strands"], path, update=True, exam=True)
+    frame = ck.gate(SAMPLE, ["strands"], path, exam=True).frame().set_index("figure")
+    assert frame.loc["exam_answerable", "now"] == 0.4
+    assert frame.loc["exam_answerable", "state"] == "same"

@@ -1,0 +1,38 @@
+"""Published answers after real compactions: what is marked as shown is answered, the rest is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ctxkit.errors import BadArguments
+from ctxkit.experiments.studies.exam_answers import compare_with_answers, read_answers
+
+PAGE = Path(__file__).parents[3] / "docs" / "exam.md"
+
+
+@pytest.fixture(scope="module")
+def answers():
+    try:
+        return read_answers()
+    except BadArguments as error:
+        pytest.skip(str(error))
+
+
+def test_what_is_shown_is_answered_twice_as_often(answers):
+    result = compare_with_answers(answers)
+    assert (result.shown, result.gone, result.histories_n) == (288, 312, 8)
+    assert result.ratio >= 2
+    assert result.difference_interval[0] > 0.5 > abs(result.shuffled_difference)
+
+
+def test_marks_that_know_nothing_tell_nothing(answers):
+    blind = answers.assign(answer=answers["answer"].sample(frac=1, random_state=1).to_numpy())
+    assert compare_with_answers(blind).ratio < 1.5
+
+
+def test_the_page_has_what_is_measured(answers):
+    import make_answers
+
+    assert make_answers.measure_exam() in PAGE.read_text(encoding="utf-8")

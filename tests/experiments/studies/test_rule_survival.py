@@ -1,0 +1,58 @@
+"""Made talks: rules go with compactions, and `keep_rules` keeps nine of ten at two per cent more tokens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ctxkit.experiments.studies import rule_survival
+from ctxkit.experiments.studies.rule_survival import (
+    HELD_OUT_WORDINGS,
+    TUNED_WORDINGS,
+    make_talks,
+    measure_rule_survival,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
+
+
+def test_talks_are_equal_for_equal_seeds_and_state_each_rule_once():
+    one, other = make_talks(2, seed=3), make_talks(2, seed=3)
+    assert one == other != make_talks(2, seed=4)
+    text = "\n".join(m.text for m in one[0].session.messages)
+    assert [text.count(key) for key in one[0].keys] == [1] * 15
+
+
+def test_the_wordings_that_are_measured_are_not_those_the_extractor_was_written_on():
+    assert not set(TUNED_WORDINGS) & set(HELD_OUT_WORDINGS)
+
+
+def test_rules_are_kept_where_without_it_they_go():
+    frame = measure_rule_survival(make_talks(1), ["claude_code", "strands", "pi"])
+    assert (frame["kept_empty"] < 0.7).all()
+    assert (frame[["with_empty", "with_extract"]] >= 0.9).all().all()
+    assert (frame["more_tokens"] <= 0.02).all()
+
+
+def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
+    monkeypatch.setattr("ctxkit.policies.user_rules.iter_user_statements", lambda _: ())
+    (row,) = measure_rule_survival(make_talks(1), ["claude_code"]).to_dict("records")
+    assert row["with_empty"] == row["kept_empty"] < 0.5
+
+
+@pytest.mark.long
+def test_the_page_has_what_is_measured_now(monkeypatch):
+    import make_answers
+
+    measured = make_answers.measure_rules()
+    assert measured in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_says_first_how_much_is_kept():
+    kept = re.search(
+        r"<!-- measured -->\nWith `keep_rules` at least (\d+)%", PAGE.read_text(encoding="utf-8")
+    )
+    assert int(kept[1]) >= 90
+    assert rule_survival.RULES_PER_TALK == 15
