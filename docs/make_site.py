@@ -54,6 +54,7 @@ NAV = {
         "keep-rules.md",
         "exam.md",
         "idle.md",
+        "forecasts.md",
         "tools.md",
         "session-files.md",
         "teams.md",
