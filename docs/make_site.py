@@ -62,6 +62,7 @@ NAV = {
         "keep-rules.md",
         "exam.md",
         "idle.md",
+        "forecasts.md",
         "tools.md",
         "session-files.md",
         "teams.md",
