@@ -12,10 +12,15 @@ import csv
 import re
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import nbformat
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
+
+from ctxkit.course.exercises import load_exercises
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 RUNS = Path(__file__).with_name("runs.csv")
@@ -23,20 +28,22 @@ WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_AN_OUTPUT = 200, 6, 20
 EXERCISE_MINUTES = {"number": 4.0, "choice": 2.0, "rules": 5.0, "guess": 1.0}
 """A guess is a number; rules are tried several times."""
 RULES = {"02-c", "03-b", "06-b", "07-b", "11-a", "11-b"}
+_PROBE = """import resource as _r
+print(sum(_r.getrusage(k).ru_utime + _r.getrusage(k).ru_stime for k in (_r.RUSAGE_SELF, _r.RUSAGE_CHILDREN)))"""  # noqa: E501
 _CHECKED = re.compile(r'^[^#\n]*ck\.check\("([^"]+)"', re.MULTILINE)
 
 
 def count(path: Path) -> dict[str, float]:
     """Return words, code lines, outputs and minutes of exercises of one notebook."""
-    from ctxkit.course.exercises import load_exercises
-
     cells = nbformat.read(path, as_version=4).cells
     text = " ".join(c.source for c in cells if c.cell_type == "markdown")
     text = re.sub(r"\]\([^)]*\)", "", text)
     codes = [c.source for c in cells if c.cell_type == "code"]
     lines = sum(bool(line.strip()) for source in codes for line in source.splitlines())
     # a cell whose last line is an assignment, an import or a marked answer shows nothing to look at
-    looked = [s for s in codes if not re.match(r"(?s).*\n?(GUESS|import|from|ck\.check)\b[^\n]*$", s)]
+    looked = [
+        s for s in codes if not re.match(r"(?s).*\n?(GUESS|import|from|ck\.check)\b[^\n]*$", s)
+    ]
     kinds = load_exercises()
     minutes = 0.0
     for key in dict.fromkeys(_CHECKED.findall("\n".join(codes))):
@@ -51,7 +58,9 @@ def count(path: Path) -> dict[str, float]:
 def read_runs() -> dict[str, tuple[float, float]]:
     """Return seconds of each notebook and of its slowest cell, by the notebook's number."""
     with RUNS.open(encoding="utf-8", newline="") as file:
-        return {r["notebook"]: (float(r["seconds"]), float(r["slowest"])) for r in csv.DictReader(file)}
+        return {
+            r["notebook"]: (float(r["seconds"]), float(r["slowest"])) for r in csv.DictReader(file)
+        }
 
 
 def minutes(path: Path) -> float:
@@ -69,20 +78,21 @@ def minutes(path: Path) -> float:
 
 def run(path: Path) -> tuple[float, float]:
     """Run a notebook in a copy; return the CPU seconds of all cells, and of the slowest."""
-    from nbclient import NotebookClient
-    from nbformat.v4 import new_code_cell
-
-    probe = "import resource as _r; print(sum(_r.getrusage(k).ru_utime + _r.getrusage(k).ru_stime for k in (_r.RUSAGE_SELF, _r.RUSAGE_CHILDREN)))"
     with TemporaryDirectory() as folder:
         fresh = Path(folder) / "notebooks"
         shutil.copytree(NOTEBOOKS, fresh, ignore=shutil.ignore_patterns(".*", "__pycache__"))
         notebook = nbformat.read(fresh / path.name, as_version=4)
-        parted = [part for c in notebook.cells if c.cell_type == "code" for part in (new_code_cell(probe), c)]
-        notebook.cells = [*parted, new_code_cell(probe)]
+        parted = [
+            part
+            for c in notebook.cells
+            if c.cell_type == "code"
+            for part in (new_code_cell(_PROBE), c)
+        ]
+        notebook.cells = [*parted, new_code_cell(_PROBE)]
         where = {"metadata": {"path": str(fresh)}}
         NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
     marks = [float(c.outputs[0].text) for c in notebook.cells[::2]]
-    spent = [b - a for a, b in zip(marks, marks[1:], strict=False)]
+    spent = [b - a for a, b in pairwise(marks)]
     return sum(spent), max(spent)
 
 

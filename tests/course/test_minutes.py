@@ -24,7 +24,11 @@ def script():
 
 def listed(number):
     """Return the minutes that the page of the course lists for a notebook."""
-    row = next(line for line in COURSE.splitlines() if f"/notebooks/{number}-" in line and line.startswith("|"))
+    row = next(
+        line
+        for line in COURSE.splitlines()
+        if f"/notebooks/{number}-" in line and line.startswith("|")
+    )
     return int(re.search(r"\| (\d+) \|", row)[1])
 
 

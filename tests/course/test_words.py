@@ -12,7 +12,19 @@ GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
 WORDS = re.findall(r"^### (.+)$", GLOSSARY, re.MULTILINE)
 LESSONS = sorted((ROOT / "notebooks").glob("0[1-79]*.ipynb"))
 PAGES = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/teaching").glob("*.md"), ROOT / "README.md"]
-EVERYDAY = {"front", "interval", "history", "item", "memory", "room", "edit", "section", "record", "schedule", "rules"}
+EVERYDAY = {
+    "front",
+    "interval",
+    "history",
+    "item",
+    "memory",
+    "room",
+    "edit",
+    "section",
+    "record",
+    "schedule",
+    "rules",
+}
 """Words of every day, too: before they are linked they may stand for what they mean there."""
 
 

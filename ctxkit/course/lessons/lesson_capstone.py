@@ -1,4 +1,4 @@
-"""The capstone: a choice of rules for one's own logs, of which the part that can be counted is marked."""
+"""The capstone: rules for one's own logs; the part of it that can be counted is marked."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PARTS = ("sessions", "rules", "held_out", "cheaper", "loses")
 
 @exercise(
     "capstone",
-    "Choose rules for your own logs. Give a dictionary: `sessions` (those you chose on), `held_out` "
-    "(at least one you did not), `rules` (your choice), `cheaper` (dollars that you expect it to "
+    "Choose rules for your own logs. Give a dictionary: `sessions` (those you chose on), "
+    "`held_out` (at least one you did not), `rules` (your choice), `cheaper` (dollars that they "
     "save on the held-out sessions, as a share of what they cost as recorded) and `loses` (the "
     "largest loss there, as a share).",
     "What can be counted holds. The rest of the rubric is for a reader: why these rules, what the "
     "replay does not tell, and what you would run to find out.",
-    hint="`ck.compare(session, [rules])` has `cost_usd` and `needed_later_loss`, beside `recorded`.",
+    hint="`ck.compare(session, [rules])` has `cost_usd` and `needed_later_loss`, of both.",
 )
 def _judge_capstone(answer: Any) -> str:
     if not isinstance(answer, dict) or set(_PARTS) - set(answer):
