@@ -123,6 +123,13 @@ def advise(
     return with_display(best, display_advice)
 
 
+def get_promised_rules(advice: pd.DataFrame) -> str:
+    """Return the setting of the first advised row as text, else that of the cheapest."""
+    advised = advice[advice["advised"]]
+    rules = str((advised if len(advised) else advice)["rules"].iloc[0])
+    return "none" if rules == NO_MANAGEMENT else rules
+
+
 def _indistinguishable_from(row: dict[Any, Any], best: pd.DataFrame) -> str:
     """Return the cheaper settings whose cost lies within the uncertainty of this one's."""
     # the front is ordered by cost, so only cheaper settings can be alternatives
