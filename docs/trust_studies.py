@@ -58,7 +58,7 @@ studies, too few to try it so."""
 _NOISE = """Dollars of a second run of the same policy over the first, OpenHands, 50 tasks: {pairs}.
 From these pairs, tasks drawn again and of each task either run taken for the second, 80 of 100
 pairs of totals lie within:"""
-_FLOOR = """A row is told apart from the record where the whole interval of its cost lies more than
+_FLOOR = """A row differs from the record where the whole interval of its cost lies more than
 {floor:.0%} away from it: the floor over 50 tasks. That is a statement on many runs like this one; a
 single run shows nothing."""
 _LOOP = """An agent without a key: asked for numbers that stand in files, it reads those that its

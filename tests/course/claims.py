@@ -346,7 +346,7 @@ CLAIMS = {
         "1 where each has paid, 0 where none has": lambda: [
             score_replay(r, loss=False)["paid_back_share"] for r in (load_sample(), replay_sample(CAREFUL))
         ] == [1, 0],
-        "A table says *thrashes* where most of them are unpaid, or where three in a row saved less than a tenth": lambda: (
+        "A table says *thrashes* where most of them were not paid back, or where three in a row saved less than a tenth": lambda: (
             [is_thrashing(*each) for each in ((3, []), (2, [True, False]), (0, [True, True, False]))] == [True, False, True]
             and MIN_PROGRESS == 0.1
         ),
