@@ -53,10 +53,12 @@ def words(trigger: Any, reserve: int = 0) -> str:
         return "after a context error" if trigger.recorded else "prompt > the window"
     if isinstance(trigger, t.Turns):
         return f"{trigger.n} turns after the last"
-    if isinstance(trigger, t.Idle):
-        return f"after a pause of {trigger.seconds / 60:g} minutes"
-    if isinstance(trigger, t.CutShort):
-        return "after a reply that was cut off"
+    if isinstance(trigger, (t.Idle, t.CutShort)):
+        if isinstance(trigger, t.CutShort):
+            what = "reply that was cut off"
+        else:
+            what = f"pause of {trigger.seconds / 60:g} minutes"
+        return f"after a {what}"
     trigger = unwrap_function(trigger)
     said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(
         trigger
