@@ -254,7 +254,8 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         if self._quick:
             told += " and to say nothing, so what is lost is the most that it can be"
         note = f"{told}; `exact` writes them." if rough else ""
-        self.inert.update(self.rules.parameters if not self._error else {})
+        if not self._error:
+            self.inert.update(self.rules.parameters)
         self.growth.value = dials.render_growth(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
