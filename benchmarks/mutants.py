@@ -45,6 +45,8 @@ OPTIONS = [
 FIRST_TESTS, FIRST_SECONDS = 30, 20.0
 """Tests that run first, those that reach few lines: at most so many, and so many recorded
 seconds."""
+TABLE_TESTS = ("tests/policies/test_defaults.py::test_every_default_is_the_one_of_the_table",)
+"""Tests that read constants and defaults without a line that names them."""
 MAX_BYTES = 3 << 30
 """Memory that a fault may take."""
 START_SECONDS = 60.0
@@ -199,11 +201,11 @@ class Runner:
     def tests_of(self, file: str, fault: Fault) -> list[str]:
         """Return the tests that reach a fault, those that reach few lines first."""
         lines = {file: {fault.line}}
-        tests = (
-            self.found.tests_of_lines(lines)
-            if fault.in_function
-            else self.found.tests_of_names(fault.names, file)
-        )
+        if fault.in_function:
+            tests = self.found.tests_of_lines(lines)
+        else:
+            tests = self.found.tests_of_names(fault.names, file)
+            tests |= self.found.seconds.keys() & set(TABLE_TESTS)
         return sorted(tests, key=lambda t: (self.reach[t], t))
 
     def _first_tests(self, tests: list[str]) -> list[str]:

@@ -78,7 +78,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         }
         self.sliders = {e.name: turned[e.name] for e in self.effects}
         """The controls, those that matter first."""
-        self.inert = InertNotes(knobs.label, knobs.all)
+        self.inert_notes = InertNotes(knobs.label, knobs.all)
         self.exact = w.ToggleButton(
             value=False,
             description="exact, with loss",
@@ -121,7 +121,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         self._pinned: tuple[dict[str, Any], Trial] | None = None
 
     def _arrange_parts(self) -> list[w.Widget]:
-        controls = [self.inert.wrap(name, control) for name, control in self.sliders.items()]
+        controls = [self.inert_notes.wrap(name, control) for name, control in self.sliders.items()]
         parts = arrange_controls(controls, self.effects)
         live_parts = [] if self.from_here is None else [self.from_here]
         buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *live_parts])
@@ -255,7 +255,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
             told += " and to say nothing, so what is lost is the most that it can be"
         note = f"{told}; `exact` writes them." if rough else ""
         if not self._error:
-            self.inert.update(self.rules.parameters)
+            self.inert_notes.update(self.rules.parameters)
         self.growth.value = dials.render_growth(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
@@ -283,7 +283,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         settings = ", ".join(f"{n}={_setting_text(v)}" for n, v in self.settings.items())
         head = [f"{self.knobs.label}: {settings}"]
         head += [f"These cannot work: {self._error}"] if self._error else []
-        idle = self.inert.list_names()
+        idle = self.inert_notes.list_names()
         head += [f"No effect, as the others stand: {', '.join(idle)}."] if idle else []
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.trials.session.notes]
         return "\n".join(

@@ -149,7 +149,7 @@ def test_a_held_back_compaction_is_a_row_with_its_reason(sample):
     tuner = ck.tune(sample, tight)
     held = [s for s in tuner.trial.steps if s.after is None]
     assert held
-    assert held[0].why == "held back: anti-thrash: 1 of 1 below 50%"
+    assert held[0].why == "suppressed: anti-thrash: 1 of 1 below 50%"
     assert f"{len(held):,} suppressed" in tuner.steps.value
 
 
