@@ -39,7 +39,7 @@ def search_from_file(chromium, site, word):
     found = page.locator(".md-search-result__item")
     try:
         found.first.wait_for(timeout=8_000)
-    except Exception:  # noqa: BLE001  nothing was found in time
+    except Exception:
         errors.append("nothing is found")
     texts = [text.replace("\n", " ") for text in found.all_inner_texts()]
     page.close()
