@@ -41,6 +41,7 @@ STYLE = """
 @media(prefers-color-scheme:dark){.page{fill:#0d1117;stroke:#3d444d}.text{fill:#e6edf3}
 .command{fill:#9198a1}}
 """
+CHART_STYLE = "svg{color:#57606a}@media(prefers-color-scheme:dark){svg{color:#b6bec9}}"
 
 
 def draw_terminal(command: str, lines: list[str]) -> str:
@@ -80,6 +81,8 @@ def run_command(words: str, folder: Path) -> list[str]:
 def draw_chart(chart: ck.plots.Chart, label: str) -> str:
     """Return the SVG of a chart, named for who cannot see it."""
     picture = chart.drawing.svg().partition("</svg>")[0] + "</svg>\n"
+    # a picture of its own has no page whose colour its texts could take
+    picture = picture.replace(">", f"><style>{CHART_STYLE}</style>", 1)
     return picture.replace('aria-hidden="true"', f'role="img" aria-label="{label}"')
 
 

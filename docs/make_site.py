@@ -154,6 +154,7 @@ def main() -> None:
     made.write_text(config, encoding="utf-8")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(made)]
     subprocess.run(command, check=True)  # noqa: S603  our own
+    search_offline(SITE)
     llms()
     wrong = broken(SITE)
     for each in wrong:
@@ -287,6 +288,18 @@ def nav() -> str:
     for name, pages in found.items():
         lines += [f"  - {name}:", *(f"      - {p}" for p in pages)]
     return "\n" + "\n".join(lines) + "\n"
+
+
+def search_offline(site: Path) -> None:
+    """Let the search work in pages that are opened from files: its index as a script, no worker."""
+    index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
+    (site / "search" / "search_index.js").write_text(f"var __index = {index}", encoding="utf-8")
+    shutil.copy(DOCS / "site" / "offline.js", site / "offline.js")
+    for page_path in site.rglob("*.html"):
+        up = "../" * (len(page_path.relative_to(site).parts) - 1)
+        text = page_path.read_text(encoding="utf-8")
+        script = f'<script src="{up}offline.js"></script></head>'
+        page_path.write_text(text.replace("</head>", script, 1), encoding="utf-8")
 
 
 def llms() -> None:
