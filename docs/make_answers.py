@@ -109,7 +109,10 @@ def measure_pauses() -> str:
     pauses = {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
     result = idle_pauses.measure_idle(pauses)
     real = read_real_sessions()
-    errors, rights = idle_pauses.measure_write_errors(real), idle_pauses.measure_known_orders(real)
+    errors, rights = (
+        idle_pauses.measure_write_errors(real),
+        idle_pauses.measure_orders_by_length(real),
+    )
     writers = len({s.id for s in real if idle_pauses.measure_write_errors([s])})
     made_errors = idle_pauses.measure_write_errors(every)
     rows = [
@@ -123,7 +126,7 @@ def measure_pauses() -> str:
             "order of the choices, length known",
             "80 %",
             f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)",
-            f"{_share(idle_pauses.measure_known_orders(every))}",
+            f"{_share(idle_pauses.measure_orders_by_length(every))}",
         ],
         [
             "order foretold, length not known",
@@ -234,7 +237,7 @@ def make_archive(folder: Path) -> None:
     for session in sessions:
         ck.write(session, folder / f"{session.id}.jsonl")
     starts = sorted(s.messages[0].time or 0.0 for s in sessions)
-    ck.experiments.keep_forecast(folder, made=starts[12])
+    ck.experiments.keep_forecast(folder, now=starts[12])
 
 
 def replace_measured(text: str, measured: str) -> str:

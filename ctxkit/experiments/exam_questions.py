@@ -173,14 +173,14 @@ def _make_paper(session: Session, division: _Division, n: int, seed: int) -> Exa
         before=tuple(division.before),
         kept=kept,
         recorded=None if division.compaction is None else tuple(division.after),
-        questions=tuple(_spread_over_messages(found, n)),
+        questions=tuple(_choose_questions(found, n)),
     )
 
 
-def _spread_over_messages(found: Sequence[Question], n: int) -> list[Question]:
+def _choose_questions(candidates: Sequence[Question], n: int) -> list[Question]:
     """Return the first `n` questions, of which no two ask for one value."""
     chosen: dict[str, Question] = {}
-    for question in found:
+    for question in candidates:
         if len(chosen) < n:
             chosen.setdefault(question.expected.casefold(), question)
     return list(chosen.values())
@@ -190,12 +190,12 @@ def _fold(messages: Iterable[Message]) -> str:
     return "\n".join(t for m in messages for t in iter_texts(m)).casefold()
 
 
-def _iter_questions(taken: Sequence[Message], kept: str, later: str) -> Iterator[Question]:
+def _iter_questions(removed: Sequence[Message], remaining: str, later: str) -> Iterator[Question]:
     """Yield all questions that have one answer, which stands in taken messages only."""
     answers: dict[str, dict[str, Question]] = {}
-    paths = {c.id: path for m in taken for c in m.tool_calls if (path := get_call_path(c))}
+    paths = {c.id: path for m in removed for c in m.tool_calls if (path := get_call_path(c))}
     lines = 0
-    for message in taken:
+    for message in removed:
         for line in _iter_lines(message):
             lines += 1
             if lines > _MAX_LINES:
@@ -214,7 +214,7 @@ def _iter_questions(taken: Sequence[Message], kept: str, later: str) -> Iterator
                 answers.setdefault(gapped.casefold(), {})[value.casefold()] = question
     for by_value in answers.values():
         (value, question), *others = by_value.items()
-        if not others and find_missing_values((value,), kept):
+        if not others and find_missing_values((value,), remaining):
             yield question
 
 

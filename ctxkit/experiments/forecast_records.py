@@ -68,7 +68,7 @@ def keep_forecast(
     rules: str = RECORDED,
     *,
     source: str = "",
-    made: float | None = None,
+    now: float | None = None,
 ) -> tuple[Forecast, ...]:
     """Write what an archive's sessions let expect of the next ones, under a setting.
 
@@ -77,7 +77,7 @@ def keep_forecast(
         rules: a preset, or a chain with a trigger of its own, as text; ``"recorded"``: the tools
             as they are set.
         source: what promised it, for the table.
-        made: seconds since 1970 at which it is made; only sessions before it are used. None: now.
+        now: seconds since 1970; only sessions that began before are used. None: the clock's.
 
     Returns:
         One forecast per tool of which there are sessions.
@@ -93,7 +93,7 @@ def keep_forecast(
         >>> [(f.tool, f.sessions_n, f.calls.middle) for f in keep_forecast(archive)]
         [('native', 1, 343)]
     """
-    folder, when = Path(archive).expanduser(), time.time() if made is None else made
+    folder, when = Path(archive).expanduser(), time.time() if now is None else now
     setting = _parse_setting(rules)
     by_tool: dict[str, list[Session]] = {}
     for session in _read_archive(folder):

@@ -16,6 +16,7 @@ from ctxkit._internal.redaction import environment_secrets
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ConfiguredPolicy
 from ctxkit.policies.history.columns import USER
+from ctxkit.policies.history.history import behind_summaries
 from ctxkit.policies.memory_entries import (
     MemoryBudgets,
     MemoryEntry,
@@ -149,15 +150,6 @@ def _last_request(history: History) -> str:
         if row < history.hi and log.messages[row].kind != INJECTED_KIND:
             return log.messages[row].text
     return ""
-
-
-def behind_summaries(history: History) -> int:
-    """Return the position after the last summary, or after the leading system messages."""
-    roles = [history[p].role for p in range(history.head.size)]
-    last = max((p for p, role in enumerate(roles) if role == "summary"), default=-1)
-    if last >= 0:
-        return last + 1
-    return next((p for p, m in enumerate(history.messages) if m.role != "system"), len(history))
 
 
 def _is_digest(message: Message) -> bool:

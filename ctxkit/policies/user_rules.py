@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import ConfiguredPolicy
-from ctxkit.policies.memory import behind_summaries
+from ctxkit.policies.history.history import behind_summaries
 from ctxkit.policies.texts.user_rules import UserRule, fit_rules, iter_user_statements
 from ctxkit.session.messages import RECALLED_KIND, Message, Text
 

@@ -116,12 +116,12 @@ def compare_with_answers(answers: pd.DataFrame, seed: int = 0) -> AnswerComparis
     )
 
 
-def _count(is_shown: Any, right: Any) -> tuple[int, int, int, int]:
+def _count(is_visible: Any, right: Any) -> tuple[int, int, int, int]:
     return (
-        int(is_shown.sum()),
-        int((is_shown & right).sum()),
-        int((~is_shown).sum()),
-        int((~is_shown & right).sum()),
+        int(is_visible.sum()),
+        int((is_visible & right).sum()),
+        int((~is_visible).sum()),
+        int((~is_visible & right).sum()),
     )
 
 

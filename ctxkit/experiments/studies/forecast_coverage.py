@@ -1,4 +1,4 @@
-"""How often the intervals of forecasts hold: sessions of developers, cut in two."""
+"""Coverage of the intervals of forecasts, on sessions of developers that are cut in two."""
 
 from __future__ import annotations
 

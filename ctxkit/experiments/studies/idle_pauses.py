@@ -1,4 +1,4 @@
-"""How well the idle ledger foretells: writes after recorded pauses, and the order of the choices.
+"""Accuracy of the idle ledger: writes after recorded pauses, and the order of the choices.
 
 The order is foretold from the first half of a developer's pauses (by time): each pause of the
 second half is priced with those lengths, as nobody knows its own, and its order of choices is held
@@ -24,7 +24,7 @@ __all__ = [
     "IdleMeasure",
     "make_developers",
     "measure_idle",
-    "measure_known_orders",
+    "measure_orders_by_length",
     "measure_write_errors",
 ]
 __dir__ = public_dir(__all__)
@@ -60,7 +60,7 @@ def measure_write_errors(sessions: Iterable[Session]) -> list[float]:
     ]
 
 
-def measure_known_orders(sessions: Iterable[Session]) -> list[bool]:
+def measure_orders_by_length(sessions: Iterable[Session]) -> list[bool]:
     """Return for each pause with a return whether its order of choices, its length known, is right.
 
     The ledger's prices use what earlier pauses left in the cache; the right order uses what the

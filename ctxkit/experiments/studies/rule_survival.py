@@ -1,5 +1,4 @@
-"""How many of the user's rules outlive long talks: made talks under presets, with and without rules
-carried on.
+"""Survival of the user's rules in made talks under presets, with and without `keep_rules`.
 
 A talk is work on a made-up project: the user asks, the agent reads files and runs commands, and
 among the requests the user states rules, each with a word that occurs nowhere else. A rule is kept

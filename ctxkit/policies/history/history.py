@@ -303,6 +303,15 @@ def end_of_leading_summaries(history: History, first: int = 0) -> int:
     return first
 
 
+def behind_summaries(history: History) -> int:
+    """Return the position after the last summary, or after the leading system messages."""
+    roles = [history[p].role for p in range(history.head.size)]
+    last = max((p for p, role in enumerate(roles) if role == "summary"), default=-1)
+    if last >= 0:
+        return last + 1
+    return next((p for p, m in enumerate(history.messages) if m.role != "system"), len(history))
+
+
 def has_content(history: History, before: int, start: int = 0) -> bool:
     """Return True where start..before holds more than summaries and protected messages."""
     head, log = history.head, history.log

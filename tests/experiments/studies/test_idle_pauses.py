@@ -8,7 +8,7 @@ from statistics import median
 from ctxkit.experiments.studies.idle_pauses import (
     make_developers,
     measure_idle,
-    measure_known_orders,
+    measure_orders_by_length,
     measure_write_errors,
 )
 from ctxkit.metrics.cost.idle_ledger import find_pauses
@@ -24,7 +24,7 @@ def test_writes_after_made_pauses_are_foretold_within_a_tenth():
     developers = make_developers(3)
     every = [s for sessions in developers.values() for s in sessions]
     assert median(measure_write_errors(every)) < 0.1
-    assert sum(measure_known_orders(every)) == len(measure_known_orders(every)) > 50
+    assert sum(measure_orders_by_length(every)) == len(measure_orders_by_length(every)) > 50
 
 
 def test_habits_foretell_better_than_anothers():
