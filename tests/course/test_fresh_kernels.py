@@ -1,0 +1,82 @@
+"""Every exercise in a fresh kernel: its solution and three wrong answers of different kinds, in its place and after Run All.
+
+The notebook is run from a download: alone, in an empty folder, by a user whose home cannot be written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
+
+from ctxkit.course.exercises import load_exercises
+
+ROOT = Path(__file__).parents[2]
+NUMBERS = sorted(p.stem[:2] for p in (ROOT / "notebooks").glob("*.ipynb"))
+WRONG = ("'no such word'", "-12345.678", "object()")
+_MARK = re.compile(r"^MARK (.*)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def solutions():
+    text = (ROOT / "docs/teaching/solutions.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"^### (\S+)\n```py\n(.*?)```$", text, re.DOTALL | re.MULTILINE))
+
+
+def asking(source, solutions, place):
+    """Return code that answers the exercise of a cell rightly and wrongly, and prints the marks."""
+    key, rest = re.search(
+        r'^ck\.check\("([^"]+)", \.\.\.((?:[^()\n]|\([^()]*\))*)\)', source, re.MULTILINE
+    ).groups()
+    lines = (
+        [solutions[key], "import json as _json"]
+        if place == "here"
+        else ["import json as _json", solutions[key]]
+    )
+    for kind, answer in (*((w, w) for w in WRONG), ("right", "answer")):
+        lines.append(f"_m = ck.check({key!r}, {answer}{rest})")
+        lines.append(
+            f"print('MARK', _json.dumps([{key!r}, {place!r}, {kind!r}, _m.right, str(_m)]))"
+        )
+    return new_code_cell("\n".join(lines))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("student", ["", "Ada Lovelace"])
+@pytest.mark.parametrize("number", NUMBERS)
+def test_solutions_and_wrong_answers_in_a_fresh_kernel(
+    number, student, solutions, tmp_path, monkeypatch
+):
+    path = next((ROOT / "notebooks").glob(f"{number}-*.ipynb"))
+    notebook = nbformat.read(path, as_version=4)
+    begin = f"import ctxkit as ck\n_ = {student!r} and ck.course.begin({student!r})"
+    cells, later = [new_code_cell(begin)], []
+    for cell in notebook.cells:
+        cells.append(cell)
+        if cell.cell_type == "code" and re.search(
+            r'^ck\.check\("[^"]+", \.\.\.', cell.source, re.MULTILINE
+        ):
+            cells.append(asking(cell.source, solutions, "here"))
+            later.append(asking(cell.source, solutions, "after Run All"))
+    notebook.cells = [*cells, *later]
+    home = tmp_path / "home"
+    home.mkdir(mode=0o500)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    work = tmp_path / "download"
+    work.mkdir()
+    where = {"metadata": {"path": str(work)}}
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where)
+    client.execute(env=os.environ | {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")})
+    printed = "\n".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
+    marks = [json.loads(line) for line in _MARK.findall(printed)]
+    exercises = [
+        k for k, e in load_exercises().items() if k.startswith(f"{number}-") and not e.guess
+    ]
+    assert len(marks) == len(exercises) * 2 * (len(WRONG) + 1)
+    assert [m for m in marks if m[3] is not (m[2] == "right")] == []
