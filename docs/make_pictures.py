@@ -1,4 +1,4 @@
-"""Draw the pictures of the README: `python docs/make_pictures.py` writes docs/pictures/*.svg.
+"""Draw the pictures of README and docs: `python docs/make_pictures.py` writes docs/pictures/*.svg.
 
 Each is a real answer about a bundled session: what a command prints, or a chart.
 """
@@ -27,6 +27,12 @@ COMMANDS = {
     ),
 }
 """Commands by the name of their picture, and how many lines of the answer are drawn."""
+CHARTS = {
+    "window": (ck.plots.growth, "Size of every prompt of a session"),
+    "cache": (ck.plots.cache, "What the prompt cache served at every call"),
+    "loss": (ck.plots.loss, "What each compaction left in sight, by kind"),
+}
+"""Charts of the bundled session `billing` by the name of their picture, with a text for a screen reader."""
 CHARACTER, LINE = 8.4, 19
 """Width of a character and height of a line, in pixels."""
 STYLE = """
@@ -77,6 +83,12 @@ def draw_chart(chart: ck.plots.Chart, label: str) -> str:
     return picture.replace('aria-hidden="true"', f'role="img" aria-label="{label}"')
 
 
+def draw_billing(name: str) -> str:
+    """Return the SVG of one of `CHARTS`."""
+    plot, label = CHARTS[name]
+    return draw_chart(plot(ck.read(ck.samples.path("billing"))), label)
+
+
 def run_agent(folder: Path) -> ck.Session:
     """Return a session of three turns of a scripted agent, whose context fills until it is compacted."""
     os.chdir(folder)
@@ -98,8 +110,7 @@ def make_pictures() -> dict[str, str]:
             name: draw_terminal(f"ctxkit {words}", run_command(words, folder)[:lines])
             for name, (words, lines) in COMMANDS.items()
         }
-        growth = ck.plots.growth(ck.read(ck.samples.path("billing")))
-        pictures["window"] = draw_chart(growth, "Size of every prompt of a session")
+        pictures |= {name: draw_billing(name) for name in CHARTS}
         try:
             live = ck.plots.growth(run_agent(folder))
         finally:

@@ -45,6 +45,14 @@ MOVED = {
 }
 NAV = {
     "Home": ["index.md"],
+    "Questions": [
+        "questions/README.md",
+        "questions/why-did-it-compact.md",
+        "questions/when-should-it-compact.md",
+        "questions/what-did-the-pause-cost.md",
+        "questions/which-settings-for-my-agent.md",
+        "questions/my-rules-were-lost.md",
+    ],
     "Course": ["course.md", "glossary.md", "write-a-policy.md"],
     "Guides": [
         "guide-live.md",
@@ -54,6 +62,7 @@ NAV = {
         "keep-rules.md",
         "exam.md",
         "idle.md",
+        "forecasts.md",
         "tools.md",
         "session-files.md",
         "teams.md",
@@ -62,6 +71,7 @@ NAV = {
         "command-line.md",
         "polars-and-duckdb.md",
         "widgets.md",
+        "front-ends.md",
         "configs.md",
         "coming-from.md",
     ],
@@ -179,8 +189,8 @@ def copied() -> None:
     page(
         "license.md", f"# Licence\n\n```text\n{(ROOT / 'LICENSE').read_text(encoding='utf-8')}```\n"
     )
-    for source in sorted((DOCS / "teaching").glob("*.md")):
-        page(f"teaching/{source.name}", source.read_text(encoding="utf-8"))
+    for source in sorted((*(DOCS / "teaching").glob("*.md"), *(DOCS / "questions").glob("*.md"))):
+        page(f"{source.parent.name}/{source.name}", source.read_text(encoding="utf-8"))
     rows = ["# Decisions", ""]
     for source in sorted((DOCS / "decisions").glob("*.md")):
         text = source.read_text(encoding="utf-8")

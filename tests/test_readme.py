@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -95,18 +96,37 @@ def test_it_is_short_and_begins_with_a_picture_of_an_answer():
     assert [s.splitlines()[0] for s in sections if "![" not in s] == ["Into your own loop"]
 
 
-def test_the_pictures_are_what_the_commands_print_now():
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        import make_pictures
-    finally:
-        sys.path.pop(0)
-    for name, (words, lines) in make_pictures.COMMANDS.items():
-        import tempfile
+@pytest.fixture(scope="module")
+def make_pictures():
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "make_pictures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-        with tempfile.TemporaryDirectory() as folder:
-            for path in ck.samples.paths():
-                (Path(folder) / path.name).write_bytes(path.read_bytes())
-            printed = make_pictures.run_command(words, Path(folder))[:lines]
+
+def test_the_pictures_are_what_the_commands_print_now(make_pictures, tmp_path):
+    for path in ck.samples.paths():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    for name, (words, lines) in make_pictures.COMMANDS.items():
+        printed = make_pictures.run_command(words, tmp_path)[:lines]
         drawn = make_pictures.draw_terminal(f"ctxkit {words}", printed)
         assert (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8") == drawn
+
+
+def test_the_charts_are_what_the_plots_draw_now(make_pictures):
+    for name in make_pictures.CHARTS:
+        drawn = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
+        assert drawn == make_pictures.draw_billing(name)
+
+
+def test_a_question_is_a_picture_the_call_and_its_limits():
+    pages = sorted((ROOT / "docs" / "questions").glob("*-*.md"))
+    assert len(pages) == 5
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        picture, call, limits = (text.index(p) for p in ("\n![", "\n```python\n", "\n## Limits\n"))
+        assert picture < call < limits, page.name
+        assert text.count("\n## ") == 1, page.name
+        drawn = re.search(r"\n!\[.*\]\((.*)\)", text)[1]
+        assert (page.parent / drawn).is_file(), page.name
+        assert f"({page.name})" in (page.parent / "README.md").read_text(encoding="utf-8")

@@ -30,6 +30,7 @@ def pages(made, tmp_path, monkeypatch):
 def test_every_page_has_a_place(made):
     placed = {p for pages in made.NAV.values() for p in pages}
     assert {p.name for p in (ROOT / "docs").glob("*.md")} <= placed
+    assert {f"questions/{p.name}" for p in (ROOT / "docs/questions").glob("*.md")} <= placed
 
 
 def test_the_reference_names_all_that_is_public(made, pages):

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ctxkit._internal.formatting import pluralize
 from ctxkit.cli import arguments
 from ctxkit.cli.arguments import LAST_WORD, resolve_session
-from ctxkit.cli.output import CommandOutput, print_json, print_lines, write_file
+from ctxkit.cli.output import CommandOutput, print_json, print_lines, print_message, write_file
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -20,13 +21,20 @@ if TYPE_CHECKING:
 @click.option(
     "--window", type=click.IntRange(min=1), help="Tokens of the window; default: the session's."
 )
+@arguments.forecast_option
 @arguments.why_option
 @arguments.add_output_options
-def when_(out: CommandOutput, *, session: str, window: int | None, why: bool) -> None:
+def when_(
+    out: CommandOutput, *, session: str, window: int | None, forecast: str | None, why: bool
+) -> None:
     """Say at which size to compact SESSION, what that saves and loses, and the setting for it."""
     from ctxkit.metrics.timing import when_to_compact
 
     timing = when_to_compact(resolve_session(session), context_window=window)
+    if forecast is not None:
+        from ctxkit.experiments.forecast_records import write_trigger_setting
+
+        keep_promise(forecast, write_trigger_setting(timing), "when")
     if out.json:
         import msgspec
 
@@ -56,6 +64,14 @@ def idle_(out: CommandOutput, *, sessions: tuple[str, ...], why: bool) -> None:
         print_json({"answer": ledger.answer, "usd": ledger.choices_usd, "pauses": pauses})
     else:
         print_answer(out, "Pauses", ledger, why=why)
+
+
+def keep_promise(archive: str, rules: str, source: str) -> None:
+    """Write a forecast under rules into an archive, and say so."""
+    from ctxkit.experiments.forecast_records import keep_forecast
+
+    kept = keep_forecast(archive, rules, source=source)
+    print_message(f"{pluralize(len(kept), 'forecast')} under {rules} written to {archive}.")
 
 
 def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:

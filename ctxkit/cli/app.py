@@ -20,6 +20,7 @@ COMMAND_MODULES = {
     "compare": "experiments",
     "sweep": "experiments",
     "advise": "experiments",
+    "forecasts": "files",
     "convert": "files",
     "watch": "sessions",
     "keep": "files",

@@ -262,6 +262,12 @@ max_loss_option = click.option(
     type=click.FloatRange(0, 1),
     help="Share of what was used again that a setting may lose; default: what the record lost.",
 )
+forecast_option = click.option(
+    "--forecast",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="ARCHIVE",
+    help="Keep what this promises in an archive of `ctxkit keep`; see `ctxkit forecasts`.",
+)
 why_option = click.option("--why", is_flag=True, help="Say what the figures rest on, too.")
 
 

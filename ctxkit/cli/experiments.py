@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ctxkit.cli import EXIT_WORSE, arguments
-from ctxkit.cli.answers import print_answer
+from ctxkit.cli.answers import keep_promise, print_answer
 from ctxkit.cli.arguments import SESSION_WORD, resolve_session
 from ctxkit.cli.output import (
     CommandOutput,
@@ -106,13 +106,22 @@ def sweep_(
 @click.command()
 @arguments.sessions_argument
 @arguments.rules_option
+@arguments.forecast_option
 @arguments.add_output_options
-def advise_(out: CommandOutput, *, sessions: tuple[str, ...], rules: tuple[str, ...]) -> None:
+def advise_(
+    out: CommandOutput,
+    *,
+    sessions: tuple[str, ...],
+    rules: tuple[str, ...],
+    forecast: str | None,
+) -> None:
     """Say which RULES (of all presets) no other beats on SESSIONS, each with price and risk."""
-    from ctxkit.experiments.advice import advise
+    from ctxkit.experiments.advice import advise, get_promised_rules
 
     show_bar = sys.stderr.isatty()
     advice = advise(arguments.resolve_sessions(sessions), list(rules) or "all", progress=show_bar)
+    if forecast is not None:
+        keep_promise(forecast, get_promised_rules(advice), "advise")
     if out.json:
         print_json(list_records(advice))
     else:

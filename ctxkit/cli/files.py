@@ -1,4 +1,4 @@
-"""`ctxkit convert` and `keep`."""
+"""`ctxkit convert`, `keep` and `forecasts`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from pathlib import Path
 import click
 
 from ctxkit.cli import arguments
-from ctxkit.cli.arguments import resolve_session, session_argument
-from ctxkit.cli.output import CommandOutput, TableColumn, list_records, print_message
+from ctxkit.cli.answers import keep_promise, print_answer
+from ctxkit.cli.arguments import RULES_WORD, resolve_session, session_argument
+from ctxkit.cli.output import (
+    CommandOutput,
+    TableColumn,
+    list_records,
+    print_json,
+    print_message,
+)
 from ctxkit.formats.archive import keep
 from ctxkit.formats.writing import WRITE_FORMATS, write
 
@@ -50,3 +57,25 @@ def keep_(out: CommandOutput, *, folder: str, tool: str | None) -> None:
     note = ", ".join(f"{n:,} {what}" for what, n in counts.items()) or "no session was found"
     listed = rows if out.json else [r for r in rows if r["what"] != "same"]
     out.table(f"Kept in {folder}", KEEP_COLUMNS, listed, [f"{note}."])
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--add", "rules", type=RULES_WORD, help="Forecast under a preset; `recorded`: no change."
+)
+@arguments.add_output_options
+def forecasts_(out: CommandOutput, *, folder: str, rules: str | None) -> None:
+    """Say what was foretold in the archive FOLDER, and what came true of it, per tool.
+
+    --add writes what the sessions of FOLDER let expect of the next ones.
+    """
+    from ctxkit.experiments.forecast_records import forecasts
+
+    if rules is not None:
+        keep_promise(folder, rules, "forecasts")
+    report = forecasts(folder)
+    if out.json:
+        print_json({"answer": report.answer, "forecasts": report.rows()})
+    else:
+        print_answer(out, "Forecasts", report)

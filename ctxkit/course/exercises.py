@@ -31,6 +31,7 @@ _LESSONS = (
     "lesson_10_prompt_sections",
     "lesson_11_team_views",
     "lesson_appendix",
+    "lesson_capstone",
 )
 
 

@@ -1,6 +1,6 @@
 """Make the logs of a lab: a hundred sessions of several agents, as fuseraft leaves them; the same bytes each time.
 
-`python notebooks/make_snapshot_logs.py FOLDER` writes one log a session in fuseraft's newer layout. Everything in them
+`python -m ctxkit.course.snapshot_logs FOLDER` writes one log a session in fuseraft's newer layout. Everything in them
 is made up: three teams, whose agents let their context grow at different speeds, under one budget. Some sessions were
 resumed, some thrash (they compact every few turns), and in one log a crash left its traces.
 """
@@ -33,9 +33,11 @@ class Clock:
         self.time = start
 
     def __call__(self) -> datetime:
+        """Return the time."""
         return self.time
 
     def pass_(self, seconds: float) -> None:
+        """Move the clock on."""
         self.time += timedelta(seconds=seconds)
 
 
@@ -74,7 +76,7 @@ def play(
 
 def make(folder: str | Path, sessions: int = SESSIONS) -> Path:
     """Write all logs below a folder, and return it."""
-    rng = random.Random(SEED)
+    rng = random.Random(SEED)  # noqa: S311  no secret
     logs = Path(folder) / "logs" / "sessions"
     path = logs
     for i in range(sessions):
@@ -90,4 +92,4 @@ def make(folder: str | Path, sessions: int = SESSIONS) -> Path:
 
 
 if __name__ == "__main__":
-    print(make(sys.argv[1]))
+    print(make(sys.argv[1]))  # noqa: T201

@@ -420,7 +420,7 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
 
 
 def _first_due(run: Run, rules: Rules) -> First:
-    """Return the function that finds the call at which a compaction is due and not held back."""
+    """Return the function that finds the call at which a compaction is due and not suppressed."""
     policy, trigger, guards = rules.policy, rules.trigger, rules.guards
     if policy is None or trigger is None or not rules.auto:
         return Never().first
@@ -449,7 +449,7 @@ def _first_unguarded(  # noqa: PLR0917  a `First` behind what it is bound to
             break
         while call < opens:
             guard = next(g for g in guards if g.first(run, forecast, call, call + 1) > call)
-            why = f"held back: {blocking_reason(guard, run)}"
+            why = f"suppressed: {blocking_reason(guard, run)}"
             run.held.append(BlockedCompaction(call, guard_label(guard), why))
             call = first(forecast, call + 1, opens)
         call = first(forecast, opens, stop)

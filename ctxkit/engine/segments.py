@@ -165,13 +165,13 @@ class BlockedCompaction(NamedTuple):
 
     call: int
     guard: str
-    """Name of the guard that held it back or refused its result, or of a policy that failed."""
+    """Name of the guard that suppressed it or refused its result, or of a policy that failed."""
     why: str
 
     @property
     def outcome(self) -> Literal["skipped", "failed", "refused"]:
-        """`skipped`: a guard held it back; `failed`; `refused`: its result was not taken."""
-        if self.why.startswith("held back: "):
+        """`skipped`: a guard suppressed it; `failed`; `refused`: its result was not taken."""
+        if self.why.startswith("suppressed: "):
             return "skipped"
         return "failed" if self.why.startswith("failed: ") else "refused"
 

@@ -4,6 +4,8 @@ from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .exams import SummaryPrompt as SummaryPrompt
 from .exams import exam as exam
+from .forecast_records import forecasts as forecasts
+from .forecast_records import keep_forecast as keep_forecast
 from .grids import grid as grid
 from .memory_ablation import index_or_paste as index_or_paste
 from .memory_ablation import with_memory as with_memory

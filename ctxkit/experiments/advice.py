@@ -54,7 +54,7 @@ def advise(
         progress: show a progress bar.
 
     Returns:
-        One row per setting on the front. Columns: those of `get_pareto_front`, and
+        One row per setting on the Pareto front. Columns: those of `get_pareto_front`, and
 
         - `saved_usd`, `saved_usd_low`, `saved_usd_high`: mean dollars saved per session against no
           context management, with a 90 % interval over paired sessions;
@@ -121,6 +121,13 @@ def advise(
         best[column] = [row[column] for row in advice_rows]
     best["session_notes"] = " ".join(f"{s.id}: {note}" for s in usable for note in s.notes) or None
     return with_display(best, display_advice)
+
+
+def get_promised_rules(advice: pd.DataFrame) -> str:
+    """Return the setting of the first advised row as text, else that of the cheapest."""
+    advised = advice[advice["advised"]]
+    rules = str((advised if len(advised) else advice)["rules"].iloc[0])
+    return "none" if rules == NO_MANAGEMENT else rules
 
 
 def _indistinguishable_from(row: dict[Any, Any], best: pd.DataFrame) -> str:

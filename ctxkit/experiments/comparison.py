@@ -57,16 +57,16 @@ DETAIL_HEADS = {
     "cost_low_usd": "80 %: from",
     "cost_high_usd": "to",
     "real_run_low_usd": "of real runs",
-    "vs_recorded": "told apart",
+    "vs_recorded": "against the record",
     "needed_later_loss": "needed, lost",
     "summary_recall": "kept by summaries",
-    "compactions_n": "cuts",
+    "compactions_n": "compactions",
     "token_savings": "saved: tokens",
     "message_savings": "messages",
     "summary_tokens": "summaries",
     "is_thrashing": "is_thrashing",
-    "not_paid_back_n": "unpaid",
-    "suppressed_compactions_n": "held back",
+    "not_paid_back_n": "not paid back",
+    "suppressed_compactions_n": "suppressed",
     "hidden_messages_n": "hidden messages",
     "hidden_results_n": "results",
 }
@@ -141,7 +141,7 @@ class Comparison(pd.DataFrame):
         return (
             " Of real runs: the cost with as many calls as such policies were found to take "
             f"({INTERVAL_LEVEL:.0%} interval of published studies, widened to the closed-loop runs "
-            f"of scripted agents, of {_describe_closed_loops()}). Not told apart: the interval "
+            f"of scripted agents, of {_describe_closed_loops()}). Within noise: the interval "
             f"comes within {NOISE_FLOOR:.0%} of the record, which is noise."
         )
 
@@ -409,7 +409,7 @@ def _format_share(value: Any) -> str:
 
 
 RECORDED_LABEL = "recorded"
-ON_FRONT = "on the front"
+ON_FRONT = "Pareto front"
 INDISTINGUISHABLE = "within noise"
 SUMMARY_HEADS = (
     Column("rules", "the setting; several that come to the same stand in one row", number=False),
@@ -417,7 +417,7 @@ SUMMARY_HEADS = (
     Column("change", "the cost against what was recorded", group="dollars"),
     Column("peak", "the largest prompt, in tokens", group="largest prompt", spare=True),
     Column("window", "the largest prompt as a share of the model's window", group="largest prompt"),
-    Column("cuts", "compactions", group="compactions"),
+    Column("compacted", "number of compactions", group="compactions"),
     Column(
         "lost",
         "of the items that the record used again, the share that was out of sight by then",
@@ -427,11 +427,11 @@ SUMMARY_HEADS = (
 )
 SUMMARY_LEGEND = (
     "Change: the cost against the record. Window: the largest prompt as a share of it; in grey what"
-    " does not fit. Cuts: compactions. Lost: of the items needed again, the share out of sight by"
-    " then. Cheapest within the bound: of those that lose no more than max_loss, or than the record"
-    " did. Front: nothing that fits is both cheaper and loses less. Thrashes: compactions follow"
-    " each other before they have paid. Not told apart: from the record, as real runs differ by"
-    " more. In a notebook a click on a head sorts; .detail has every figure."
+    " does not fit. Lost: of the items needed again, the share out of sight by then. Cheapest"
+    " within the bound: of those that lose no more than max_loss, or than the record did. Pareto"
+    " front: nothing that fits is both cheaper and loses less. Thrashes: compactions follow each"
+    " other before they have paid. Within noise: real runs differ by more than this and the record."
+    " In a notebook a click on a head sorts; .detail has every figure."
 )
 _MAX_NAMES = 20
 """Characters of a row's joined names; longer ones become the first name and a count."""
@@ -499,7 +499,7 @@ def _name_ends(rules: str, choice: SettingChoice) -> list[tuple[str, str]]:
     words = []
     if is_cheapest and not is_best and choice.cheapest is not None:
         loss = choice.cheapest.loss
-        much = "" if loss is None else f", but {format_percent(loss)} lost"
+        much = "" if loss is None else f", {format_percent(loss)} lost"
         words.append((f"cheapest of all{much}", ""))
     if is_best:
         words.append(("cheapest" if is_cheapest else "cheapest within the bound", "good"))
@@ -531,7 +531,7 @@ def _judge_setting(
     verdicts: list[tuple[str, str]] = []
     if has_value(row["first_call_over_window"]):
         verdicts.append(
-            (f"over the window from call {format_count(row['first_call_over_window'])}", "grey")
+            (f"over window at call {format_count(row['first_call_over_window'])}", "grey")
         )
     if has_value(row["is_thrashing"]) and row["is_thrashing"]:
         verdicts.append(("thrashes", "bad"))

@@ -619,11 +619,15 @@ def name_score_figures(row: dict[str, Any]) -> dict[str, Any]:
     return {figure: row.get(name) for name, figure in _FIGURES.items()}
 
 
-@shows_figures("score")
-def _read_figures(session: Session) -> dict[str, Any]:
-    row = score_session(session, loss=False)
+def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any]:
+    """Return the figures of the score of a session, without counts that no other view shows."""
     figures = name_score_figures(row)
     if row["source"] == "estimated" and session.origin is None:
         # The log states no prompts: the counts stand in the score alone.
         figures = {name: n for name, n in figures.items() if name not in _COUNTED}
     return figures
+
+
+@shows_figures("score")
+def _read_figures(session: Session) -> dict[str, Any]:
+    return name_session_figures(score_session(session, loss=False), session)

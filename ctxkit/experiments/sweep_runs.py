@@ -368,13 +368,13 @@ class RunJournal:
 
 
 OBJECTIVES = ("cost_usd", "needed_later_loss", "not_paid_back_n")
-"""Objectives of the Pareto front, all minimised: dollars, needed-later loss, unpaid compactions."""
+"""What the Pareto front minimises: dollars, needed-later loss, compactions not paid back."""
 
 
 def get_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
     """Summarise a sweep by setting and mark the Pareto front.
 
-    A setting is on the front where no other setting is at least as good in all of `OBJECTIVES` and
+    A setting is on the Pareto front where no other is at least as good in all of `OBJECTIVES` and
     better in one.
 
     Args:

@@ -299,7 +299,7 @@ def _summary_bill_words(payload: dict[str, Any]) -> str:
 def _warning_line(payload: dict[str, Any]) -> str:
     if payload.get("warn_at"):  # a budget of tokens sent, as fuseraft's
         sent = f"{payload['cumulative_input_tokens']:,} tokens sent since the last compaction"
-        cut = f", cut over at {payload['cutover_at']:,}" if payload.get("cutover_at") else ""
+        cut = f", cutover at {payload['cutover_at']:,}" if payload.get("cutover_at") else ""
         return f"! context budget: {sent}, warned at {payload['warn_at']:,}{cut}"
     return f"! context budget: {payload['tokens']:,} tokens in the prompt, near the next compaction"
 

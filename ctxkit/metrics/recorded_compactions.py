@@ -63,6 +63,11 @@ def hides_compactions(session: Session) -> bool:
     return not is_replay and not session.edits and "compactions" in hidden
 
 
+def count_compactions(session: Session) -> int | None:
+    """Return the number of a session's compactions; None where its format cannot tell of one."""
+    return None if hides_compactions(session) else len(group_edits(session))
+
+
 def _get_group_stem(edit: Edit) -> str | None:
     stem, dot, last = edit.id.rpartition(".")
     return stem if dot and stem and last.isdecimal() and edit.source == "derived" else None

@@ -202,7 +202,7 @@ AUDIT_COLUMNS = {
     "request_lost": "boolean",
     "marker_only": "boolean",
     "orphans_n": "Int64",
-    "turns_n": "Int64",
+    "visible_requests_n": "Int64",
 }
 
 
@@ -232,7 +232,7 @@ def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
         request_lost          True where the latest request is no longer shown as written
         marker_only       True where the inserted text has fewer than 200 characters
         orphans_n         tool calls and results that the compaction separated
-        turns_n           requests that are still shown as written
+        visible_requests_n  requests that are still shown as written
         ================  =======================================================================
 
     Example:
@@ -300,7 +300,7 @@ def _audit_compaction(
         "marker_only": 0 < len(inserted_text) < MAX_MARKER_CHARS
         and any(e.kind == "summarised" for e in group.edits),
         "orphans_n": len(_find_orphaned_ids(visible) - _find_orphaned_ids(before)),
-        "turns_n": sum(id(m) in visible_ids for m in requests),
+        "visible_requests_n": sum(id(m) in visible_ids for m in requests),
     }
 
 

@@ -249,14 +249,14 @@ def strip_data(session: Session, call: int = -1) -> PromptStrip:
     pairs = pair_with_calls(i.message for i in items)
     positions = [i for i, e in enumerate(session.path) if isinstance(e, Message) and e.visible]
 
-    def name(item: SentItem, call: ToolCall | None) -> str:
+    def describe(item: SentItem, call: ToolCall | None) -> str:
         if item.message.kind == "fixed":
             return _IN_NO_MESSAGE
         position = positions[item.row] if 0 <= item.row < len(positions) else None
         description = describe_message(item.message, call, session.cwd)
         return f"{format_message_number(position)} {description}"
 
-    names = [name(item, call) for item, (_, call) in zip(items, pairs, strict=True)]
+    names = [describe(item, call) for item, (_, call) in zip(items, pairs, strict=True)]
     sizes = [i.tokens for i in items]
     # What was billed beyond the messages stands before them.
     outside = max(total - sum(sizes), 0)

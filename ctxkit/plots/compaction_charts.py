@@ -183,13 +183,13 @@ _MARKS = 40
 
 
 class CompactionAttempt(NamedTuple):
-    """A compaction, or one that was due and held back."""
+    """A compaction, or one that was due and suppressed."""
 
     call: int
     saved: float | None
     """Share that it saved, negative where the window grew; None for one that did not happen."""
     why: str
-    """Of one that was held back: by which guard and why."""
+    """Of one that was suppressed: by which guard and why."""
 
 
 class ThrashData(NamedTuple):
@@ -268,7 +268,7 @@ def thrash(
     """Chart the share that each compaction saved, against a guard's threshold.
 
     Args:
-        of: a recorded session or a replay, which also knows what its guards held back; or a frame
+        of: a recorded session or a replay, which also knows what its guards suppressed; or a frame
             of one session's compactions, which does not.
         min_savings: share below which a compaction counts as fruitless (fuseraft's default is
             0.10).
@@ -291,7 +291,7 @@ def thrash(
 
 
 def get_suppressed(session: Session) -> list[CompactionAttempt]:
-    """Return the compactions that a replay's own guards held back."""
+    """Return the compactions that a replay's own guards suppressed."""
     replay: Any = session.details.get("replay")
     suppressed = replay.get("held") if isinstance(replay, dict) else None
     rows = [h for h in suppressed if isinstance(h, dict)] if isinstance(suppressed, list) else []

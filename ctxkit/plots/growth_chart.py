@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import pluralize
 from ctxkit._internal.palette import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.recorded_compactions import hides_compactions
 from ctxkit.plots.chart import (
     Chart,
     HasReplays,
@@ -352,3 +354,20 @@ def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
         CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)))
         for k, call, agent, before, after, *why in zip(*(data[c] for c in columns), strict=True)
     )
+
+
+@shows_figures("plots.growth")
+def _read_figures(session: Session) -> dict[str, Any]:
+    """Return what the table of the chart shows; without usage its sizes are estimates."""
+    lines = [line for line in build_growth_lines("", session) if line.tokens]
+    if not session.has_usage or not lines:
+        return {}
+    newest = max(lines, key=lambda line: line.calls[-1])
+    figures = {
+        "peak_tokens": max(max(line.tokens) for line in lines),
+        "last_prompt_tokens": newest.tokens[-1],
+    }
+    if not hides_compactions(session):
+        numbers = {mark.number for line in lines for mark in line.cuts} - {None}
+        figures["compactions_n"] = len(numbers)
+    return figures

@@ -116,7 +116,7 @@ def frontier_data(
 def _is_near_front(
     point: FrontierPoint, best: pd.DataFrame, within: dict[Any, float], x: str, y: str
 ) -> bool:
-    """Say whether a point is beaten by no more than what is not told apart."""
+    """Say whether a point is beaten by no more than noise."""
     # Each point of the front that loses no more must be cheaper by less than the uncertainty.
     no_worse = best[best[y] <= point.y]
     return bool((point.x - no_worse[x] < within.get(point.rules, 0.0)).all())
@@ -214,7 +214,7 @@ def _near_note(points: Sequence[FrontierPoint]) -> str:
         return ""
     one = len(near) == 1
     return (
-        f" {len(near)} more {'is' if one else 'are'} not told apart from it: what beats "
+        f" {len(near)} more {'lies' if one else 'lie'} within noise of it: what beats "
         f"{'it is' if one else 'them is'} cheaper by less than the error of the dollars."
     )
 

@@ -157,7 +157,7 @@ _MISSING_CHARS = 80
 _TYPE_BONUS = {"feedback": 4, "preference": 4, "project": 3, "fact": 3, "user": 2, "procedure": 2,
           "reference": 1}  # fmt: skip
 """Score of a type: fuseraft's four; Tyrum's have the score of the most similar one."""
-_QUERY_WORD = re.compile(r"\w{3,}")
+_QUERY_WORD = re.compile(r"\w{3,}|(?<!\w)\d{1,2}(?!\w)")
 _STOP_WORDS = frozenset(
     (
         "the",
@@ -194,7 +194,9 @@ def rank_by_score(entries: Iterable[MemoryEntry], query: str = "") -> list[Memor
 
 
 def query_terms(query: str) -> frozenset[str]:
-    """Return the distinct words of a query with three letters or more, without stop words."""
+    """Return the distinct words of three letters or more of a query, without stop words, and its
+    numbers.
+    """
     return frozenset(_QUERY_WORD.findall(query[:20_000].lower())) - _STOP_WORDS
 
 
@@ -209,6 +211,9 @@ def _lower_texts(entry: MemoryEntry) -> tuple[str, str]:
 
 
 def _word_points(word: str, head: str, body: str) -> int:
+    if len(word) < 3 and word.isdigit():  # `7` is no part of `17`
+        number = re.compile(rf"(?<!\d){word}(?!\d)")
+        return 2 if number.search(head) else 1 if number.search(body) else 0
     return 2 if word in head else 1 if word in body else 0
 
 

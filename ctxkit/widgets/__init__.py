@@ -167,11 +167,10 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
 def budget(
     of: Any = None, *, warn: int | None = None, cutover: int | None = None, again: bool = False
 ) -> BudgetChart:
-    """Return a chart of each agent's input tokens, summed by turn, with a line to warn and one to
-    cut over.
+    """Return a chart of each agent's input tokens, summed by turn, with lines for two thresholds.
 
     Drag a line, move it with the arrow keys, or type a number: the browser says which turns would
-    have warned and cut, also while a cell runs and in an exported page.
+    have warned and compacted, also while a cell runs and in an exported page.
 
     Args:
         of: a session or several, a path or a folder, a turn frame, snapshots (their frame, file or

@@ -89,11 +89,11 @@ function render({ model, el }) {
       if (best && best.d < 30) { s.put("picked", [best.k, best.i]); told(); }
     },
   };
-  const s = stage(model, el, "input tokens of each agent, summed by turn, with a line to warn and a line to cut over", view);
+  const s = stage(model, el, "input tokens of each agent, summed by turn, with a line to warn and a line for the cutover", view);
   const warned = node("path", { class: "dots", stroke: WARN, "stroke-width": 5 }, s.marks);
   const crossed = node("path", { class: "dots", stroke: STOP, "stroke-width": 1.8 }, s.marks);
   const step = () => Math.max(1, Math.round(top / 100)), fields = {};
-  for (const [key, word, ink, dash, off] of [["warn", "warn", WARN, "10 4", [0, 0.49]], ["cutover", "cut over", STOP, "", [0.51, 1]]]) {
+  for (const [key, word, ink, dash, off] of [["warn", "warn", WARN, "10 4", [0, 0.49]], ["cutover", "cutover", STOP, "", [0.51, 1]]]) {
     const put = (value, done) => {
       s.put(key, Math.max(0, Math.round(value)));
       if (done && Math.abs(high() - top) > 1e-6) s.anew();          // the axis grows on release, not under the hand

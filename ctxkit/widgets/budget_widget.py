@@ -1,4 +1,4 @@
-"""`ctxkit.budget`: which turns would have warned and cut over under other thresholds."""
+"""`ctxkit.budget`: which turns would have warned and compacted under other thresholds."""
 
 from __future__ import annotations
 

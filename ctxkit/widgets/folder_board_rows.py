@@ -186,7 +186,6 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
     """Return the row of a session; `path`: the file that it was read from, if it does not say."""
     row = {name: values[0] for name, values in rows([session]).items()}
     misses = find_cache_misses(session) if session.has_cache else ()
-    failed = row["tool_errors_n"], row["failed_calls_n"]
     thrash_result = thrash(session) if session.edits and session.calls else None
     return BoardRow(
         id=sanitize_line(session.id, 200),
@@ -207,7 +206,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
         if session.has_cache
         else None,
         is_thrashing=None if thrash_result is None else thrash_result.is_thrashing,
-        errors_n=None if failed[0] is None else sum(n or 0 for n in failed),
+        errors_n=row["errors_n"],
         spark=_sparkline_points(session),
     )
 
@@ -254,5 +253,6 @@ def _read_figures(session: Session) -> dict[str, Any]:
         "compactions_n": row.compactions_n,
         "calls_n": row.calls_n,
         "turns_n": row.turns_n,
+        "errors_n": row.errors_n,
         **({} if row.is_thrashing is None else {"is_thrashing": row.is_thrashing}),
     }

@@ -182,7 +182,9 @@ class CompactionDetails:
         if cut.interval is None:
             out.append("No compaction followed.")
         else:
-            paid = {True: ": it did not pay", False: ": it paid", None: ""}[cut.unpaid]
+            paid = {True: ": it was not paid back", False: ": it was paid back", None: ""}[
+                cut.unpaid
+            ]
             out.append(f"The next one came {cut.interval:,} calls later{paid}.")
         if cut.refill_10 is not None:
             out.append(f"Ten calls later {cut.refill_10:.0%} of what it freed was full again.")

@@ -42,7 +42,7 @@ function render({ model, el }) {
       set(word, { x: room ? x + 5 : x - 5, y: s.upper + 12, "text-anchor": room ? "start" : "end" });
       word.textContent = k == null ? "" : "guard closed";
       s.said.textContent = one ? verdict(one, k, low.length) : "Nothing was compacted in what was given.";
-      s.note.textContent = one ? "Dots pay, crosses saved too little, diamonds were held back by the rules' own guards; shaded: no compaction any more." : model.get("data").note || "";
+      s.note.textContent = one ? "Dots pay, crosses saved too little, diamonds were suppressed by the rules' own guards; shaded: no compaction any more." : model.get("data").note || "";
       if (sessions.length > 1) {
         const shut_ = sessions.map(each => [each, closes(each)]), n = shut_.filter(p => p[1] != null).length;
         tabled(table, `The guard closes in ${num(n)} of ${num(sessions.length)} sessions${sessions.length > 12 ? "; the first 12" : ""}.`, ["session", "compactions", "too little", "guard"],

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.formatting import escape_html, has_value, pluralize, sanitize_line
 from ctxkit._internal.palette import STOP_COLOUR
 from ctxkit._internal.palette import TEXT_COLOUR as GREY
-from ctxkit.engine import log_from_session, run_rules, with_message_ids
+from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
 from ctxkit.engine.replay import choose_log, find_context_window, session_from_run
 from ctxkit.errors import CtxkitError
-from ctxkit.experiments.scores import SessionScoreCache, score_loss, score_run, score_session
+from ctxkit.experiments.scores import (
+    SessionScoreCache,
+    name_score_figures,
+    name_session_figures,
+    score_loss,
+    score_run,
+    score_session,
+)
 from ctxkit.metrics.compactions import get_run_compactions
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
 from ctxkit.metrics.timing import when_to_compact
 from ctxkit.plots.chart import render_table
@@ -32,8 +40,8 @@ if TYPE_CHECKING:
 
 
 class TrialCompaction(NamedTuple):
-    """One compaction of a trial, or one that was held back (`after` is None then, and `why` says
-    what held it).
+    """One compaction of a trial, or one that was suppressed (`after` is None then, and `why` says
+    by what).
     """
 
     call: int
@@ -333,3 +341,14 @@ def _format_cell(column: str, row: Mapping[str, Any]) -> str:
         is_bound = row.get(LOSS_IS_BOUND) and column in _LOSS_COLUMNS and value
         return f"{'at most ' if is_bound else ''}{value:.0%}"
     return f"${value:,.2f}" if column == "cost_usd" else f"{int(value):,}"
+
+
+@shows_figures("tune")
+def _read_figures(session: Session) -> dict[str, Any]:
+    """Return what the table of `tune` shows: the record, or a trial of the replay's rules."""
+    if session.origin is None:
+        return name_session_figures(TrialRunner(session).recorded, session)
+    run = run_of_replay(session)
+    if run is None:
+        return {}
+    return name_score_figures(TrialRunner(session.origin).at(run.rules).row)

@@ -23,7 +23,6 @@ from ctxkit.widgets.trials import TrialRunner, average_summary
 from ctxkit.widgets.tuner_controls import (
     InertNotes,
     arrange_controls,
-    explain_inert,
     make_slider,
     make_toggle,
     measure_effects,
@@ -79,7 +78,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         }
         self.sliders = {e.name: turned[e.name] for e in self.effects}
         """The controls, those that matter first."""
-        self.inert = InertNotes(knobs.label, knobs.all)
+        self.inert_notes = InertNotes(knobs.label, knobs.all)
         self.exact = w.ToggleButton(
             value=False,
             description="exact, with loss",
@@ -96,7 +95,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         self.copier = CopyButton()
         wide = w.Layout(width="auto")
         self.when = w.HTML(dials.render_when_to_compact(*trials.when), layout=wide)
-        self.growth, self.figures, self.steps, self.inert = (w.HTML(layout=wide) for _ in range(4))
+        self.growth, self.figures, self.steps = (w.HTML(layout=wide) for _ in range(3))
         self.panes = w.Accordion(
             [w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None
         )
@@ -122,12 +121,12 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         self._pinned: tuple[dict[str, Any], Trial] | None = None
 
     def _arrange_parts(self) -> list[w.Widget]:
-        controls = [self.inert.wrap(name, control) for name, control in self.sliders.items()]
+        controls = [self.inert_notes.wrap(name, control) for name, control in self.sliders.items()]
         parts = arrange_controls(controls, self.effects)
         live_parts = [] if self.from_here is None else [self.from_here]
         buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *live_parts])
         outputs = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
-        return [*parts, self.inert, buttons, *outputs]
+        return [*parts, buttons, *outputs]
 
     @property
     def words(self) -> str:
@@ -221,9 +220,9 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
     def _turned_back(self) -> None:
         self.settings = {k.name: k.value for k in self.knobs.all}
 
-    def _on_setting(self, change: Any = None) -> None:
+    def _on_setting(self, _: Any = None) -> None:
         """Try the settings and draw; settings that cannot work leave the picture and say why."""
-        exact, turned, before = self.exact.value, self.turned, self._trial
+        exact, turned = self.exact.value, self.turned
         try:
             if turned or exact:
                 trial = self.trials.at(self.rules, None if exact else self._summary)
@@ -235,7 +234,6 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
             self._trial, self._error = trial, ""
         except CtxkitError as error:
             self._error = str(error)
-        self.inert.value = self._explain_inert(change, before)
         self._draw_trial()
         if self._error:
             self.copier.note = (
@@ -243,24 +241,6 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
             )
         else:
             self.copier.label, self.copier.text, self.copier.note = self.written
-
-    def _explain_inert(self, change: Any, before: Trial) -> str:
-        """Return why what was turned last changed nothing, as HTML; empty where it did."""
-        names = {id(control): name for name, control in self.sliders.items()}
-        name = None if change is None else names.get(id(change["owner"]))
-        if name is None or self._error or self._prompts_of(before) != self._prompts_of(self._trial):
-            return ""
-        moved = (name, change["old"], change["new"])
-        why = explain_inert(self.trials, self.knobs, self.turned, moved, self._summary)
-        return f'<div role="status"><em>{escape_html(why, 300)}</em></div>'
-
-    def _prompts_of(self, trial: Trial) -> list[int | None]:
-        """Return prompts that can be compared: the first trial wrote its summaries, while those of
-        a moving slider have an assumed size.
-        """
-        if trial is self.begun and not self.exact.value:
-            trial = self.trials.at(self.knobs.make({}), self._summary)
-        return list(trial.prompts)
 
     @property
     def written(self) -> SettingText:
@@ -274,7 +254,8 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         if self._quick:
             told += " and to say nothing, so what is lost is the most that it can be"
         note = f"{told}; `exact` writes them." if rough else ""
-        self.inert.update(self.rules.parameters if not self._error else {})
+        if not self._error:
+            self.inert_notes.update(self.rules.parameters)
         self.growth.value = dials.render_growth(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
@@ -302,7 +283,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
         settings = ", ".join(f"{n}={_setting_text(v)}" for n, v in self.settings.items())
         head = [f"{self.knobs.label}: {settings}"]
         head += [f"These cannot work: {self._error}"] if self._error else []
-        idle = self.inert.list_names()
+        idle = self.inert_notes.list_names()
         head += [f"No effect, as the others stand: {', '.join(idle)}."] if idle else []
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.trials.session.notes]
         return "\n".join(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from ast import literal_eval
-from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 from math import floor, log10
@@ -449,55 +448,6 @@ def measure_effects(trials: TrialRunner, knobs: KnobSet, summary: int) -> list[K
         for name, tokens in effects.items()
     ]
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))
-
-
-HOLDER_SECONDS = 0.5
-"""What the search for the setting that holds another may take of the processor."""
-
-
-# A setting is held by another where a floor, a cap or a switch decides instead of it. The holder is
-# found by trial: with one other setting at an end of its range, does the change that did nothing do
-# something? Settings that share words come first, as `reserve_tokens` and its floor.
-def explain_inert(
-    trials: TrialRunner, knobs: KnobSet, turned: Mapping[str, Any], moved: tuple[str, Any, Any],
-    summary: int,
-) -> str:  # fmt: skip
-    """Return why turning a setting changed nothing, in a sentence.
-
-    Args:
-        trials: the session.
-        knobs: the settings.
-        turned: those that are not as they were.
-        moved: name, value before and value now of the one that was turned.
-        summary: tokens that each summary is taken to have.
-    """
-    name, before, now = moved
-    values = {k.name: k.value for k in knobs.all} | dict(turned)
-    others = [k for k in knobs.all if k.name != name]
-    words = set(name.split("_"))
-    others.sort(key=lambda k: -len(words & set(k.name.split("_"))))
-    end = time.process_time() + HOLDER_SECONDS
-    for other in others:
-        for value in _end_values(other):
-            if time.process_time() > end:
-                break
-            pair = ({**turned, other.name: value, name: v} for v in (before, now))
-            with suppress(CtxkitError):  # an end that cannot work says nothing
-                a, b = (_prompt_array(trials.at(knobs.make(s), summary)) for s in pair)
-                if not np.array_equal(a, b):
-                    held = f"{other.name} ({_value_text(values[other.name])})"
-                    return f"{_move_text(moved)} changes nothing: {held} decides instead."
-    return f"{_move_text(moved)} changes nothing in this replay, as the others stand."
-
-
-def _move_text(moved: tuple[str, Any, Any]) -> str:
-    name, before, now = moved
-    return f"{name} from {_value_text(before)} to {_value_text(now)}"
-
-
-def _value_text(value: Any) -> str:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return f"{value:,g}" if is_number else str(value)
 
 
 def _end_values(one: Knob | Choice) -> list[object]:

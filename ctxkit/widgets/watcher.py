@@ -12,7 +12,9 @@ import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, pluralize, sanitize_line
 from ctxkit._internal.palette import COLOURS
+from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.recorded_compactions import count_compactions
 from ctxkit.plots.chart import format_tokens, render_table
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
@@ -143,7 +145,7 @@ class Watcher(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
     def state(self) -> ContextGauge:
         """How the session stands, as plain values."""
         session, live = self._session(), self._live()
-        done = len(session.calls), len(session.edits)
+        done = len(session.calls), count_compactions(session)
         if live is None:
             failed = self._tail.failed if self._tail is not None else ""
             note = failed and f"the last look failed: {failed}"
@@ -179,9 +181,8 @@ def _context_window(session: Session) -> int | None:
 
 
 def _last_prompt_tokens(session: Session) -> int | None:
-    """Return the size of the last prompt whose size is recorded."""
-    sizes = (c.message.usage.prompt_tokens for c in reversed(session.calls) if c.message.usage)
-    return next((n for n in sizes if n), None)
+    """Return the size of the last prompt whose size is known; without usage it is an estimate."""
+    return next((n for n in reversed(get_prompt_sizes(session)[0]) if n), None)
 
 
 RECENT_CALLS = 6
@@ -198,7 +199,8 @@ class ContextGauge(NamedTuple):
     used: int | None
     limit: int | None
     calls: int
-    compactions: int
+    compactions: int | None
+    """None: the format of the log cannot tell of one."""
     state: str
     """What is going on: `running`, `at rest`, or nothing where nobody runs it."""
     note: str
@@ -214,7 +216,7 @@ class ContextGauge(NamedTuple):
             sanitize_line(self.name, 60),
             f"Context: {used}{share}",
             f"{self.calls:,} calls",
-            f"Compactions: {self.compactions}",
+            "" if self.compactions is None else f"Compactions: {self.compactions}",
             self.state,
             sanitize_line(self.note, 100),
         ]
@@ -382,3 +384,12 @@ def _growth_per_call(sizes: list[int | None]) -> int:
     lately = sizes[-_RECENT_STEPS:]
     steps = [b - a for a, b in pairwise(n for n in lately if n) if b > a]
     return round(median(steps)) if steps else 0
+
+
+@shows_figures("watch")
+def _read_figures(session: Session) -> dict[str, object]:
+    gauge = Watcher("", lambda: session, lambda: None).state
+    figures: dict[str, object] = {"calls_n": gauge.calls, "compactions_n": gauge.compactions}
+    sizes = get_prompt_sizes(session)[0]
+    # where the size of the last prompt is unknown the gauge shows that of an earlier one
+    return figures | ({"last_prompt_tokens": gauge.used} if sizes and sizes[-1] else {})

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from copy import copy
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -77,6 +78,8 @@ FIT = """const fit = ({ currentSlide: slide }) => {
 };
 Reveal.on("ready", fit); Reveal.on("slidechanged", fit);"""
 """A slide that is too high is drawn smaller, down to six tenths; what is higher still scrolls."""
+_FOLDED = "ctxkit-folded"
+"""Tag of cells whose code a slide does not show."""
 _CDN = "https://unpkg.com/reveal.js@4"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
@@ -141,14 +144,62 @@ def _columns(soup: BeautifulSoup, kept: set[int]) -> str:
 def _bar(out: dict) -> bool:
     """Say whether an output is a progress bar, which has no meaning on paper."""
     text = out.get("data", {}).get("text/plain", "") or out.get("text", "")
-    return bool(re.match(r"(sweep|compare|read).*\d+%\|", text))
+    return bool(re.match(r"[\w ]+.*\d+%\|", text))
+
+
+# A slide is a heading, a sentence and what its code shows. Code is folded behind a line that opens
+# it, what else the notebook says goes into the notes of the speaker (key S), and cells that show
+# nothing, such as imports and guesses, are left out.
+def deck(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Return the notebook as slides: a sentence and a picture each, the code folded."""
+    shown = nbformat.v4.new_notebook(metadata=notebook.metadata)
+    for cell in notebook.cells:
+        place = cell.metadata.get("slideshow", {"slide_type": "-"})
+        if cell.cell_type == "markdown":
+            shown.cells.append(_shortened(cell.source, place))
+        elif cell.outputs and "ck.check(" not in cell.source:
+            copied = copy(cell)
+            copied.metadata = {"slideshow": place, "tags": [_FOLDED]}
+            shown.cells += [copied, _folded(cell.source)]
+        elif "ck.check(" in cell.source and "..." in cell.source:
+            # an exercise is read out, without the code that marks it
+            copied = copy(cell)
+            copied.metadata = {"slideshow": place, "tags": [_FOLDED]}
+            shown.cells.append(copied)
+    return shown
+
+
+def _shortened(text: str, place: dict[str, str]) -> nbformat.NotebookNode:
+    """Return headings and the first sentence of each section; all of it stands in the notes."""
+    sections = re.split(r"^(?=#)", text, flags=re.MULTILINE)
+    parts = []
+    for section in filter(str.strip, sections):
+        head, _, rest = section.partition("\n") if section.startswith("#") else ("", "", section)
+        first = rest.strip().split("\n\n")[0]
+        sentence = re.split(r"(?<=[.?!:])\s+(?=[A-Z*`])", first)[0]
+        exercise = re.search(r"\*\*Exercise.*", section, re.DOTALL)
+        parts += [head, sentence if not exercise else exercise[0]]
+    notes = f'<aside class="notes">{escape(text)}</aside>'
+    source = "\n\n".join([*filter(None, parts), notes])
+    made = nbformat.v4.new_markdown_cell(source)
+    made.metadata["slideshow"] = place
+    return made
+
+
+def _folded(source: str) -> nbformat.NotebookNode:
+    code = f"<details><summary>code</summary><pre>{escape(source)}</pre></details>"
+    # a blank line would end the HTML in Markdown
+    made = nbformat.v4.new_markdown_cell(re.sub(r"\n\s*\n", "\n", code))
+    made.metadata["slideshow"] = {"slide_type": "-"}
+    return made
 
 
 def slides(notebook: nbformat.NotebookNode, reveal: Path | None) -> str:
     """Return the slides as HTML that asks nothing of the network, given a copy of reveal.js."""
     settings = {"reveal_theme": "simple", "reveal_url_prefix": str(reveal or _CDN)}
-    exporter = SlidesExporter(config=Config({"SlidesExporter": settings}))
-    html = without_network(exporter.from_notebook_node(notebook)[0])
+    hidden = {"enabled": True, "remove_input_tags": [_FOLDED]}
+    config = Config({"SlidesExporter": settings, "TagRemovePreprocessor": hidden})
+    html = without_network(SlidesExporter(config=config).from_notebook_node(deck(notebook))[0])
     html = re.sub(r"<script>\s*require\(.*?</script>", "", html, flags=re.DOTALL)
     if reveal is None:
         script = f'<script src="{_CDN}/dist/reveal.js"></script>'

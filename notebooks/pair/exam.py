@@ -14,15 +14,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import pandas as pd
 
-from pair.histories import conversation
-from pair.pieces import message
-from pair.reader import WEIGHTS, Network
-from pair.task import world
+from ctxkit.course.pair.histories import conversation
+from ctxkit.course.pair.pieces import message
+from ctxkit.course.pair.reader import WEIGHTS, Network
+from ctxkit.course.pair.task import world
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pair.histories import Said
+    from ctxkit.course.pair.histories import Said
 
 KINDS = ("read", "again", "answer")
 

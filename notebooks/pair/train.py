@@ -23,10 +23,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ctxkit.course.pair.histories import drawn
+from ctxkit.course.pair.pieces import NUMBER, PAD, VOCABULARY, message
+from ctxkit.course.pair.reader import HEADS, TAPS, TURNED, Network, rotations
 from pair.exam import exam, held_out
-from pair.histories import drawn
-from pair.pieces import NUMBER, PAD, VOCABULARY, message
-from pair.reader import HEADS, TAPS, TURNED, Network, rotations
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -81,7 +81,7 @@ def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, jupyter, tmp_path: 
         page.wait_for_function(f"() => document.querySelectorAll('{HAND} .main-svg').length >= 6")
         before = page.locator(f"{HAND} .said").first.inner_text()
         cut = number(page, "cutover")
-        told["took"] = dragged(page, page.locator(f"{HAND} [aria-label='cut over at']").first, 80)
+        told["took"] = dragged(page, page.locator(f"{HAND} [aria-label='cutover at']").first, 80)
         told["verdicts"] = before, page.locator(f"{HAND} .said").first.inner_text()
         told["moved"] = cut, number(page, "cutover")
         page.locator(f"{HAND} [aria-label='warn at']").first.focus()
@@ -90,7 +90,7 @@ def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, jupyter, tmp_path: 
         page.wait_for_timeout(200)
         told["key"] = number(page, "warn") - warn
         page.locator(f"{HAND} input[name=again]").first.check()
-        told["again"] = dragged(page, page.locator(f"{HAND} [aria-label='cut over at']").first, -40)
+        told["again"] = dragged(page, page.locator(f"{HAND} [aria-label='cutover at']").first, -40)
         # a click on a bar asks the kernel what that compaction did
         stage = page.locator(HAND).nth(1)
         stage.scroll_into_view_if_needed()
@@ -107,7 +107,7 @@ def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, jupyter, tmp_path: 
         page.evaluate(RUN_CELL, [4, BUSY.format(go=str(go))])
         page.wait_for_selector(INDICATOR.format("busy"), state="attached")
         told["busy"] = dragged(
-            page, page.locator(f"{HAND} [aria-label='cut over at']").first, 60, steps=20
+            page, page.locator(f"{HAND} [aria-label='cutover at']").first, 60, steps=20
         )
         told["running"] = page.locator(INDICATOR.format("busy")).count()
         go.touch()
@@ -140,7 +140,7 @@ def test_an_exported_page_answers_offline(chromium, tmp_path: Path):
         page.goto(file.as_uri())
         page.wait_for_selector(f"{HAND} .main-svg", state="attached")
         cut = number(page, "cutover")
-        took = dragged(page, page.locator(f"{HAND} [aria-label='cut over at']"), 60)
+        took = dragged(page, page.locator(f"{HAND} [aria-label='cutover at']"), 60)
         assert number(page, "cutover") < cut
         page.locator("input[name=warn]").fill("0")
         page.wait_for_function(

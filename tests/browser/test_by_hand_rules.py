@@ -135,7 +135,7 @@ def test_without_plotly_the_same_is_drawn_plainly_and_answers(charts, chromium, 
         page.goto((tmp_path / "budget.html").as_uri())
         assert page.locator(".plain path").count() == 3
         before = page.locator(".said").first.inner_text()
-        page.locator("[aria-label='cut over at']").focus()
+        page.locator("[aria-label='cutover at']").focus()
         page.keyboard.press("PageDown")
         page.wait_for_function(
             "was => document.querySelector('.said').textContent !== was", arg=before

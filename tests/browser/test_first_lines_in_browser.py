@@ -29,7 +29,7 @@ def test_lines_begin_apart_where_the_log_sets_no_budget(chromium):
     widget = ck.budget(ck.samples.path("billing"))
     with leaf(chromium, 900, "light") as page:
         lines = show(page, widget)
-        assert lines["warn at"]["y"] - lines["cut over at"]["y"] > 20
+        assert lines["warn at"]["y"] - lines["cutover at"]["y"] > 20
         assert "The log sets no budget" in page.locator(".said").first.inner_text()
     assert 0 < widget.warn < widget.cutover
     assert "The log sets no budget" in widget.to_text()
@@ -39,7 +39,7 @@ def test_lines_that_are_off_lie_beside_each_other_and_each_can_be_dragged(chromi
     widget = ck.budget(ck.samples.path("billing"), warn=0, cutover=0)
     with leaf(chromium, 900, "light") as page:
         lines = show(page, widget)
-        warn, cut = lines["warn at"], lines["cut over at"]
+        warn, cut = lines["warn at"], lines["cutover at"]
         assert warn["right"] <= cut["left"]
         x = (cut["left"] + cut["right"]) / 2
         page.mouse.move(x, cut["y"])
@@ -47,8 +47,8 @@ def test_lines_that_are_off_lie_beside_each_other_and_each_can_be_dragged(chromi
         page.mouse.move(x, cut["y"] - 80, steps=8)
         page.wait_for_timeout(200)
         moved = page.evaluate(LINES)
-        assert moved["cut over at"]["value"] > 0
-        assert abs(moved["cut over at"]["y"] - (cut["y"] - 80)) < 3  # under the pointer
+        assert moved["cutover at"]["value"] > 0
+        assert abs(moved["cutover at"]["y"] - (cut["y"] - 80)) < 3  # under the pointer
         assert moved["warn at"]["value"] == 0
         page.mouse.up()
 

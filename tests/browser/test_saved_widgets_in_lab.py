@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ctxkit as ck
-from browser.lab import IDLE, REOPEN, browser_page, written
+from browser.lab import IDLE, REOPEN, browser_page, jupyter_in, written
 from ctxkit.widgets.live_view import STILL_NOTE
 
 if TYPE_CHECKING:
@@ -112,3 +113,21 @@ def test_pictures_survive_the_end_of_the_kernel(jupyter, chromium, tmp_path: Pat
     with browser_page(chromium, seen) as page:
         page.goto((saved.parent / "page.html").as_uri())
         assert_still(page.evaluate(STILL))
+
+
+@pytest.mark.long
+def test_without_a_widget_manager_the_pictures_stand(chromium, tmp_path: Path):
+    """A front end that has Jupyter's outputs and no manager for widgets."""
+    config = tmp_path / "home" / "jupyter_config" / "labconfig"
+    config.mkdir(parents=True)
+    disabled = {"disabledExtensions": {"@jupyter-widgets/jupyterlab-manager": True}}
+    (config / "page_config.json").write_text(json.dumps(disabled))
+    told: dict[str, Any] = {}
+
+    def use(page: Any, _: Any) -> None:
+        told["stills"], told["views"] = page.evaluate(STILL), page.evaluate(LIVE)
+
+    with jupyter_in(chromium, tmp_path) as running:
+        running.run(written(tmp_path / "plain", FIRST, *WIDGETS.values()), act=use)
+    assert_still(told["stills"])
+    assert told["views"] == 0

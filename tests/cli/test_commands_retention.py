@@ -61,3 +61,16 @@ def test_pauses_are_priced_within_the_screen_and_as_json(home):
     told_json = json.loads(told(home, "idle", "BILL-4127", "--json").stdout)
     assert set(told_json["usd"]) == {"nothing", "warm", "compact", "hour"}
     assert told_json["pauses"][-1]["gap"] is None
+
+
+def test_forecasts_are_added_kept_by_advice_and_shown(home):
+    archive = home / ".ctxkit" / "sessions"
+    assert "holds no forecast" in told(home, "forecasts", archive).stderr
+    done = told(home, "forecasts", archive, "--add", "recorded")
+    assert done.returncode == 0, done.stderr
+    assert "No session came after the 1 forecast" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert told(home, "when", "BILL-4127", "--forecast", archive).returncode == 0
+    assert told(home, "advise", "BILL-4127", "-r", "pi", "--forecast", archive).returncode == 0
+    rows = json.loads(told(home, "forecasts", archive, "--json").stdout)["forecasts"]
+    assert [r["source"] for r in rows] == ["forecasts", "when", "advise"]

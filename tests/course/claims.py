@@ -43,6 +43,7 @@ PAGE, TRUST = (
     for name in ("write-a-policy.md", "trust.md")
 )
 PRICE = price("claude-sonnet-4-5")
+PAIR = Path(ck.__file__).parent / "course" / "pair"
 CHAIN = "clear:keep_last=5 | summary:keep_tokens=8000"
 WINNER = Rules(
     policy=CHAIN, trigger=triggers.Above(18_000), guards=guards.UntilCold(hard_limit=40_000), name="cheapest on billing"
@@ -68,17 +69,17 @@ def reads(call, path):
 
 @cache
 def recipe():
-    return json.loads((NOTEBOOKS / "pair/reader.json").read_text(encoding="utf-8"))
+    return json.loads((PAIR / "reader.json").read_text(encoding="utf-8"))
 
 
 @cache
 def real_pair():
-    return pd.read_csv(NOTEBOOKS / "pair/pair.csv", index_col=0)
+    return pd.read_csv(PAIR / "pair.csv", index_col=0)
 
 
 @cache
 def other_worlds():
-    return pd.read_csv(NOTEBOOKS / "pair/worlds.csv")
+    return pd.read_csv(PAIR / "worlds.csv")
 
 
 def spans():
@@ -93,7 +94,7 @@ def spans():
 
 def seen_when_wrong():
     """The services whose files notebook 09's second run saw, at each call of the question that it got wrong."""
-    masked = ck.replay(ck.read(NOTEBOOKS / "pair/mask-3.jsonl"), ck.presets.swe_agent_mask(n=3))
+    masked = ck.replay(ck.read(PAIR / "mask-3.jsonl"), ck.presets.swe_agent_mask(n=3))
     return [
         {
             i.message.text.split("_")[0]
@@ -505,7 +506,7 @@ CLAIMS = {
             == {"none": 236, "mask 3": 214}
         ),
         "No prompt is long enough for a cache": lambda: all(
-            c.message.usage.prompt_tokens < 1_024 for name in ("none", "mask-3") for c in ck.read(NOTEBOOKS / f"pair/{name}.jsonl").calls
+            c.message.usage.prompt_tokens < 1_024 for name in ("none", "mask-3") for c in ck.read(PAIR / f"{name}.jsonl").calls
         ),
         "Its first step is right: `kiosk` is in sight and `cache` is not. But what it read pushed `kiosk` out.": lambda: (
             seen_when_wrong() == [{"kiosk", "router", "export"}, {"router", "export", "cache"}, {"export", "cache"}]

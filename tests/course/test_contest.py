@@ -284,3 +284,13 @@ def test_marks_of_a_folder_that_cannot_be_written_are_returned_all_the_same(tmp_
         warnings.simplefilter("always")
         assert len(ck.course.mark(tmp_path, seed=1, sessions=1, progress=False)) == 1
     assert "was not written" in str(seen[-1].message)
+
+
+@pytest.mark.long
+def test_of_twenty_sessions_rules_with_a_margin_hold_on_all_and_the_winner_on_one():
+    margin = Rules(policy="clear:keep_last=8", trigger=triggers.Above(32_000), name="margin")
+    made = [ck.course.make_session(f"exercise /{n}") for n in range(20)]
+    assert [sum(not judge_rules("x", rules, s).why for s in made) for rules in (CHAIN, margin)] == [
+        1,
+        20,
+    ]

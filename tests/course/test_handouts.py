@@ -71,3 +71,38 @@ def test_a_notebook_is_run_without_what_was_done_before(handouts, tmp_path, monk
     handouts.main(tmp_path / "out", None, [])
     assert "there is False" in (tmp_path / "out" / "01.html").read_text(encoding="utf-8")
     assert "slide.dataset.fit" in (tmp_path / "out" / "01.slides.html").read_text(encoding="utf-8")
+
+
+def test_a_slide_is_a_sentence_and_a_picture_with_the_code_folded(handouts):
+    from nbformat import v4
+
+    text = "## Why\n\nThe first sentence. A second one that is longer.\n\nAnother paragraph."
+    picture = v4.new_output("display_data", data={"text/html": "<svg id='drawn'></svg>"})
+    cells = [
+        v4.new_markdown_cell(text, metadata={"slideshow": {"slide_type": "slide"}}),
+        v4.new_code_cell("import this_is_left_out"),
+        v4.new_code_cell("draw(1 < 2)\n\nx", outputs=[picture]),
+        v4.new_markdown_cell("Words.\n\n**Exercise 01-a.** How many? Say it."),
+    ]
+    html = handouts.slides(v4.new_notebook(cells=cells), None)
+    assert "this_is_left_out" not in html
+    assert "drawn" in html
+    assert "<summary>code</summary>" in html
+    assert html.count("draw(1 &lt; 2)") == 1, "the code stands once, folded"
+    body = html.split('<aside class="notes">')
+    assert "The first sentence." in body[0]
+    assert "A second one" not in body[0]
+    assert "A second one" in body[1]
+    assert "How many? Say it." in html
+
+
+def test_each_lesson_has_slides_with_few_words(handouts):
+    import nbformat
+
+    for path in sorted((ROOT / "notebooks").glob("0[1-7]*.ipynb")):
+        made = handouts.deck(nbformat.read(path, as_version=4))
+        said = [
+            c.source.split("<aside")[0].split() for c in made.cells if c.cell_type == "markdown"
+        ]
+        assert max(map(len, said)) < 110, path.stem
+        assert sum(map(len, said)) / len(said) < 45, path.stem

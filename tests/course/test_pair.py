@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import re
 import sys
@@ -16,22 +15,21 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.agent import Request, ignore_delta
+from ctxkit.course.pair import runs
 from ctxkit.errors import ModelError
 from ctxkit.session import Message, Text
 from ctxkit.tokens import estimated_counter
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-PAIR = NOTEBOOKS / "pair"
+PAIR = Path(ck.__file__).parent / "course" / "pair"
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("make_pair", NOTEBOOKS / "make_pair.py")
-    module = importlib.util.module_from_spec(spec)
-    before = list(sys.path)
-    spec.loader.exec_module(module)
-    yield module
-    sys.path[:] = before
+    # the exam and the training stay beside the notebooks
+    sys.path.insert(0, str(NOTEBOOKS))
+    yield runs
+    sys.path.remove(str(NOTEBOOKS))
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +135,7 @@ def test_what_does_not_fit_is_refused_and_never_clipped(reader):
 
 
 def test_pieces_keep_every_character_of_the_task(script):
-    from pair import pieces
+    from ctxkit.course.pair import pieces
 
     files = script.TASK.files
     for text in [
@@ -151,7 +149,7 @@ def test_pieces_keep_every_character_of_the_task(script):
 
 
 def test_no_number_of_the_task_was_ever_trained_with(script):
-    from pair import histories, task
+    from ctxkit.course.pair import histories, task
 
     held = set(script.TASK.numbers.values())
     random = Random(1)
@@ -164,7 +162,7 @@ def test_no_number_of_the_task_was_ever_trained_with(script):
 
 
 def test_only_steps_that_are_right_by_what_is_in_sight_are_learned(script):
-    from pair import histories
+    from ctxkit.course.pair import histories
 
     random = Random(2)
     kinds = set()
@@ -190,7 +188,9 @@ def test_only_steps_that_are_right_by_what_is_in_sight_are_learned(script):
 
 
 def test_the_exam_counts_wrong_steps(script):
-    from pair import exam, histories, reader, task
+    from pair import exam
+
+    from ctxkit.course.pair import histories, reader, task
 
     with np.load(reader.WEIGHTS) as kept:
         network = reader.Network(dict(kept))
@@ -208,7 +208,9 @@ def test_the_exam_counts_wrong_steps(script):
 
 
 def test_the_recipe_says_what_the_weights_can_do(script):
-    from pair import exam, reader
+    from pair import exam
+
+    from ctxkit.course.pair import reader
 
     recipe = json.loads((PAIR / "reader.json").read_text())
     with np.load(reader.WEIGHTS) as kept:
@@ -252,7 +254,9 @@ def test_what_was_kept_in_the_cache_of_the_network_changes_nothing(reader):
 
 def test_the_network_is_the_one_that_was_trained(script):
     torch = pytest.importorskip("torch")
-    from pair import reader, train
+    from pair import train
+
+    from ctxkit.course.pair import reader
 
     with np.load(reader.WEIGHTS) as kept:
         weights = dict(kept)

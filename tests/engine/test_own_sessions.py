@@ -9,6 +9,7 @@ from talks_by_chance import small
 
 import ctxkit as ck
 from ctxkit.metrics.context_report import report
+from ctxkit.metrics.prompt_groups import count_groups_by_call
 from ctxkit.policies import Clear, Rules
 from ctxkit.presets.registry import names
 from ctxkit.session.prunings import PRUNED_KEY
@@ -49,6 +50,8 @@ def assert_session_has_sent(session, prompts):
     sizes = [sum(i.tokens for i in items) for items in sent]
     assert [report(session, call).prompt_tokens for call in range(len(prompts))] == sizes
     assert ck.score(session, loss=False)["prompt_tokens"] == sum(sizes)
+    stacked = count_groups_by_call(session).groups.values()
+    assert [sum(tokens[c] for tokens in stacked) for c in range(len(prompts))] == sizes
     assert not ck.frame(session, per="compaction")["kind"].eq("unmarked").any()
     return sizes
 

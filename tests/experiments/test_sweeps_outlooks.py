@@ -116,7 +116,7 @@ def test_a_difference_is_told_apart_only_beyond_the_floor():
     low, high = rows.loc["strands", ["real_run_low_usd", "real_run_high_usd"]]
     assert f"${low:,.2f}–{high:,.2f}" in rows.detail.to_html()
     assert f"of real runs ${low:,.2f} to ${high:,.2f}" in rows._repr_html_()
-    assert "told apart" in rows._repr_html_()
+    assert "against the record" in rows._repr_html_()
 
 
 def test_real_sessions_have_bounds_around_each_cost(real):

@@ -75,7 +75,7 @@ def test_rules_made_for_another_window_are_named_once(shell, capsys, rules, said
     (Rules(policy=Summary(keep_turns=1), trigger=Above(9_000), warnings=(Above(2_000),)),
      r"! context budget: [\d,]+ tokens in the prompt, near the next compaction"),
     (presets.fuseraft(warn_at=5_000, cutover_at=90_000),
-     r"! context budget: [\d,]+ tokens sent since the last compaction, warned at 5,000, cut over at 90,000"),
+     r"! context budget: [\d,]+ tokens sent since the last compaction, warned at 5,000, cutover at 90,000"),
 ])  # fmt: skip
 def test_a_budget_that_nears_its_end_is_told_in_words(shell, capsys, rules, said):
     shell.user_ns["mine"] = rules

@@ -56,7 +56,7 @@ def test_the_structure_of_what_is_left():
         assistant(),
     )
     row = audits(s).iloc[0]
-    assert (row["task_lost"], row["request_lost"], row["turns_n"]) == (True, False, 1)
+    assert (row["task_lost"], row["request_lost"], row["visible_requests_n"]) == (True, False, 1)
     assert row["orphans_n"] == 1  # the result lost its call
 
 

@@ -71,6 +71,20 @@ def framed(session):
 
 
 @pytest.mark.parametrize("name", names())
+def test_in_every_call_of_a_replay_sent_is_report_is_frame_is_score(name):
+    """Each call by itself: its prompt in `sent`, report, chart, call frame and turn frame."""
+    again = ck.replay(Session(id="t", log=tuple(late_talk(5, 25))), small(name))
+    prompts = [sum(i.tokens for i in again.sent(call)) for call in range(len(again.calls))]
+    assert [report(again, call).prompt_tokens for call in range(len(prompts))] == prompts
+    stacked = count_groups_by_call(again).groups.values()
+    assert [sum(tokens[c] for tokens in stacked) for c in range(len(prompts))] == prompts
+    assert ck.frame(again, per="call")["prompt_tokens"].tolist() == prompts
+    assert ck.frame(again, per="turn")["turn_input_tokens"].sum() == sum(prompts)
+    assert ck.score(again, loss=False)["prompt_tokens"] == sum(prompts)
+    assert ck.score(again, loss=False)["peak_tokens"] == max(prompts)
+
+
+@pytest.mark.parametrize("name", names())
 def test_a_report_names_what_was_sent_and_adds_up_to_it(name):
     @settings(max_examples=2)
     @given(st.integers(0, 10**6), st.booleans())

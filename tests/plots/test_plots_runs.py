@@ -60,7 +60,7 @@ def test_what_beats_by_less_than_the_error_of_the_dollars_is_not_told_apart():
     """
     wide = runs().assign(cost_low_usd=0.0, cost_high_usd=6.0)
     assert [p.near for p in frontier_data(wide)] == [False, False, True]
-    assert "1 more is not told apart from it" in ck.plots.frontier(wide).caption
+    assert "1 more lies within noise of it" in ck.plots.frontier(wide).caption
     narrow = wide.assign(cost_high_usd=1.5)
     assert not any(p.near for p in frontier_data(narrow))
     assert "within noise" not in ck.plots.frontier(narrow).caption

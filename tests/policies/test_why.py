@@ -52,7 +52,7 @@ def test_what_holds_back_says_how_much_it_saw():
     for guard in (thrash, GuardUnlessDue(thrash, triggers.Never())):
         _, done = fired(triggers.Above(1000), guards=guard)
         assert {h.guard for h in done.held} == {"anti-thrash"}
-        assert {h.why for h in done.held} == {"held back: anti-thrash: 2 of 2 below 99%"}
+        assert {h.why for h in done.held} == {"suppressed: anti-thrash: 2 of 2 below 99%"}
 
 
 def test_presets_name_no_combination(real):

@@ -182,7 +182,10 @@ WINDOWS = {
     "inspect_edit": [{"threshold": 15_000}, {"threshold": 15_000, "keep_tool_inputs": False}],
     "inspect_trim": [{"threshold": 15_000}],
     "inspect_summary": [{"threshold": 15_000}],
-    "openai_server": [{"compact_threshold": 15_000}],
+    "openai_server": [
+        {"compact_threshold": 15_000},
+        {"compact_threshold": 15_000, "on_demand": True},
+    ],
     "deepagents": [{"context_window": 40_000, "truncate_args_max_length": 200}],
     "strands": [
         {},

@@ -210,3 +210,18 @@ def test_a_share_of_the_history_parts_what_a_model_is_asked_and_says_where_it_do
     assert max(small) < max(large)
     [row] = [d for d in preset_differences("fased") if d.topic == "maxHistoryShare"]
     assert "changes nothing" in row.default
+
+
+@pytest.mark.parametrize("mode", ["intent", "lossless", "window"])
+def test_a_mode_without_a_model_is_billed_no_summary(mode):
+    """F84: Neither live nor in a replay does a text worked out from the record cost a call."""
+    settings = {"token_budget": 20_000} if mode == "window" else {"trigger_turn_count": 30}
+    again = ck.replay(
+        ck.read(ck.samples.path("billing")), preset("fuseraft", mode=mode, **settings)
+    )
+    assert again.edits
+    assert ck.score(again).detail["summaries_usd"] == 0
+    with_model = ck.replay(
+        ck.read(ck.samples.path("billing")), preset("fuseraft", mode="llm", trigger_turn_count=30)
+    )
+    assert ck.score(with_model).detail["summaries_usd"] > 0.1

@@ -124,3 +124,72 @@ def test_a_long_turn_costs_by_its_calls_and_not_by_their_square():
     windowed = sent(80, max_in_turn_tool_pairs=4) / sent(40, max_in_turn_tool_pairs=4)
     assert 1.9 < windowed < 2.6
     assert sent(80) / sent(40) > 3.5
+
+
+STATED = {
+    "record": (
+        {"Compaction": {"TriggerTurnCount": 40, "KeepRecentTurns": 8, "Mode": "intent"}},
+        {"trigger_turn_count": 40, "keep_recent_turns": 8, "mode": "intent"},
+    ),
+    "evidence": (
+        {"Compaction": {"TriggerTurnCount": 50, "KeepRecentTurns": 10, "Mode": "lossless"}},
+        {"trigger_turn_count": 50, "keep_recent_turns": 10, "mode": "lossless"},
+    ),
+    "window": (
+        {"Compaction": {"Mode": "window", "TokenBudget": 60_000}},
+        {"mode": "window", "token_budget": 60_000},
+    ),
+    "reviewer": (
+        {"Agents": [{"Name": "R", "ContextWindow": {"TextOnly": True, "MaxTurnAge": 3}}]},
+        {"text_only": True, "max_turn_age": 3},
+    ),
+    "auditor": (
+        {"Agents": [{"Name": "A", "ContextWindow": {"ExcludeAgents": ["Developer", "Tester"],
+                                                    "MaxTailMessages": 20}}]},
+        {"exclude_agents": ("Developer", "Tester"), "max_tail_messages": 20},
+    ),
+    "budget": (
+        {"ContextBudget": {"WarnAt": 80_000, "CutoverAt": 120_000},
+         "Compaction": {"TriggerTurnCount": 40, "KeepRecentTurns": 8, "Mode": "intent"}},
+        {"warn_at": 80_000, "cutover_at": 120_000, "mode": "intent", "trigger_turn_count": 40},
+    ),
+    "pairs": (
+        {"Agents": [{"Name": "D", "MaxInTurnToolPairs": 12}]},
+        {"max_in_turn_tool_pairs": 12},
+    ),
+}  # fmt: skip
+"""The recipes with the numbers that the document states, and what the rules hold of them."""
+
+
+@pytest.mark.parametrize("name", STATED)
+@pytest.mark.filterwarnings("ignore:.*Without a Compaction section:UserWarning")
+def test_a_recipe_has_the_numbers_of_its_document(tmp_path, name):
+    """F120, F121, F122, F123, F124, F125, F127: Each number that the document states is obeyed."""
+    import json
+
+    config, settings = STATED[name]
+    path = tmp_path / "orchestration.json"
+    path.write_text(json.dumps(config))
+    rules = ck.load_rules(path, system="fuseraft")
+    assert {k: rules.parameters[k] for k in settings} == settings
+
+
+@pytest.mark.filterwarnings("ignore:.*Without a Compaction section:UserWarning")
+def test_intents_have_fuserafts_heading_and_thrash_its_names(tmp_path):
+    """F61, F75, F76, F85, F95: The document's own headings and keys, with its defaults."""
+    talk = rows(60, reply="Done.")
+    heading = ran(fuseraft(mode="intent"), talk).shown().messages[0].text.splitlines()[0]
+    assert heading.startswith("[INTENT-DERIVED RECONSTRUCTION — covers turns 1–")
+    keys = {
+        "AntiThrashWindow": 4,
+        "AntiThrashMinSavingsRatio": 0.15,
+        "MaxCharsPerHistoryMessage": 9,
+    }
+    path = tmp_path / "orchestration.yaml"
+    lines = "".join(f"  {k}: {v}\n" for k, v in keys.items())
+    path.write_text(f"Compaction:\n  TriggerTurnCount: 20\n  KeepRecentTurns: 5\n{lines}")
+    held = ck.load_rules(path, system="fuseraft").parameters
+    assert (held["anti_thrash_window"], held["anti_thrash_min_savings_ratio"]) == (4, 0.15)
+    assert held["max_chars_per_history_message"] == 9
+    path.write_text("Agents: [{Name: D, MaxInTurnContextTokens: 700}]\n")
+    assert ck.load_rules(path, system="fuseraft").parameters["max_in_turn_context_tokens"] == 700

@@ -274,9 +274,9 @@ def test_compare_sweep_grid_and_tune_say_what_holds_a_setting():
     for text in (compared.to_text(), compared._repr_html_(), repr(swept), tuner.to_text()):
         assert "reserve_tokens" in text
         assert "no effect" in text.lower()
-    assert "reserve_tokens_floor" in tuner.inert.notes["reserve_tokens"].value
+    assert "reserve_tokens_floor" in tuner.inert_notes.notes["reserve_tokens"].value
     tuner.sliders["reserve_tokens"].value = 26_000
-    assert tuner.inert.notes["reserve_tokens"].value == ""
+    assert tuner.inert_notes.notes["reserve_tokens"].value == ""
 
 
 def test_the_docstring_and_the_score_of_a_replay_say_so_too():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 import ctxkit as ck
+from ctxkit.course.library_team import TASK, team
 from ctxkit.tokens import prices
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -20,16 +20,12 @@ VIEWS = {"text only": {"TextOnly": True}, "fresh": {"Isolation": "Fresh"},
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     known = dict(prices._registered)
-    sys.path.insert(0, str(NOTEBOOKS))
     try:
-        from make_team import TASK, team
-
         with team(tmp_path_factory.mktemp("library")) as made:
             assert made.run(TASK).ended == "done"
             assert made.standing.turns == 21
             found = ck.compare(made, VIEWS)
     finally:
-        sys.path.remove(str(NOTEBOOKS))
         prices._registered.clear()  # its agents are called as those of other teams
         prices._registered.update(known)
         prices._find_price.cache_clear()

@@ -85,7 +85,7 @@ def make_billing() -> Session:
 
 
 def _play(seed: int | str, names: StoryNames) -> Session:
-    rng, count = random.Random(seed), tokens.exact_counter()  # noqa: S311  no secret
+    rng, count = random.Random(seed), tokens.exact_counter()
     fixed = 1_240 + sum(count(f"{t.name}{t.description}{t.parameters}") for t in TOOLS)
     tape = Tape(
         story.SYSTEM, rng=rng, count=count, summary=story.summary, fixed=fixed, start=_STARTED, names=names

@@ -47,7 +47,7 @@ class StoryNames:
     @classmethod
     def draw(cls, seed: int | str) -> StoryNames:
         """Return names drawn from a seed; the same seed draws the same."""
-        rng = Random(f"names {seed}")  # noqa: S311  no secret
+        rng = Random(f"names {seed}")
         currency, market, country = rng.choice(_CURRENCIES)
         rows, missing = rng.randrange(900, 1_900), rng.randrange(21, 79)
         key, error = rng.choice(_KEYS), rng.choice(_ERRORS)

@@ -1,1 +1,1 @@
-"""One task, a small model that was trained for it from nothing, and two recorded runs of it (`make_pair.py`)."""
+"""One task, a small model that was trained for it from nothing, and two recorded runs of it (`runs`)."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from pair.task import INSTRUCTIONS, path, world
+from ctxkit.course.pair.task import INSTRUCTIONS, path, world
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pair.task import World
+    from ctxkit.course.pair.task import World
 
 CLEARED = ("Old environment output: ({lines} lines omitted)", "[Old tool result content cleared]")
 """What stands in the place of a result: SWE-agent's words, and Claude Code's."""

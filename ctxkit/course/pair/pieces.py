@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pair.histories import CLEARED
-from pair.task import INSTRUCTIONS, KEYS, NAMES
+from ctxkit.course.pair.histories import CLEARED
+from ctxkit.course.pair.task import INSTRUCTIONS, KEYS, NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

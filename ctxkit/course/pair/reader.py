@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.course.pair.pieces import END, NUMBER, decoded, message
 from ctxkit.errors import ModelError
 from ctxkit.session.messages import Message, Text, ToolCall, Usage
-from pair.pieces import END, NUMBER, decoded, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -79,7 +79,8 @@ class Network:
             )
             x = x + (inner * inner) @ self.weights[f"{i}.down"]
         self._read += len(pieces)
-        return _normed(x, self.weights["last"]) @ table.T / np.sqrt(np.float32(x.shape[1]))
+        scores: Array = _normed(x, self.weights["last"]) @ table.T / np.sqrt(np.float32(x.shape[1]))
+        return scores
 
     def _attention(self, i: int, x: Array, turned: tuple[Array, Array]) -> Array:
         raw = x @ self.weights[f"{i}.into"]
@@ -101,11 +102,14 @@ class Network:
             scores = np.where(later, np.float32(-np.inf), scores)
         shares = np.exp(scores - scores.max(axis=2, keepdims=True))
         shares /= shares.sum(axis=2, keepdims=True)
-        return (shares @ v).swapaxes(0, 1).reshape(n, -1) @ self.weights[f"{i}.out"]
+        heads: Array = (shares @ v).swapaxes(0, 1).reshape(n, -1) @ self.weights[f"{i}.out"]
+        return heads
 
 
 def _normed(x: Array, scale: Array) -> Array:
-    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(1e-5)) * scale
+    size = np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(1e-5))
+    normed: Array = x / size * scale
+    return normed
 
 
 def _turned(x: Array, cosines: Array, sines: Array) -> Array:
@@ -162,7 +166,8 @@ class Reader(ScriptedModel):
 
     def reply(self, turn: int, step: int) -> Message:
         """Return what comes after the prompt, piece by piece the most probable."""
-        assert self._asked is not None
+        if self._asked is None:
+            raise ModelError("The reader was asked nothing yet.")
         pieces = prompt(self._asked.messages)
         if len(pieces) > self.window:
             raise ModelError(

@@ -1,11 +1,11 @@
 """Run one task twice with a model, under two settings, and hold the runs against their replays.
 
-`python notebooks/make_pair.py [MODEL [FOLDER]]` asks a model twelve questions about numbers in files, whose right answers are
+`python -m ctxkit.course.pair.runs [MODEL [FOLDER]]` asks a model twelve questions about numbers in files, whose right answers are
 known: once without context management, once shown only the results of its last three tool calls. Both sessions are written
 to FOLDER, and a table says what the replay of the first predicts of the second, and what came true. MODEL is a local file
 (`local/model.gguf`), a server's model (`ollama_chat/qwen3:4b`, `openai/NAME?api_base=http://127.0.0.1:8080/v1`), or any other that
-LiteLLM knows, whose key costs money. Without it the `reader` answers, a small model that `pair/train.py` trained for this task
-alone, and the pair that stands in `notebooks/pair` is made again. `make_pair.py worlds` asks it in twenty other worlds (`worlds.csv`).
+LiteLLM knows, whose key costs money. Without it the `reader` answers, a small model that `notebooks/pair/train.py` trained for this task
+alone, and the pair that stands beside this file is made again. `... worlds` asks it in twenty other worlds (`worlds.csv`).
 """
 
 from __future__ import annotations
@@ -17,29 +17,25 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[0]))
-
 import pandas as pd
-from pair.reader import Reader
-from pair.task import INSTRUCTIONS, world
 
 import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.agent import Agent
 from ctxkit.agent.models.names import make_model
 from ctxkit.agent.tools.tool import tool
+from ctxkit.course.pair.reader import Reader
+from ctxkit.course.pair.task import INSTRUCTIONS, world
 from ctxkit.experiments.studies.closed_loop import apply_prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pair.task import World
-
     from ctxkit.agent.models.model import Model
+    from ctxkit.course.pair.task import World
     from ctxkit.policies import Rules
 
-HERE = Path(__file__).parent / "pair"
+HERE = Path(__file__).parent
 READER = "reader"
 TASK = world()
 WINDOW = 8_000
@@ -60,8 +56,9 @@ def named(name: str, clock: Callable[[], float]) -> Model:
     """Return the reader, or a model by the kit's name for it."""
     if name == READER:
         return Reader(counter=COUNTER, clock=clock)
-    room = {"context_window": WINDOW} if name.startswith("local") else {}
-    return make_model(name, counter=COUNTER, clock=clock, **room)
+    if name.startswith("local"):
+        return make_model(name, counter=COUNTER, clock=clock, context_window=WINDOW)
+    return make_model(name, counter=COUNTER, clock=clock)
 
 
 async def run(name: str, rules: Rules, at: World = TASK) -> ck.Session:
@@ -160,5 +157,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["worlds"]:
         worlds().to_csv(HERE / "worlds.csv")
         sys.exit()
-    given = sys.argv[1:]  # a model without a folder does not write over the pair that is there
-    print(main(*given[:1], *map(Path, given[1:] or ["pair"] * len(given))).to_string())
+    name = sys.argv[1] if len(sys.argv) > 1 else READER
+    # a model without a folder does not write over the pair that is there
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path("pair") if len(sys.argv) > 1 else HERE
+    print(main(name, folder).to_string())

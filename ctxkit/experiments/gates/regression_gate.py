@@ -354,9 +354,11 @@ FIGURES = (
     GateFigure("cost_usd", "up", "usd", "dollars of a session: prompts, replies, summaries"),
     GateFigure("peak_tokens", "up", "count", "its largest prompt"),
     GateFigure("needed_later_loss", "up", "share", "of what it used again, what a cut had taken"),
-    GateFigure("retained", "down", "share", "of what cuts took, what still stood after them"),
+    GateFigure(
+        "retained", "down", "share", "of what compactions took, what still stood after them"
+    ),
     GateFigure("is_thrashing", "up", "share", "sessions that thrash"),
-    GateFigure("not_paid_back_n", "up", "count", "cuts that did not pay for themselves"),
+    GateFigure("not_paid_back_n", "up", "count", "compactions that were not paid back"),
     GateFigure("refused_calls_n", "up", "count", "calls that the provider would refuse"),
     GateFigure("facts_kept", "down", "share", "planted facts that still stand at the end"),
     GateFigure("exam_answerable", "down", "share", "answers shown or fetchable after a cut"),

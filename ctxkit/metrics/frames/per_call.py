@@ -184,11 +184,12 @@ def count_cache_writes(usage: Usage) -> int | None:
 @shows_figures('frame(per="call")')
 def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
+    failed = {"failed_calls_n": sum(map(bool, data["is_error"]))}
     if not any(n is not None for n in data["prompt_tokens"]):
-        return {}
+        return failed
     # Calls without usage are left out, as by the session frame.
     billed = [i for i, source in enumerate(data["source"]) if source is not None]
-    figures: dict[str, Any] = {
+    figures: dict[str, Any] = failed | {
         name: sum_or_none([data[name][i] for i in billed])
         for name in ("prompt_tokens", "cache_read_tokens", "output_tokens")
     }

@@ -10,7 +10,7 @@ from ctxkit.metrics.figures import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_call import count_tool_calls
 from ctxkit.metrics.frames.per_turn import sum_or_none
-from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions
+from ctxkit.metrics.recorded_compactions import count_compactions
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Image
 from ctxkit.session.titles import get_project_name
 from ctxkit.tokens.sizes import find_prompt_drops
@@ -58,6 +58,12 @@ COLUMNS = (
     ),
     FrameColumn(
         "failed_calls_n", INT, "", "calls that failed; an API error written as a reply is an event"
+    ),
+    FrameColumn(
+        "errors_n",
+        INT,
+        "",
+        "`tool_errors_n` and `failed_calls_n` together; missing where the former is",
     ),
     FrameColumn(
         "events_n", INT, "", "retries, and replies that the program made up: no calls of a model"
@@ -203,19 +209,22 @@ def _count_contents(session: Session) -> dict[str, Any]:
         m for m in session.messages if m.kind not in EVENT_KINDS and m.kind != MISSING_START_KIND
     ]
     results = [m for m in messages if m.role == "tool" or m.kind == "observation"]
-    errors_n = sum(bool(m.is_error) for m in results)
+    marked_n = sum(bool(m.is_error) for m in results)
+    tool_errors_n = None if "tool errors" in unreported and not marked_n else marked_n
+    failed_n = sum(bool(c.message.is_error) for c in calls)
     return {
         "messages_n": len(messages),
         "calls_n": len(calls),
         "turns_n": len({(c.turn, c.agent) for c in calls}),
         "tool_calls_n": sum(count_tool_calls(c.message) for c in calls),
-        "tool_errors_n": None if "tool errors" in unreported and not errors_n else errors_n,
-        "failed_calls_n": sum(bool(c.message.is_error) for c in calls),
+        "tool_errors_n": tool_errors_n,
+        "failed_calls_n": failed_n,
+        "errors_n": None if tool_errors_n is None else tool_errors_n + failed_n,
         "events_n": len(events),
         "images_n": sum(
             isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts
         ),
-        "compactions_n": None if hides_compactions(session) else len(group_edits(session)),
+        "compactions_n": count_compactions(session),
         "unmarked_drops_n": len(find_prompt_drops(session)) if session.has_usage else None,
         "children_n": len(session.children),
     }
@@ -269,6 +278,7 @@ def _get_logged_totals(session: Session) -> dict[str, Any]:
 
 _FIGURES = (
     *("calls_n", "turns_n", "cache_read_tokens", "compactions_n"),
+    *("tool_errors_n", "failed_calls_n", "errors_n"),
     *("cost_usd", "cost_source", "calls_usd", "summaries_usd", "list_price_usd"),
 )
 

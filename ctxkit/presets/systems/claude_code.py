@@ -25,8 +25,8 @@ from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.tool_calls import is_read_tool, is_write_tool
 
 if TYPE_CHECKING:
-    from ctxkit.policies.protocols import Forecast
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.protocols import Forecast
     from ctxkit.tokens import ContextBudget
 
 INSTRUCTIONS = (

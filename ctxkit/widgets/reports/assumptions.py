@@ -103,7 +103,7 @@ def _error_sentence(bases: Sequence[SessionBasis]) -> str:
     errors = {b.session: b.error for b in bases if b.error is not None}
     if not errors:
         return (
-            "Prediction error: unknown. Without cached input told apart and known prices the cache "
+            "Prediction error: unknown. Without a cache split and known prices the cache "
             "model cannot be checked against the record, so trust its dollars less than their "
             "order."
         )

@@ -41,7 +41,7 @@ _ABILITIES = (
         "The log has no usage: sizes of prompts are estimated from the text.",
     ),
     (
-        "Cached and uncached input are told apart.",
+        "Cached and uncached input are recorded apart.",
         (
             "The log does not tell cached from uncached input, so what the cache saved cannot be"
             " shown."

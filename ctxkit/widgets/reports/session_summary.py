@@ -390,4 +390,5 @@ def _read_figures(session: Session) -> dict[str, Any]:
         "summaries_usd": spent.summaries,
         "cost_source": spent.source,
         "peak_tokens": row.peak_tokens,
+        **{name: row[name] for name in ("calls_n", "turns_n", "compactions_n", "tool_errors_n")},
     }

@@ -145,6 +145,13 @@ def test_the_newer_order_is_by_type_and_words_of_the_query():
     assert rank_by_score([*some, named], "retry policy")[0].name == "retry-policy"
 
 
+def test_a_number_of_one_digit_decides_among_entries_of_one_kind():
+    tools = [made(f"tool-{n}", description=f"for jobs of kind {n}") for n in range(1, 26)]
+    assert rank_by_score(tools, "which tool for the job of kind 7?")[0].name == "tool-7"
+    digest = format_digest(tools, "which tool for the job of kind 7?")
+    assert "tool-7" in str(digest)
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(MEMORY_TYPES), st.text("abcd ", max_size=9)), max_size=12),
     st.lists(st.frozensets(st.text("abcd", min_size=1, max_size=2)), max_size=4),

@@ -1,0 +1,364 @@
+"""Forecasts that are kept beside an archive of sessions, and what came of them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    escape_html,
+    format_percent,
+    format_usd,
+    pluralize,
+    sanitize_line,
+)
+from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.safe_fs import write_file
+from ctxkit._internal.tables import Cell, Column, Table
+from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.metrics.prediction_intervals import PredictionInterval, predict_interval
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.metrics.timing import CompactionTiming
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session.session import Session
+
+
+__all__ = ["Forecast", "ForecastReport", "forecasts", "keep_forecast"]
+__dir__ = public_dir(__all__)
+
+FILE_NAME = "forecasts.ctxkit"
+"""Name of the file in the archive: one forecast a line."""
+MAX_FORECASTS, MAX_FILE_BYTES = 10_000, 16 << 20
+RECORDED = "recorded"
+"""The setting of a forecast that nothing is changed."""
+FIGURES = ("calls", "usd", "loss")
+"""What is foretold of a session: calls, dollars, the share of reused items that it loses."""
+_LOSS = "needed_later_loss"
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next session of a tool is expected to be, under a setting."""
+
+    made: float
+    """Seconds since 1970; only sessions that begin later are held against it."""
+    source: str
+    """What promised it: `advise`, `when` or a person."""
+    tool: str
+    """The format of the logs."""
+    setting: str
+    """Rules as text; `recorded`: nothing is changed."""
+    sessions_n: int
+    """The sessions that it rests on."""
+    calls: PredictionInterval | None = None
+    usd: PredictionInterval | None = None
+    loss: PredictionInterval | None = None
+
+
+def keep_forecast(
+    archive: str | os.PathLike[str],
+    rules: str = RECORDED,
+    *,
+    source: str = "",
+    made: float | None = None,
+) -> tuple[Forecast, ...]:
+    """Write what an archive's sessions let expect of the next ones, under a setting.
+
+    Args:
+        archive: a folder of sessions, as `ck.keep` fills it; the forecast is written into it.
+        rules: a preset, or a chain with a trigger of its own, as text; ``"recorded"``: the tools
+            as they are set.
+        source: what promised it, for the table.
+        made: seconds since 1970 at which it is made; only sessions before it are used. None: now.
+
+    Returns:
+        One forecast per tool of which there are sessions.
+
+    Raises:
+        BadArguments: the folder has no session before that time, or the rules are unknown.
+        StoreError: the file cannot be written.
+
+    Example:
+        >>> import ctxkit as ck, shutil, tempfile
+        >>> archive = tempfile.mkdtemp()
+        >>> _ = shutil.copy(ck.samples.path("billing"), archive)
+        >>> [(f.tool, f.sessions_n, f.calls.middle) for f in keep_forecast(archive)]
+        [('native', 1, 343)]
+    """
+    folder, when = Path(archive).expanduser(), time.time() if made is None else made
+    setting = _parse_setting(rules)
+    by_tool: dict[str, list[Session]] = {}
+    for session in _read_archive(folder):
+        begun = get_start(session)
+        if begun is not None and begun < when:
+            by_tool.setdefault(session.format, []).append(session)
+    if not by_tool:
+        raise BadArguments(
+            f"{str(folder)!r} has no session with times to forecast from: fill it with ctxkit keep."
+        )
+    new = []
+    for tool, sessions in sorted(by_tool.items()):
+        rows = [measure_session(session, setting) for session in sessions]
+        intervals = {name: predict_interval(_known(rows, name)) for name in FIGURES}
+        forecast = Forecast(
+            made=when,
+            source=source,
+            tool=tool,
+            setting=rules,
+            sessions_n=len(sessions),
+            **intervals,
+        )
+        new.append(forecast)
+    every = [*load_forecasts(folder), *new][-MAX_FORECASTS:]
+    write_file(folder / FILE_NAME, (msgspec.json.encode(f) + b"\n" for f in every))
+    return tuple(new)
+
+
+def write_trigger_setting(timing: CompactionTiming) -> str:
+    """Return rules as text that compact where `ck.when` says: Pi's, with its trigger and floor."""
+    keep = max(timing.floor - timing.stays.fixed, 1)
+    reserve = max(timing.window - timing.best, 1)
+    return (
+        f"pi:context_window={timing.window},reserve_tokens={reserve},"
+        f"keep_recent_tokens={min(keep, max(timing.best - 1, 1))}"
+    )
+
+
+def _parse_setting(rules: str) -> Rules | None:
+    """Return the rules of a setting; None: as recorded."""
+    from ctxkit.presets.registry import resolve_rules
+
+    return None if rules == RECORDED else resolve_rules(rules)
+
+
+def _read_archive(folder: Path) -> list[Session]:
+    from ctxkit.formats.reading import read_all
+
+    if not folder.is_dir():
+        raise BadArguments(f"{str(folder)!r} is no folder: make an archive with ctxkit keep.")
+    return list(read_all(folder, progress=False))
+
+
+def get_start(session: Session) -> float | None:
+    """Return when the first message with a time was written, in seconds since 1970."""
+    return next((m.time for m in session.messages if m.time is not None), None)
+
+
+def measure_session(session: Session, setting: Rules | None) -> dict[str, float | None]:
+    """Return the figures of a session, as recorded or replayed under rules.
+
+    A figure that the log does not allow is None.
+    """
+    from ctxkit.engine.replay import replay
+    from ctxkit.experiments.scores import score
+
+    try:
+        row = score(session if setting is None else replay(session, setting))
+    except CtxkitError:
+        return dict.fromkeys(FIGURES)
+    usd, loss = row.get("cost_usd"), row.get(_LOSS)
+    return {
+        "calls": float(len(session.calls)) or None,
+        "usd": None if usd is None else float(usd),
+        "loss": None if loss is None else float(loss),
+    }
+
+
+def _known(rows: Iterable[dict[str, float | None]], name: str) -> list[float]:
+    return [value for row in rows if (value := row[name]) is not None]
+
+
+def load_forecasts(archive: str | os.PathLike[str]) -> list[Forecast]:
+    """Return the forecasts of an archive, in the order in which they were made.
+
+    Lines that are damaged are left out.
+
+    Raises:
+        BadArguments: the file is larger than 16 MB.
+    """
+    path = Path(archive).expanduser() / FILE_NAME
+    if not path.is_file():
+        return []
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise BadArguments(f"{str(path)!r} is larger than {MAX_FILE_BYTES >> 20} MB: no forecasts.")
+    out = []
+    for line in path.read_bytes().splitlines()[-MAX_FORECASTS:]:
+        try:
+            out.append(msgspec.json.decode(line, type=Forecast))
+        except (msgspec.MsgspecError, ValueError):
+            continue
+    return out
+
+
+class ForecastOutcome(NamedTuple):
+    """A forecast, and the sessions of its tool that came later."""
+
+    forecast: Forecast
+    values: dict[str, tuple[float, ...]]
+    """For each figure the later sessions' values, under the forecast's setting."""
+    recorded_usd: tuple[float, ...]
+    """What the later sessions cost as they were run."""
+
+    def hits(self, name: str) -> tuple[int, int]:
+        """Return how many later sessions lie in the interval of a figure, and of how many."""
+        interval: PredictionInterval | None = getattr(self.forecast, name)
+        held = [interval.holds(v) for v in self.values[name]] if interval is not None else []
+        known = [h for h in held if h is not None]
+        return sum(known), len(known)
+
+
+def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
+    """Hold the forecasts of an archive against the sessions that came after them.
+
+    Args:
+        archive: a folder of sessions with forecasts that `keep_forecast` wrote.
+
+    Returns:
+        A report with one row for each forecast and figure. Sessions are replayed under the
+        forecast's setting; where it is `recorded` they count as they were run.
+
+    Raises:
+        BadArguments: the folder holds no forecast.
+
+    Example:
+        >>> import ctxkit as ck, shutil, tempfile
+        >>> archive = tempfile.mkdtemp()
+        >>> _ = shutil.copy(ck.samples.path("billing"), archive)
+        >>> _ = keep_forecast(archive)
+        >>> forecasts(archive).answer
+        'No session came after the 1 forecast: nothing to hold it against yet.'
+    """
+    folder = Path(archive).expanduser()
+    kept = load_forecasts(folder)
+    if not kept:
+        raise BadArguments(
+            f"{str(folder)!r} holds no forecast: write one with `ctxkit forecasts FOLDER --add"
+            " recorded`."
+        )
+    sessions = [(get_start(s), s) for s in _read_archive(folder)]
+    outcomes = []
+    for forecast in kept:
+        later = [
+            s
+            for begun, s in sessions
+            if begun and begun >= forecast.made and s.format == forecast.tool
+        ]
+        outcomes.append(_hold_against(forecast, later))
+    return ForecastReport(tuple(outcomes))
+
+
+def _hold_against(forecast: Forecast, later: Sequence[Session]) -> ForecastOutcome:
+    setting = _parse_setting(forecast.setting)
+    rows = [measure_session(session, setting) for session in later]
+    recorded = rows if setting is None else [measure_session(s, None) for s in later]
+    values = {name: tuple(_known(rows, name)) for name in FIGURES}
+    return ForecastOutcome(forecast, values, tuple(_known(recorded, "usd")))
+
+
+_COLUMNS = (
+    Column("tool", number=False, firm=True),
+    Column("setting", "under which it was foretold", number=False),
+    Column("of a session", number=False),
+    Column("foretold", "the middle and the 80 % interval of one session"),
+    Column("came", "mean of the later sessions"),
+    Column("inside", "later sessions inside of the interval"),
+)
+
+
+class ForecastReport(NamedTuple):
+    """The forecasts of an archive and what came of them."""
+
+    outcomes: tuple[ForecastOutcome, ...]
+
+    @property
+    def answer(self) -> str:
+        """How many of the later sessions lie in the intervals, in one sentence."""
+        n = pluralize(len(self.outcomes), "forecast")
+        if not any(o.values["calls"] for o in self.outcomes):
+            it = "it" if len(self.outcomes) == 1 else "them"
+            return f"No session came after the {n}: nothing to hold {it} against yet."
+        counts = [o.hits(name) for o in self.outcomes for name in FIGURES]
+        inside, of = (sum(column) for column in zip(*counts, strict=True))
+        if not of:
+            return f"{n} rest on too few sessions for an interval."
+        return (
+            f"{inside} of {of} figures of later sessions lie in the 80 % intervals"
+            f" ({format_percent(inside / of)}), over {n}."
+        )
+
+    @property
+    def table(self) -> Table:
+        """One row for each forecast and figure that came."""
+        rows = []
+        for outcome in self.outcomes:
+            forecast = outcome.forecast
+            for name in FIGURES:
+                interval = getattr(forecast, name)
+                if interval is None:
+                    continue
+                values, (inside, of) = outcome.values[name], outcome.hits(name)
+                cells = (
+                    sanitize_line(forecast.tool, 20),
+                    sanitize_line(forecast.setting, 30),
+                    name,
+                    _format_interval(interval, name),
+                    _format(fmean(values), name) if values else "",
+                    f"{inside} of {of}" if of else "",
+                )
+                rows.append(tuple(map(Cell, cells)))
+        return Table(_COLUMNS, tuple(rows))
+
+    @property
+    def savings(self) -> tuple[str, ...]:
+        """For each changed setting what later sessions cost, and what they would have cost."""
+        out = []
+        for outcome in self.outcomes:
+            came, replayed = outcome.recorded_usd, outcome.values["usd"]
+            if outcome.forecast.setting != RECORDED and came and replayed:
+                out.append(
+                    f"{sanitize_line(outcome.forecast.tool, 20)}: {pluralize(len(came), 'session')}"
+                    f" came at {format_usd(fmean(came))} each; replayed under"
+                    f" {sanitize_line(outcome.forecast.setting, 60)} they cost"
+                    f" {format_usd(fmean(replayed))}."
+                )
+        return tuple(out)
+
+    def to_text(self) -> str:
+        """Return the answer, the table and the savings."""
+        return "\n".join([self.answer, "", self.table.to_text(), *self.savings])
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        savings = "".join(f"<p>{escape_html(s)}</p>" for s in self.savings)
+        answer = f"<p>{escape_html(self.answer)}</p>"
+        return f"<div{NO_MATHJAX}>{answer}{self.table.to_html()}{savings}</div>"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return plain rows, one for each forecast."""
+        return [
+            {**msgspec.to_builtins(o.forecast), "came": o.values, "recorded_usd": o.recorded_usd}
+            for o in self.outcomes
+        ]
+
+
+def _format(value: float, name: str) -> str:
+    if name == "usd":
+        return format_usd(value)
+    return format_percent(value) if name == "loss" else f"{value:,.0f}"
+
+
+def _format_interval(interval: PredictionInterval, name: str) -> str:
+    middle = _format(interval.middle, name)
+    if interval.low is None or interval.high is None:
+        return middle
+    return f"{middle} ({_format(interval.low, name)} to {_format(interval.high, name)})"

@@ -1,0 +1,82 @@
+"""Intervals for the next value, from earlier ones: by ranks if there are enough, else by logs."""
+
+# By ranks: of n values and a next one, all n + 1 ranks of the next are equally likely, whatever the
+# distribution, so the k-th smallest and the k-th largest hold it with probability
+# 1 - 2 k / (n + 1). Between two ranks the ends are interpolated. It needs n + 1 >= 2 / (1 - share).
+#
+# By logs, for fewer values: the values are taken as log-normal, and the interval is that of
+# Student's t for one more value: m +- t s sqrt(1 + 1 / n), m and s of the logarithms.
+
+from __future__ import annotations
+
+from math import exp, log, sqrt
+from statistics import NormalDist, fmean, median, stdev
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SHARE = 0.8
+"""Share of next values that an interval is to hold."""
+MIN_VALUES = 4
+"""Values below which there is no interval."""
+
+
+class PredictionInterval(msgspec.Struct, frozen=True):
+    """What the next value is expected to be; without `low` and `high` there are too few values."""
+
+    middle: float
+    low: float | None = None
+    high: float | None = None
+
+    def holds(self, value: float) -> bool | None:
+        """Return whether a value lies in the interval; None where there is none."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low <= value <= self.high
+
+
+def predict_interval(values: Sequence[float], share: float = SHARE) -> PredictionInterval | None:
+    """Return the interval that holds the next value with a given probability.
+
+    Args:
+        values: earlier values, in any order; None where there are none.
+        share: the probability, above 0 and below 1.
+
+    Example:
+        >>> predict_interval([1, 2, 3, 4, 5, 6, 7, 8, 9])
+        PredictionInterval(middle=5, low=1.0, high=9.0)
+    """
+    if not values:
+        return None
+    middle, n = median(values), len(values)
+    if n < MIN_VALUES:
+        return PredictionInterval(middle)
+    rank = (1 - share) / 2 * (n + 1)
+    if rank >= 1:
+        ordered = sorted(values)
+        return PredictionInterval(
+            middle, _interpolate(ordered, rank - 1), _interpolate(ordered, n - rank)
+        )
+    if min(values) <= 0:
+        return PredictionInterval(middle)
+    logs = [log(v) for v in values]
+    half = _student_quantile((1 + share) / 2, n - 1) * stdev(logs) * sqrt(1 + 1 / n)
+    return PredictionInterval(middle, exp(fmean(logs) - half), exp(fmean(logs) + half))
+
+
+def _interpolate(ordered: Sequence[float], place: float) -> float:
+    below = min(int(place), len(ordered) - 1)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def _student_quantile(probability: float, degrees: int) -> float:
+    """Return a quantile of Student's t by its Cornish-Fisher expansion, within 1 % from 3 on."""
+    z = NormalDist().inv_cdf(probability)
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / degrees + second / degrees**2 + third / degrees**3

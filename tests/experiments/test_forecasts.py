@@ -1,0 +1,109 @@
+"""Forecasts are kept beside an archive, and held against the sessions that came later."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import assistant, session, usage, user
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.experiments.forecast_records import (
+    FILE_NAME,
+    Forecast,
+    keep_forecast,
+    load_forecasts,
+    write_trigger_setting,
+)
+from ctxkit.metrics.prediction_intervals import PredictionInterval, predict_interval
+from ctxkit.presets.registry import resolve_rules
+
+START = 1_770_000_000.0
+
+
+def fill(archive, days, calls=lambda _: 5):
+    """Write a session for each day, with so many calls."""
+    for day in days:
+        log = []
+        for n in range(calls(day)):
+            time = START + day * 86_400 + n * 60
+            log += [
+                user(f"Part {n}.", time=time),
+                assistant(f"Done {n}.", usage=usage(1_000 + n), time=time + 5),
+            ]
+        talk = session(*log, id=f"s{day}", model="claude-sonnet-4-5")
+        ck.write(talk, archive / f"s{day}.jsonl")
+
+
+def test_an_interval_by_ranks_holds_as_often_as_it_says():
+    assert predict_interval([]) is None
+    assert predict_interval([3.0, 5.0]) == PredictionInterval(4.0)
+    ranks = predict_interval(range(1, 20))
+    assert (ranks.low, ranks.middle, ranks.high) == (pytest.approx(2), 10, pytest.approx(18))
+    inside = [
+        predict_interval([v for v in range(1, 41) if v != held]).holds(held)
+        for held in range(1, 41)
+    ]
+    assert 0.75 <= sum(inside) / len(inside) <= 0.85
+
+
+def test_few_values_get_a_wider_interval_and_zeros_none():
+    few, more = predict_interval([10, 20, 30, 40]), predict_interval([10, 20, 30, 40] * 2)
+    assert few.low < more.low < more.high < few.high
+    assert predict_interval([0, 1, 2, 3]).holds(1) is None
+
+
+def test_what_came_is_held_against_what_was_foretold(tmp_path):
+    fill(tmp_path, range(12), calls=lambda day: 4 + day % 3)
+    keep_forecast(tmp_path, made=START + 30 * 86_400, source="me")
+    fill(tmp_path, (40, 41), calls=lambda _: 5)
+    fill(tmp_path, (42,), calls=lambda _: 30)
+    report = ck.experiments.forecasts(tmp_path)
+    (outcome,) = report.outcomes
+    assert (outcome.forecast.sessions_n, outcome.forecast.source) == (12, "me")
+    assert outcome.values["calls"] == (5, 5, 30)
+    assert outcome.hits("calls") == (2, 3)
+    assert "of 9 figures" in report.answer or "of 6 figures" in report.answer
+    assert "2 of 3" in report.to_text()
+
+
+def test_sessions_that_were_there_are_not_what_came(tmp_path):
+    fill(tmp_path, range(5))
+    keep_forecast(tmp_path, made=START + 30 * 86_400)
+    assert "nothing to hold it against yet" in ck.experiments.forecasts(tmp_path).answer
+
+
+def test_a_forecast_does_not_know_what_comes_after_it(tmp_path):
+    fill(tmp_path, range(10), calls=lambda day: 3 if day < 5 else 40)
+    (forecast,) = keep_forecast(tmp_path, made=START + 4.5 * 86_400)
+    assert (forecast.sessions_n, forecast.calls.middle) == (5, 3)
+    assert ck.experiments.forecasts(tmp_path).outcomes[0].values["calls"] == (40,) * 5
+
+
+def test_under_other_rules_later_sessions_are_replayed(tmp_path):
+    fill(tmp_path, range(5))
+    keep_forecast(tmp_path, "none", made=START + 30 * 86_400)
+    fill(tmp_path, (40,))
+    report = ck.experiments.forecasts(tmp_path)
+    assert "replayed under none they cost" in report.to_text()
+
+
+def test_when_promises_rules_that_compact_at_its_trigger():
+    timing = ck.when(ck.samples.path("billing"))
+    made = resolve_rules(write_trigger_setting(timing))
+    assert made.window - made.reserve == timing.best
+
+
+def test_damage_is_left_out_and_what_is_missing_is_said(tmp_path):
+    with pytest.raises(BadArguments, match="holds no forecast"):
+        ck.experiments.forecasts(tmp_path)
+    with pytest.raises(BadArguments, match="no session with times"):
+        keep_forecast(tmp_path)
+    fill(tmp_path, range(2))
+    keep_forecast(tmp_path)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(b"{broken\n\xff\n" + path.read_bytes() + json.dumps({"made": "x"}).encode())
+    assert [type(f) for f in load_forecasts(tmp_path)] == [Forecast]
+    with pytest.raises(BadArguments, match="no folder"):
+        keep_forecast(tmp_path / "nowhere")
