@@ -34,7 +34,7 @@ from ctxkit.formats import WRITE_FORMATS as WRITERS
 from ctxkit.formats import Source, get_reader, read_source
 from ctxkit.formats.reading import find_logs
 from ctxkit.metrics.frames import FRAME_COLUMNS
-from ctxkit.presets.registry import names, preset
+from ctxkit.presets import names, preset
 
 if TYPE_CHECKING:
     import re

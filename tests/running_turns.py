@@ -16,7 +16,7 @@ from ctxkit.errors import CtxkitError
 from ctxkit.policies import Prune, registry
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.protocols import name_of
-from ctxkit.presets.registry import names, preset
+from ctxkit.presets import names, preset
 from ctxkit.session import Message, Session, Text, ToolCall
 
 if TYPE_CHECKING:

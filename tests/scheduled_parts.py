@@ -19,6 +19,7 @@ from ctxkit.policies import (
     Replies,
     Results,
     Roles,
+    ScheduledPruning,
     Superseded,
     Tail,
     TextOnly,
@@ -29,7 +30,6 @@ from ctxkit.policies import (
     WithoutAgents,
     WithoutTools,
 )
-from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.history.view import role_code
 from ctxkit.policies.schedules import UNDO_CHANGE
 from ctxkit.presets.common import ClearUses

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import ctxkit.policies
 import ctxkit.presets
 from ctxkit.policies.rules import ConvertedField, unwrap_function
-from ctxkit.presets.registry import names, preset
+from ctxkit.presets import names, preset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

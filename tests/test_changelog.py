@@ -10,8 +10,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.cli.app import COMMAND_MODULES
-from ctxkit.formats import WRITE_FORMATS
-from ctxkit.formats.registry import format_names
+from ctxkit.formats import WRITE_FORMATS, format_names
 from ctxkit.presets.loading import CONFIG_FORMATS
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from ctxkit import presets
 from ctxkit.agent import Provider
 from ctxkit.errors import ModelError
 from ctxkit.policies import AntiThrash, Count, Rules, Summary
-from ctxkit.presets.registry import preset
+from ctxkit.presets import preset
 from ctxkit.session import Usage
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM leaves connections to be collected

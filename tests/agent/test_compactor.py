@@ -18,7 +18,7 @@ from ctxkit.policies import (
     Rules,
     Summary,
 )
-from ctxkit.presets.registry import preset
+from ctxkit.presets import preset
 
 WRITER = Fixed(3)
 """Stands for the session's model."""

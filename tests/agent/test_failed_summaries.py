@@ -23,7 +23,7 @@ from ctxkit.policies import Fallback, Rules, Summary
 from ctxkit.policies.evidence import Hybrid
 from ctxkit.policies.offline_summarisers import may_ask
 from ctxkit.policies.summary import writers_of
-from ctxkit.presets.registry import preset
+from ctxkit.presets import preset
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM leaves connections to be collected
 KEY = "sk-ant-api03-" + "Ab3dEf6hIj9k" * 8

@@ -10,8 +10,9 @@ from talkers import COUNT, live, run, said
 from ctxkit import presets
 from ctxkit.agent import tool
 from ctxkit.agent.store.artifacts import reading_advice
-from ctxkit.policies.offload import STUB_PREFIX, Offload
-from ctxkit.presets.registry import preset
+from ctxkit.policies import Offload
+from ctxkit.policies.offload import STUB_PREFIX
+from ctxkit.presets import preset
 from ctxkit.session import ToolCall
 
 RULES = presets.fuseraft().but(counter=COUNT)

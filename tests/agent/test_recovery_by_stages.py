@@ -10,8 +10,9 @@ from talkers import COUNT, Says, agent, run, said
 from ctxkit import presets
 from ctxkit.agent import Limits, Provider
 from ctxkit.errors import ModelError
-from ctxkit.presets.registry import preset
-from ctxkit.session.overflow_errors import SHAPE_TEXTS, is_malformed_prompt, is_overflow
+from ctxkit.presets import preset
+from ctxkit.session import is_overflow
+from ctxkit.session.overflow_errors import SHAPE_TEXTS, is_malformed_prompt
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM leaves connections to be collected
 REFUSALS = {

@@ -13,7 +13,7 @@ from ctxkit.agent import Provider
 from ctxkit.errors import ModelError
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_groups import count_groups_by_call
-from ctxkit.presets.registry import preset
+from ctxkit.presets import preset
 from ctxkit.session import ToolCall, Usage
 from ctxkit.widgets.explorer_model import SessionView
 

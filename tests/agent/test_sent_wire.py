@@ -14,7 +14,7 @@ import ctxkit as ck
 from ctxkit.agent import Provider
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_groups import count_groups_by_call
-from ctxkit.presets.registry import names
+from ctxkit.presets import names
 from ctxkit.session import SizeOnly, Text, ToolCall
 
 pytestmark = pytest.mark.filterwarnings("default")

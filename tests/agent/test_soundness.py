@@ -10,10 +10,9 @@ from builders import assistant, result, session, tool_call, user
 from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
 import ctxkit as ck
-from ctxkit.agent import Limits, tool
+from ctxkit.agent import Limits, SpentInTurn, tool
 from ctxkit.agent.model_summaries import ModelSummariser
 from ctxkit.agent.transcript import LOST_RESULT
-from ctxkit.agent.turn import SpentInTurn
 from ctxkit.engine import log_from_session
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats import MISSING_RESULT, to_chat_messages

@@ -18,7 +18,7 @@ from ctxkit.errors import ModelError
 from ctxkit.formats.snapshots import turns
 from ctxkit.plots.budget_charts import budget_data
 from ctxkit.policies import Above, Count, Rules, Spent, Summary
-from ctxkit.presets.registry import preset
+from ctxkit.presets import preset
 from ctxkit.session import ToolCall, Usage
 
 RULES = {

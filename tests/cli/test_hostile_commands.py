@@ -13,6 +13,9 @@ from ctxkit.cli.app import COMMAND_MODULES, app
 
 WORDS = {
     "when": ["LOG"],
+    "idle": ["LOG"],
+    "rules": ["LOG"],
+    "exam": ["LOG", "--questions", "3"],
     "list": ["LOGS"],
     "report": ["LOG"],
     "spend": ["LOGS"],

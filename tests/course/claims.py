@@ -25,14 +25,12 @@ from ctxkit.course.sample_data import load_sample, make_rules_above, replay_samp
 from ctxkit.engine.cache_model import prediction
 from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
+from ctxkit.metrics import drift, find_cache_misses, losses, when_to_compact
 from ctxkit.metrics.breakeven import reads_until_mutation_pays
-from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compactions import MIN_PROGRESS, get_replay_compactions, is_thrashing
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.items import ITEM_FAMILIES, extract_items
-from ctxkit.metrics.loss import drift, losses
 from ctxkit.metrics.thrashing import get_compaction_outcomes
-from ctxkit.metrics.timing import when_to_compact
 from ctxkit.policies import Rules, guards, triggers
 from ctxkit.tokens import default_counter
 from ctxkit.tokens.prices import price

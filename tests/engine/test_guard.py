@@ -11,7 +11,7 @@ import pytest
 import ctxkit as ck
 from ctxkit.engine.provider_guard import describe_guard, find_refusals
 from ctxkit.policies import Rules, triggers
-from ctxkit.presets.registry import names, preset
+from ctxkit.presets import names, preset
 from ctxkit.session import Message, Session, Text, Thinking, ToolCall
 
 OPUS = "claude-opus-5-5"

@@ -9,7 +9,7 @@ from conftest import sample
 
 import ctxkit as ck
 from ctxkit.policies import MessageLog
-from ctxkit.presets.registry import names
+from ctxkit.presets import names
 
 CYCLES = ("ai_sdk", "codex", "opencode", "tyrum")
 """Presets whose replays were in cycles: of prunings, and of compactions that are built on others."""

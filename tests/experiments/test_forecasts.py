@@ -9,10 +9,10 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
+from ctxkit.experiments import keep_forecast
 from ctxkit.experiments.forecast_records import (
     FILE_NAME,
     Forecast,
-    keep_forecast,
     load_forecasts,
     write_trigger_setting,
 )

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from ctxkit.cli.session_index import index_session
 from ctxkit.errors import ReadError
-from ctxkit.formats import Source, claude_code, claude_code_conversation
-from ctxkit.formats.reading import read_source
+from ctxkit.formats import Source, claude_code, claude_code_conversation, read_source
 
 if TYPE_CHECKING:
     from pathlib import Path

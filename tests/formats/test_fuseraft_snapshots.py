@@ -11,7 +11,7 @@ import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import fuseraft_snapshots
 from ctxkit.magics.session_commands import ContextStatus
-from ctxkit.session.titles import get_title
+from ctxkit.session import get_title
 from ctxkit.widgets.explorer_model import SessionView
 
 if TYPE_CHECKING:

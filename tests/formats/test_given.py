@@ -10,7 +10,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import ctxkit as ck
-from ctxkit.formats.inputs import as_sessions
+from ctxkit.formats import as_sessions
 
 SAMPLE = ck.samples.path()
 PRESET = "pi"

@@ -14,8 +14,7 @@ import ctxkit as ck
 from ctxkit.agent import Agent, Provider, tool
 from ctxkit.formats.transcript_join import join_transcript
 from ctxkit.policies import Rules
-from ctxkit.session import Session
-from ctxkit.session.messages import ToolCall
+from ctxkit.session import Session, ToolCall
 
 SESSION = "11111111-aaaa"
 

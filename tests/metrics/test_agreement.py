@@ -14,7 +14,7 @@ from conftest import SEED, sample
 import ctxkit
 import ctxkit as ck
 from ctxkit.metrics.figures import get_figure_sources
-from ctxkit.presets.registry import names
+from ctxkit.presets import names
 
 REPLAYS = 8
 

@@ -7,15 +7,8 @@ from builders import assistant, call, result, session, summarised, user
 from experiments.test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.metrics.loss import drift
-from ctxkit.metrics.retention_checks import (
-    audits,
-    check_facts_in_view,
-    make_facts,
-    mcnemar,
-    plant_facts,
-)
-from ctxkit.metrics.thrashing import thrash
+from ctxkit.metrics import audits, drift, thrash
+from ctxkit.metrics.retention_checks import check_facts_in_view, make_facts, mcnemar, plant_facts
 
 
 def test_a_good_summary_passes_and_a_bad_one_is_named():

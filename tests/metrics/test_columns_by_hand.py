@@ -77,7 +77,7 @@ ELSEWHERE = {
     "cost_low_usd": "metrics/test_columns_by_hand.py",
     "cost_high_usd": "metrics/test_columns_by_hand.py",
     "list_price_usd": "metrics/test_columns_by_hand.py",
-    "summary_tokens": "metrics/test_compaction.py",
+    "summary_tokens": "metrics/test_columns_by_hand.py",
     "regret": "metrics/test_loss.py",
     "prediction_error": "engine/cache_model/test_predictions.py",
     "second_half_error": "engine/cache_model/test_predictions.py",
@@ -116,8 +116,10 @@ def test_what_the_session_cannot_say_is_missing(score, column):
 
 def test_dollars_of_a_score_are_sums_of_their_parts(score):
     assert score["cost_usd"] == pytest.approx(INPUT_USD + OUTPUT_USD + score["summaries_usd"])
-    # the summariser reads what it replaces once: its prompt of at most 1,530 tokens, and writes 67
-    assert 67 * 15e-6 < score["summaries_usd"] < 1530 * 3e-6
+    # the summariser reads a part of a prompt of 1,530 tokens and writes the summary
+    assert 0 < score["summary_tokens"] < 600  # it stands in a prompt of 600
+    written = score["summary_tokens"] * 15e-6
+    assert written < score["summaries_usd"] < written + 1530 * 3e-6
     assert score["cost_low_usd"] == score["cost_usd"] == score["cost_high_usd"]
     assert score["list_price_usd"] == pytest.approx(score["cost_usd"])
 

@@ -7,7 +7,7 @@ import pytest
 from builders import assistant, session, summarised, user
 
 import ctxkit as ck
-from ctxkit.metrics import breakeven
+from ctxkit.metrics import breakeven, thrash
 from ctxkit.metrics import compactions as sizes_module
 from ctxkit.metrics.compactions import (
     SPIRAL_LENGTH,
@@ -19,7 +19,6 @@ from ctxkit.metrics.compactions import (
 )
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.metrics.thrashing import thrash
 from ctxkit.policies import Rules, triggers
 from ctxkit.session import Usage
 from ctxkit.tokens.prices import price

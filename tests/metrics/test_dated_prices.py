@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, result, session, tool_call, usage, user
 
 import ctxkit as ck
-from ctxkit.metrics.timing import when_to_compact
+from ctxkit.metrics import when_to_compact
 from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-5-5"

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
+from ctxkit.metrics import meaning
 from ctxkit.metrics.semantic import (
     MiniLMSimilarity,
     StemSimilarity,
@@ -18,7 +19,6 @@ from ctxkit.metrics.semantic import (
     extract_exact_values,
     find_missing_values,
     get_similarity_measure,
-    meaning,
     split_plain_sentences,
 )
 

@@ -6,7 +6,8 @@ import pytest
 from builders import assistant, session, summarised, user
 
 import ctxkit as ck
-from ctxkit.metrics.cache_misses import find_cache_misses, measure_explained_share
+from ctxkit.metrics import find_cache_misses
+from ctxkit.metrics.cache_misses import measure_explained_share
 from ctxkit.metrics.cost.cache_fit import bill_modelled_reads, closure_error
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.session import Usage

@@ -7,9 +7,9 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
+from ctxkit.metrics import thrash
 from ctxkit.metrics.compactions import amplification, append_only, headroom
 from ctxkit.metrics.cost.session_bill import bill_session
-from ctxkit.metrics.thrashing import thrash
 from ctxkit.tokens.prices import price
 
 

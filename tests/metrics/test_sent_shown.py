@@ -19,7 +19,7 @@ from ctxkit.metrics.prompt_groups import count_groups_by_call
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.diff_chart import diff_data
 from ctxkit.policies import Rules
-from ctxkit.presets.registry import names, preset
+from ctxkit.presets import names, preset
 from ctxkit.session import Session, Usage
 from ctxkit.tokens import counters
 

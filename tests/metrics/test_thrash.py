@@ -7,7 +7,8 @@ from builders import assistant, call, result, session, summarised, user
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.metrics.thrashing import spiral, thrash
+from ctxkit.metrics import thrash
+from ctxkit.metrics.thrashing import spiral
 from ctxkit.session import Message, Usage
 
 MODEL = "claude-sonnet-4-5"

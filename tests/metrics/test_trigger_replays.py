@@ -12,12 +12,9 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.timing import when_to_compact
+from ctxkit.metrics import when_to_compact
 from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL
-from ctxkit.policies import triggers
-from ctxkit.policies.offline_summarisers import Fixed
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies import Fixed, Rules, Summary, triggers
 from ctxkit.tokens.prices import Price, Tier, price
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import ctxkit as ck
-from ctxkit.formats.registry import format_names
+from ctxkit.formats import format_names
 from ctxkit.metrics.trigger_settings import TRIGGER_SETTINGS, describe_setting
 
 WINDOW = 200_000

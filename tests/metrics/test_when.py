@@ -14,7 +14,7 @@ from widgets.reports.hostile import EVIL, intruders
 from ctxkit import read
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
-from ctxkit.metrics.timing import when_to_compact
+from ctxkit.metrics import when_to_compact
 from ctxkit.tokens.prices import price
 
 SONNET = "claude-sonnet-4-5"

@@ -9,7 +9,7 @@ from conftest import sample, sessions_folder
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.timing import when_to_compact
+from ctxkit.metrics import when_to_compact
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 from ctxkit.plots.decimation import decimate_stack
 from ctxkit.plots.diff_chart import diff_data
 from ctxkit.plots.xy_figure import Axes, Trace
-from ctxkit.presets.registry import names
+from ctxkit.presets import names
 
 CALLS, OUTPUT, RESULT = 450, 40, 380
 MODEL = "claude-sonnet-4-5"

@@ -17,10 +17,10 @@ from ctxkit.policies import (
     MessageLog,
     Rules,
     Summary,
+    as_rules,
     guards,
     triggers,
 )
-from ctxkit.policies.rules import as_rules
 
 
 def nothing(h, room):

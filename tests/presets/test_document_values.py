@@ -12,11 +12,11 @@ from builders import assistant, session, step, usage, user
 
 import ctxkit as ck
 from ctxkit.agent import Workspace
+from ctxkit.policies import AdaptiveTrim
 from ctxkit.policies.clearing import PAIR_PLACEHOLDER
 from ctxkit.policies.evidence import failure_marker, write_intents
 from ctxkit.policies.offload import DIGEST_HEADING
 from ctxkit.policies.texts.tool_actions import reasoning_block
-from ctxkit.policies.window import AdaptiveTrim
 from ctxkit.presets import preset
 from ctxkit.presets.registry import preset_differences
 from ctxkit.presets.systems import ai

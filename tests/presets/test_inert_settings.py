@@ -14,6 +14,7 @@ import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import CtxkitError
 from ctxkit.experiments.session_runner import SessionRunner
+from ctxkit.presets import names, preset
 from ctxkit.presets.inert_settings import (
     INERT_SETTINGS,
     Scope,
@@ -22,7 +23,6 @@ from ctxkit.presets.inert_settings import (
     has_effect,
     make_equal_rules,
 )
-from ctxkit.presets.registry import names, preset
 
 CLAUSES = [("messages", 6), ("tokens", 5_000), ("fraction", 0.2)]
 CHECKPOINT = '{"goal": "another goal"}'

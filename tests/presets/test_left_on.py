@@ -12,7 +12,7 @@ from textwrap import dedent
 import pytest
 
 from ctxkit import presets
-from ctxkit.presets.registry import preset
+from ctxkit.presets import preset
 
 
 @cache

@@ -8,12 +8,9 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
+from ctxkit.metrics import audits, drift, losses, meaning, thrash, when_to_compact
 from ctxkit.metrics.aftermath import tabulate_aftermath
-from ctxkit.metrics.loss import drift, loss_by_family, losses
-from ctxkit.metrics.retention_checks import audits
-from ctxkit.metrics.semantic import meaning
-from ctxkit.metrics.thrashing import thrash
-from ctxkit.metrics.timing import when_to_compact
+from ctxkit.metrics.loss import loss_by_family
 from ctxkit.session import Message
 
 SONNET = "claude-sonnet-4-5"

@@ -14,7 +14,7 @@ from ctxkit import tokens
 from ctxkit.agent import Agent, Provider, tool
 from ctxkit.formats import MISSING_RESULT, to_chat_messages
 from ctxkit.policies import Rules
-from ctxkit.presets.registry import names, preset
+from ctxkit.presets import names, preset
 from ctxkit.session import Session
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other

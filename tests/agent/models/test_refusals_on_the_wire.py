@@ -14,7 +14,7 @@ from conftest import sample
 from ctxkit.agent import Agent, Provider, tool
 from ctxkit.engine import provider_guard
 from ctxkit.policies import Rules
-from ctxkit.presets.registry import names
+from ctxkit.presets import names
 from ctxkit.session import Session
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other

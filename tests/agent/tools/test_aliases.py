@@ -8,12 +8,11 @@ import inspect
 import pytest
 from builders import tool_call
 
-from ctxkit.agent import run_tool, tool
+from ctxkit.agent import Root, run_tool, tool
 from ctxkit.agent.tools.aliases import TOOL_ALIASES, resolve_alias
 from ctxkit.agent.tools.builtin import TOOL_NAMES, make_inert_work_tools, make_tools
-from ctxkit.agent.tools.root import Root
 from ctxkit.policies.offload import format_stub
-from ctxkit.session.messages import Message
+from ctxkit.session import Message
 from ctxkit.teams.members import ASKING
 
 LINES = "\n".join(f"line {n}" for n in range(1, 101))

@@ -9,7 +9,8 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.cost.idle_ledger import Pause, PausePrices, find_pauses, idle, rank_choices
+from ctxkit.metrics import idle
+from ctxkit.metrics.cost.idle_ledger import Pause, PausePrices, find_pauses, rank_choices
 
 PRICES = PausePrices(read=1.0, write=10.0, hour_write=16.0, output=50.0, life=300.0, refreshes=10)
 PAUSE = Pause("s", 3, 600.0, 1_000, 0, 200, 2, 100, PRICES)

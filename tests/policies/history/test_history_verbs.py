@@ -15,7 +15,7 @@ from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.policies import History, MessageLog
 from ctxkit.policies.history.invariants import INVARIANTS
-from ctxkit.presets.registry import preset
+from ctxkit.presets import preset
 from ctxkit.session import Message, Text, apply_edit
 
 

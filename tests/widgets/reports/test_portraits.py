@@ -11,7 +11,7 @@ from widgets.reports.hostile import EVIL, hostile, intruders
 
 import ctxkit as ck
 from ctxkit._internal.tables import display_width
-from ctxkit.formats.reading import Sessions
+from ctxkit.formats import Sessions
 
 SAMPLE = ck.samples.path("billing")
 
