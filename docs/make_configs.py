@@ -15,6 +15,17 @@ HEAD = """# Config files of other systems
 
 Written by `python docs/make_configs.py`; do not edit by hand.
 
+<!-- run
+import json
+from pathlib import Path
+import ctxkit as ck
+Path("orchestration.yaml").write_text(ck.presets.fuseraft().to_config())
+agents = [{"Name": n, "ContextWindow": {"MaxTailMessages": 20}} for n in ("Developer", "Reviewer")]
+team = {"Agents": agents, "Compaction": {"TriggerTurnCount": 40}}
+Path("team.yaml").write_text(json.dumps({"Orchestration": team}))
+session = ck.read(ck.samples.path("billing"))
+-->
+
 ```python
 import ctxkit as ck
 

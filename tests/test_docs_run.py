@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from cli.words import environment
+from conftest import sample
 from magics.shells import new_shell
 
 import ctxkit as ck
@@ -37,6 +40,7 @@ class Piece(NamedTuple):
     language: str
     code: str
     above: str
+    is_hidden: bool = False
 
 
 def pieces(text: str) -> list[Piece]:
@@ -49,12 +53,13 @@ def pieces(text: str) -> list[Piece]:
                 found["language"] or "ipython",
                 found["block"] or found["hidden"],
                 " ".join(above.split()),
+                is_hidden=found["hidden"] is not None,
             )
         )
     return out
 
 
-def run(page: list[Piece], given: dict) -> list[str]:
+def run(page: list[Piece]) -> list[str]:
     """Run the pieces of a page in a new shell; return what went wrong."""
     shell, wrong, above = new_shell(), [], ""
 
@@ -62,7 +67,7 @@ def run(page: list[Piece], given: dict) -> list[str]:
         missing = [str(w) for w in words if str(w) not in above]
         assert not missing, f"the text does not say {missing}"
 
-    shell.push({**given, "says": says})
+    shell.push({"says": says})
     try:
         for piece in page:
             if piece.language in RUN:
@@ -78,53 +83,21 @@ def run(page: list[Piece], given: dict) -> list[str]:
     return wrong
 
 
-# -- what the pages take for granted ---------------------------------------------------------------------------------
-
-
-class Agent:
-    """An agent of another framework: it calls LiteLLM, which answers by itself."""
-
-    def run(self, prompt: str) -> None:
-        import litellm
-
-        litellm.completion(
-            model="gpt-4o-mini", messages=[{"role": "user", "content": prompt}], mock_response="42"
-        )
-
-
-def given_to(page: Path, folder: Path) -> dict:
-    """Make the files and return the names that the text of a page speaks of as the reader's own.
-
-    The README speaks of none but the newest session: it is run in an empty folder.
-    """
-    (folder / "home").mkdir()
-    if page.name == "README.md" and page.parent == ROOT:
-        logs = folder / "home" / ".pi" / "agent" / "sessions" / "work"
-        logs.mkdir(parents=True)
-        ck.write(ck.read(ck.samples.path("billing")), logs / "one.jsonl", "pi")
-        return {}
-    sample = ck.samples.path("billing")
-    shutil.copy(sample, folder / "session.jsonl")
-    (folder / "settings.json").write_text(ck.presets.fased().to_config())
-    (folder / "orchestration.yaml").write_text(ck.presets.fuseraft().to_config())
-    agents = [
-        {"Name": n, "ContextWindow": {"MaxTailMessages": 20}} for n in ("Developer", "Reviewer")
-    ]
-    team = {"Agents": agents, "Compaction": {"TriggerTurnCount": 40}}
-    (folder / "team.yaml").write_text(json.dumps({"Orchestration": team}))
-    own = {
-        "configs.md": {"session": ck.read(sample)},
-        "own-loop.md": {"agent": Agent()},
-    }
-    return own.get(page.name, {})
+def make_home(folder: Path) -> Path:
+    """Make a home that holds one session, as the newest of its machine."""
+    logs = folder / "home" / ".pi" / "agent" / "sessions" / "work"
+    logs.mkdir(parents=True)
+    ck.write(ck.read(ck.samples.path("billing")), logs / "one.jsonl", "pi")
+    return folder / "home"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_block_of_a_page_runs_and_holds(page: Path, tmp_path: Path, monkeypatch):
     for package in NEEDS.get(page.name, ()):
         pytest.importorskip(package)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(make_home(tmp_path)))
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
     monkeypatch.setattr(
         registry, "_USER_READERS", {}
     )  # a page's own reader is none of other tests'
@@ -133,7 +106,7 @@ def test_every_block_of_a_page_runs_and_holds(page: Path, tmp_path: Path, monkey
         "a block names its language, so that it is run"
     )
     if any(p.language in RUN for p in found):
-        assert run(found, given_to(page, tmp_path)) == []
+        assert run(found) == []
 
 
 @pytest.mark.parametrize(
@@ -148,6 +121,79 @@ def test_every_block_of_a_page_runs_and_holds(page: Path, tmp_path: Path, monkey
     ],
 )
 def test_what_does_not_hold_is_found(text: str, told: str, capsys):
-    wrong = run(pieces(text), {})
+    wrong = run(pieces(text))
     assert len(wrong) == 1
     assert re.search(told, wrong[0])
+
+
+# -- pasted into a fresh kernel --------------------------------------------------------------------------------------
+
+_PASTE = """
+import json, os, sys, warnings
+from IPython.core.interactiveshell import InteractiveShell
+warnings.simplefilter("error", UserWarning)
+shell, wrong = InteractiveShell.instance(), {}
+for name, cells in json.load(open(sys.argv[1])).items():
+    os.mkdir(name)
+    os.chdir(name)
+    for cell in cells:
+        done = shell.run_cell(cell)
+        if not done.success:
+            wrong.setdefault(name, []).append(f"{cell}: {done.error_before_exec or done.error_in_exec!r}")
+    shell.run_cell("%reload_ext ctxkit\\n%unload_ext ctxkit", silent=True)
+    shell.reset(new_session=False)
+    os.chdir("..")
+json.dump(wrong, open(sys.argv[2], "w"))
+"""
+_SETUP_ONLY = re.compile(r"\bassert\b|\bsays\(")
+
+
+def cells_of(page: Path) -> list[str]:
+    """What a reader pastes, and before it what is the reader's own: hidden pieces that check nothing."""
+    return [
+        p.code
+        for p in pieces(page.read_text(encoding="utf-8"))
+        if p.language in RUN and not (p.is_hidden and _SETUP_ONLY.search(p.code))
+    ]
+
+
+def paste(pages: dict[str, list[str]], folder: Path) -> dict[str, list[str]]:
+    """Run the cells of each page in one process, each page in an empty folder; return what failed."""
+    (folder / "cells.json").write_text(json.dumps(pages))
+    (folder / "work").mkdir()
+    command = [sys.executable, "-c", _PASTE, folder / "cells.json", folder / "wrong.json"]
+    done = subprocess.run(
+        command,
+        cwd=folder / "work",
+        env=environment(make_home(folder)) | {"PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads((folder / "wrong.json").read_text())
+
+
+WITH_CELLS = {
+    str(p.relative_to(ROOT)).replace("/", "-"): cells
+    for p in PAGES
+    if p.name not in NEEDS and (cells := cells_of(p))
+}
+
+
+def test_pages_run_as_pasted_into_a_fresh_kernel_in_an_empty_folder(tmp_path: Path):
+    chosen = sample(sorted(WITH_CELLS), 3)
+    assert paste({name: WITH_CELLS[name] for name in chosen}, tmp_path) == {}
+
+
+@pytest.mark.long
+def test_every_page_runs_as_pasted_into_a_fresh_kernel_in_an_empty_folder(tmp_path: Path):
+    assert len(WITH_CELLS) > 15
+    assert paste(WITH_CELLS, tmp_path) == {}
+
+
+def test_a_block_that_needs_what_is_not_there_fails_when_pasted(tmp_path: Path):
+    wrong = paste({"page": ["session.calls"], "other": ["x = 1"], "last": ["x"]}, tmp_path)
+    assert set(wrong) == {"page", "last"}
+    assert "NameError" in wrong["page"][0]
