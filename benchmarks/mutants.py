@@ -203,7 +203,8 @@ class Runner:
             ran += more
         return Outcome(
             package, number, file, fault.line, fault.kind,
-            *cut_to_change(fault.before, fault.after), verdict, by, len(tests), ran, round(time.time() - start, 1),
+            *cut_to_change(fault.before, fault.after),
+            verdict, by, len(tests), ran, round(time.time() - start, 1),
         )  # fmt: skip
 
     def tests_of(self, file: str, fault: Fault) -> list[str]:
