@@ -176,6 +176,14 @@ def _run_child(tests: list[str], fault: tuple[str, str] | None, put: int) -> Non
         os._exit(0)
 
 
+def cut_to_change(before: str, after: str, most: int = 300) -> tuple[str, str]:
+    """Return two long statements from shortly before the place at which they begin to differ."""
+    pairs = zip(before, after, strict=False)
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), 0)
+    start = max(same - most // 2, 0) if max(len(before), len(after)) > most else 0
+    return before[start : start + most], after[start : start + most]
+
+
 class Runner:
     """Tries faults by the tests of a map."""
 
@@ -194,7 +202,8 @@ class Runner:
             verdict, by, more = self._run(file, fault, rest, self.seconds)
             ran += more
         return Outcome(
-            package, number, file, fault.line, fault.kind, fault.before[:300], fault.after[:300],
+            package, number, file, fault.line, fault.kind,
+            *cut_to_change(fault.before, fault.after),
             verdict, by, len(tests), ran, round(time.time() - start, 1),
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from benchmarks.faults import plant_fault
-from benchmarks.mutants import Runner, draw_faults
+from benchmarks.mutants import Runner, cut_to_change, draw_faults
 from benchmarks.tests_by_line import (
     ROOT,
     LineMap,
@@ -156,3 +156,10 @@ def test_a_changed_signature_or_default_binds_its_name():
     assert get_bound_names(text, {1}) == {"LIMIT"}
     assert get_bound_names(text, {5}) == {"keep"}
     assert get_bound_names(text, {7}) == {"f"}
+
+
+def test_a_long_statement_is_cut_to_what_changed():
+    before, after = cut_to_change("a" * 900 + " or b", "a" * 900 + " and b")
+    assert before.endswith("a or b")
+    assert after.endswith("a and b")
+    assert cut_to_change("a < b", "a <= b") == ("a < b", "a <= b")
