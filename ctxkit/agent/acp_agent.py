@@ -39,6 +39,8 @@ COMPACTION_DROP = 1 / 3
 ACP_SESSION_KEY = "acp_session"
 """Key of the agent's own conversation id in `Message.details`."""
 _SILENCE_SECONDS = 900.0
+_MAX_COST_USD = 1e6
+"""US dollars of a conversation from which on a reported total is nonsense."""
 
 
 # A turn of an external agent
@@ -236,7 +238,8 @@ class ExternalAgent(Agent):
         if type(size) is int and size > 0:
             self.size = size
         amount = as_dict(cost).get("amount")
-        if as_dict(cost).get("currency", "USD") == "USD" and isinstance(amount, (int, float)):
+        is_usd = as_dict(cost).get("currency", "USD") == "USD"
+        if is_usd and type(amount) in (int, float) and 0 <= amount < _MAX_COST_USD:
             self._spending.report(float(amount))
             turn.spent.cost_usd = self._spending.in_turn
         if type(used) is int and used >= 0:
