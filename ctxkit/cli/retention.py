@@ -21,7 +21,7 @@ from ctxkit.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from ctxkit.metrics.user_rules import RuleFate
+    from ctxkit.metrics.rule_fates import RuleFate
 
 
 RULE_COLUMNS = (
@@ -56,7 +56,7 @@ def rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
     A rule is a sentence that binds, forbids or chooses: "never touch prod", "answer in German".
     """
     from ctxkit.engine.replay import replay
-    from ctxkit.metrics.user_rules import trace_user_rules
+    from ctxkit.metrics.rule_fates import trace_user_rules
 
     shown = resolve_session(session)
     trace = trace_user_rules(shown if rules is None else replay(shown, rules))

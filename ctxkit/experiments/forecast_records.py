@@ -91,7 +91,7 @@ def keep_forecast(
         >>> archive = tempfile.mkdtemp()
         >>> _ = shutil.copy(ck.samples.path("billing"), archive)
         >>> [(f.tool, f.sessions_n, f.calls.middle) for f in keep_forecast(archive)]
-        [('native', 1, 343)]
+        [('native', 1, 343.0)]
     """
     folder, when = Path(archive).expanduser(), time.time() if now is None else now
     setting = _parse_setting(rules)

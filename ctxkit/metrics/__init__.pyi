@@ -9,7 +9,7 @@ from .retention_checks import audits as audits
 from .semantic import meaning as meaning
 from .thrashing import thrash as thrash
 from .timing import when_to_compact as when_to_compact
-from .user_rules import user_rules as user_rules
+from .rule_fates import user_rules as user_rules
 
 from . import (
     breakeven as breakeven,

@@ -54,7 +54,7 @@ def predict_interval(values: Sequence[float], share: float = SHARE) -> Predictio
     middle, n = median(values), len(values)
     if n < MIN_VALUES:
         return PredictionInterval(middle)
-    rank = (1 - share) / 2 * (n + 1)
+    rank = round((1 - share) / 2 * (n + 1), 9)
     if rank >= 1:
         ordered = sorted(values)
         return PredictionInterval(

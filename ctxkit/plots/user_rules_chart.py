@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.user_rules import trace_user_rules
+from ctxkit.metrics.rule_fates import trace_user_rules
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Mark, Trace
 from ctxkit.session.titles import get_title
@@ -15,7 +15,7 @@ from ctxkit.session.titles import get_title
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.user_rules import RuleFate, RuleTrace
+    from ctxkit.metrics.rule_fates import RuleFate, RuleTrace
     from ctxkit.session.session import Session
 
 MAX_RULES = 40
@@ -37,7 +37,7 @@ def user_rules(session: Session) -> Chart:
     Example:
         >>> import ctxkit as ck
         >>> [row[3] for row in ck.plots.user_rules(ck.samples.path("billing")).rows]
-        ['compaction 0', 'stands', 'stands', 'stands']
+        ['compaction 0', 'compaction 0', 'stands', 'stands', 'stands']
     """
     trace = trace_user_rules(session)
     fates, marks = trace.fates, trace.compaction_calls
