@@ -112,7 +112,7 @@ def numbers(key: str) -> dict[str, Any]:
         >>> sorted(ck.course.numbers("05-b"))
         ['behind', 'taken']
     """
-    return draw_numbers(_find_exercise(key), current_student()[0])
+    return draw_numbers(key, _find_exercise(key).numbers, current_student()[0])
 
 
 def tasks() -> dict[str, str]:
@@ -162,15 +162,15 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
     return AnswerMark(key, not comment, said, tries)
 
 
-def _judge(chosen: Exercise, answer: Any, given: tuple[Any, ...]) -> tuple[str, bool]:
+def _judge(chosen: Exercise, answer: Any, subjects: tuple[Any, ...]) -> tuple[str, bool]:
     """Return what is wrong with an answer, and whether it was one that could be judged."""
     try:
-        return chosen.judge(answer, *given), True
+        return chosen.judge(answer, *subjects), True
     except CtxkitError as error:
         return str(error), False
     except LookupError:
         # an exercise on a sample alone cannot lack a row or a column
-        if given:
+        if subjects:
             return (
                 "What stands behind your answer is not what the notebook made; run its cells again."
             ), False
@@ -199,7 +199,7 @@ def _find_exercise(key: str) -> Exercise:
 
 
 def _read_out(chosen: Exercise) -> str:
-    drawn = draw_numbers(chosen, current_student()[0])
+    drawn = draw_numbers(chosen.key, chosen.numbers, current_student()[0])
     return chosen.asks.format(**drawn) if drawn else chosen.asks
 
 

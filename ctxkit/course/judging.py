@@ -1,4 +1,4 @@
-"""What rules cost, keep and lose on a session of the contest, and whether they count."""
+"""Figures of rules on a session of the contest: cost, facts that are kept, loss."""
 
 from __future__ import annotations
 

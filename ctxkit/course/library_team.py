@@ -162,9 +162,9 @@ def _parts() -> dict[str, list[list[Any]]]:
     return parts
 
 
-def _round(n: int, name: str, known: list[str]) -> dict[str, list[list[Any]]]:
+def _round(n: int, name: str, paths: list[str]) -> dict[str, list[list[Any]]]:
     last = n == len(_MODULES) - 1
-    read = [("read_file", {"path": path}) for path in known]
+    read = [("read_file", {"path": path}) for path in paths]
     file, tests = f"{name}.py", f"test_{name}.py"
     rule = (
         f" Every refusal must begin with {CODE}, as the support desk searches for it."

@@ -1,4 +1,4 @@
-"""Who answers, with which numbers, and after how many tries: kept in the reader's own folder."""
+"""Students of the course, their numbers and their tries: kept in the reader's own folder."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ctxkit.course.exercises import Exercise
 
 __all__ = ["Student", "Try", "begin", "current_student", "draw_numbers"]
 
@@ -154,14 +152,14 @@ def current_student() -> tuple[Student, str]:
     return _anonymous(here), ""
 
 
-def draw_numbers(exercise: Exercise, student: Student) -> dict[str, Any]:
+def draw_numbers(key: str, variants: Sequence[dict[str, Any]], student: Student) -> dict[str, Any]:
     """Return the numbers of an exercise for a student; without a name those of the page."""
-    if not exercise.numbers:
+    if not variants:
         return {}
     if not student.seed:
-        return dict(exercise.numbers[0])
-    random = Random(f"{student.seed} {exercise.key}")  # noqa: S311  no secret
-    return dict(random.choice(exercise.numbers))
+        return dict(variants[0])
+    random = Random(f"{student.seed} {key}")  # noqa: S311  no secret
+    return dict(random.choice(variants))
 
 
 def digest_answer(answer: Any) -> str:

@@ -22,12 +22,12 @@ from ctxkit.course.pair.task import world
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.course.pair.histories import Said
+    from ctxkit.course.pair.histories import HistoryStep
 
 KINDS = ("read", "again", "answer")
 
 
-def held_out(worlds: int = 20, seed: int = 1_000) -> Iterator[list[Said]]:
+def held_out(worlds: int = 20, seed: int = 1_000) -> Iterator[list[HistoryStep]]:
     """Yield conversations like those of the pair: half as the first run sees them, half as a mask of three leaves them.
 
     Of the masked ones all that is asked for is the last step of a prompt: conversations of 1 to 12 questions.
@@ -40,7 +40,7 @@ def held_out(worlds: int = 20, seed: int = 1_000) -> Iterator[list[Said]]:
             yield conversation(world(seed=seed + n, questions=questions), 3, random=random)
 
 
-def exam(network: Network, conversations: Iterable[list[Said]]) -> pd.DataFrame:
+def exam(network: Network, conversations: Iterable[list[HistoryStep]]) -> pd.DataFrame:
     """Return for each kind of step how many there were, and how many were right to the last piece."""
     asked, right = Counter[str](), Counter[str]()
     for said in conversations:

@@ -157,8 +157,8 @@ def test_no_number_of_the_task_was_ever_trained_with(script):
     numbers = {int(n) for text in seen for n in re.findall(r"= (\d{4})", text)}
     assert len(numbers) > 3_000
     assert not numbers & held
-    assert {task.held(n) for n in numbers} == {False}
-    assert {task.held(n) for n in held} == {True}
+    assert {task.is_unseen(n) for n in numbers} == {False}
+    assert {task.is_unseen(n) for n in held} == {True}
 
 
 def test_only_steps_that_are_right_by_what_is_in_sight_are_learned(script):

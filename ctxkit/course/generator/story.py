@@ -1,4 +1,4 @@
-"""What is asked of the agent, turn by turn: facts said early are needed late."""
+"""Story of the made sessions, turn by turn: facts said early are needed late."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def _judge_capstone(answer: Any) -> str:
     return f"{'; '.join(wrong).capitalize()}." if wrong else ""
 
 
-def _require_sessions(given: Any, key: str) -> list[Session]:
-    many = [given] if isinstance(given, Session) else given
+def _require_sessions(value: Any, key: str) -> list[Session]:
+    many = [value] if isinstance(value, Session) else value
     if not isinstance(many, (list, tuple)) or not many or len(many) > 100:
         raise BadArguments(f"Give `{key}` as a list of sessions, as ck.read returns them.")
     if not all(isinstance(each, Session) for each in many):
@@ -58,17 +58,17 @@ def _measure(sessions: list[Session], rules: Any) -> tuple[float, float, bool]:
     over = False
     for session in sessions:
         table = compare(session, [rules], progress=False)
-        mine = table.iloc[-1]
-        before += float(table.loc["recorded", "cost_usd"])
+        mine = dict(table.iloc[-1])
+        before += float(str(table.loc["recorded", "cost_usd"]))
         after += float(mine["cost_usd"])
         loss = max(loss, float(mine["needed_later_loss"]))
         over |= float(mine["peak_tokens"]) > (session.context_window or float("inf"))
     return (1 - after / before if before else 0.0), loss, over
 
 
-def _is_near(given: Any, right: float) -> bool:
+def _is_near(value: Any, right: float) -> bool:
     from ctxkit.course.marking import as_float
 
-    value = as_float(given)
+    number = as_float(value)
     # two points of a hundred: enough for a figure that was read off a table
-    return value is not None and abs(value - right) <= 0.02
+    return number is not None and abs(number - right) <= 0.02

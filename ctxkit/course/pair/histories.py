@@ -1,4 +1,4 @@
-"""What the reader is trained with: conversations of an agent that makes no mistake, as rules may have left them.
+"""Training data of the reader: conversations of an agent that makes no mistake, as rules may have left them.
 
 Worlds are made by chance, with numbers that the held-out worlds do not have. Of each conversation some results are
 cleared. The reader learns those steps that are right by what is in sight before them, and no others.
@@ -20,7 +20,7 @@ CLEARED = ("Old environment output: ({lines} lines omitted)", "[Old tool result 
 """What stands in the place of a result: SWE-agent's words, and Claude Code's."""
 
 
-class Said(NamedTuple):
+class HistoryStep(NamedTuple):
     """A message of a conversation."""
 
     role: str
@@ -40,14 +40,14 @@ def call(name: str) -> str:
 
 
 def conversation(
-    at: World, keep: int | None = None, shown: float = 1.0, random: Random | None = None
-) -> list[Said]:
+    at: World, keep: int | None = None, visible_share: float = 1.0, random: Random | None = None
+) -> list[HistoryStep]:
     """Return a conversation about all questions of a world, as the last prompt shows it.
 
     Args:
         at: the world.
         keep: results at the end that stay whole, at each call; None: all.
-        shown: share of the results that are not cleared, by chance, whatever their age (only where
+        visible_share: share of the results that are not cleared, by chance, whatever their age (only where
             `keep` is None).
         random: of that chance, and which words stand for a cleared result.
     """
@@ -62,7 +62,7 @@ def conversation(
             recent = results if keep is None else results[-keep:]
             if name not in fresh | {r.name for r in recent if r.shown}:
                 steps += [("assistant", call(name)), ("tool", name)]
-                results.append(_Result(name, random.random() < shown))
+                results.append(_Result(name, random.random() < visible_share))
             fresh.add(name)
         steps.append(("assistant", at.answer(n)))
     whole = [r.shown and (keep is None or i >= len(results) - keep) for i, r in enumerate(results)]
@@ -71,21 +71,21 @@ def conversation(
 
 def _seen(
     at: World, steps: Sequence[tuple[str, str]], whole: Sequence[bool], cleared: str
-) -> list[Said]:
+) -> list[HistoryStep]:
     """Return what was said, with results cleared that are not whole, and which steps are right by it."""
-    out = [Said("system", INSTRUCTIONS)]
+    out = [HistoryStep("system", INSTRUCTIONS)]
     sight, read, question, result = set[str](), set[str](), -1, 0
     for role, text in steps:
         if role == "user":
             question += 1
-            out.append(Said(role, text))
+            out.append(HistoryStep(role, text))
         elif role == "assistant":
             right, kind = step(at, question, sight, read)
-            out.append(Said(role, text, kind if text == right else ""))
+            out.append(HistoryStep(role, text, kind if text == right else ""))
         else:
             file = at.files[path(text)]
             stub = cleared.format(lines=len(file.splitlines()))
-            out.append(Said(role, file if whole[result] else stub))
+            out.append(HistoryStep(role, file if whole[result] else stub))
             read.add(text)
             if whole[result]:
                 sight.add(text)
@@ -101,7 +101,7 @@ def step(at: World, question: int, sight: set[str], read: set[str]) -> tuple[str
     return at.answer(question), "answer"
 
 
-def drawn(random: Random, questions: int, *, unseen: bool = False) -> list[Said]:
+def drawn(random: Random, questions: int, *, unseen: bool = False) -> list[HistoryStep]:
     """Return a conversation made by chance, with up to so many questions.
 
     A third are as a mask of two to six results leaves them; in the others single results are cleared, or none.
@@ -117,4 +117,4 @@ def drawn(random: Random, questions: int, *, unseen: bool = False) -> list[Said]
     )
     if random.random() < 1 / 3:
         return conversation(at, random.randint(2, 6), random=random)
-    return conversation(at, shown=random.choice((1.0, 0.8, 0.6)), random=random)
+    return conversation(at, visible_share=random.choice((1.0, 0.8, 0.6)), random=random)

@@ -118,7 +118,7 @@ def _turned(x: Array, cosines: Array, sines: Array) -> Array:
     return np.concatenate([np.concatenate(turned, axis=-1), x[TURNED:]])
 
 
-def said(message: Message) -> str:
+def spoken_text(message: Message) -> str:
     """Return the text of a message as the reader reads it; a tool call as the reader writes it."""
     calls = [f"{c.name}({json.dumps(c.arguments.get('path', ''))})" for c in message.tool_calls]
     return "\n".join([*filter(None, [message.text]), *calls])
@@ -126,7 +126,7 @@ def said(message: Message) -> str:
 
 def prompt(messages: Iterable[Message]) -> list[int]:
     """Return a whole prompt in pieces, and the role of who speaks next."""
-    pieces = [n for m in messages for n in message(m.role, said(m))]
+    pieces = [n for m in messages for n in message(m.role, spoken_text(m))]
     return [*pieces, NUMBER["<assistant>"]]
 
 

@@ -53,9 +53,9 @@ class World:
         """Return the right answer as it was asked for."""
         return ", ".join(f"{a}_{k} = {self.numbers[a, k]}" for a, k in self.asked[n])
 
-    def right(self, n: int, said: str) -> bool:
+    def right(self, n: int, reply: str) -> bool:
         """Return whether a reply ends with the numbers that were asked for, in their order."""
-        digits = re.findall(r"\d+", re.sub(r"(?<=\d),(?=\d{3}\b)", "", said))
+        digits = re.findall(r"\d+", re.sub(r"(?<=\d),(?=\d{3}\b)", "", reply))
         wanted = [str(self.numbers[each]) for each in self.asked[n]]
         return digits[-len(wanted) :] == wanted
 
@@ -65,7 +65,7 @@ def path(name: str) -> str:
     return f"etc/{name}.toml"
 
 
-def held(number: int) -> bool:
+def is_unseen(number: int) -> bool:
     """Return whether a number is kept from training: one in ten."""
     return number * 7_919 % 1_009 < 101
 
@@ -87,11 +87,11 @@ def world(
         each: numbers that a question asks for, of as many services.
         near: share of the numbers that are of one of the last `SOON` services.
         seed: of the chance.
-        unseen: its numbers are those that no training has seen (`held`); False: the others.
+        unseen: its numbers are those that no training has seen (`is_unseen`); False: the others.
     """
     random = Random(seed)
     names = random.sample(NAMES, services)
-    pool = [n for n in range(1_000, 10_000) if held(n) == unseen]
+    pool = [n for n in range(1_000, 10_000) if is_unseen(n) == unseen]
     drawn = iter(random.sample(pool, services * len(KEYS)))
     numbers = {(name, key): next(drawn) for name in names for key in KEYS}
     files = {}
