@@ -239,7 +239,8 @@ class ExternalAgent(Agent):
             self.size = size
         amount = as_dict(cost).get("amount")
         is_usd = as_dict(cost).get("currency", "USD") == "USD"
-        if is_usd and isinstance(amount, int | float) and amount is not True and 0 <= amount < _MAX_COST_USD:
+        is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+        if is_usd and is_number and 0 <= amount < _MAX_COST_USD:
             self._spending.report(float(amount))
             turn.spent.cost_usd = self._spending.in_turn
         if type(used) is int and used >= 0:
