@@ -237,7 +237,7 @@ class ExternalAgent(Agent):
         used, size, cost = (update.get(k) for k in ("used", "size", "cost"))
         if type(size) is int and size > 0:
             self.size = size
-        amount = as_dict(cost).get("amount")
+        amount: Any = as_dict(cost).get("amount")
         is_usd = as_dict(cost).get("currency", "USD") == "USD"
         is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
         if is_usd and is_number and 0 <= amount < _MAX_COST_USD:
