@@ -6,8 +6,11 @@ import html
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.redaction import environment_secrets, find_spans, mask_spans, redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,12 +110,20 @@ _CONTROLS = re.compile(
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
+# All text of logs, models and tools is displayed through the functions below. A secret is masked
+# before anything else is taken out or cut off: what is left of it would no longer be recognised.
+
+
 def sanitize_text(text: str, limit: int | None = None) -> str:
-    """Return text without terminal escapes, control and bidi characters, cut to `limit` characters
-    with an ellipsis.
+    """Return text without secrets, terminal escapes, control and bidi characters, cut to `limit`
+    characters with an ellipsis.
     """
-    if limit is not None and len(text) > 4 * limit + 4096:
-        text = text[: 4 * limit + 4096]  # never scan megabytes to show a line
+    return strip_controls(_mask_secrets(_bound(text, limit)), limit)
+
+
+def strip_controls(text: str, limit: int | None = None) -> str:
+    """Return what `sanitize_text` does, of a text that is redacted already."""
+    text = _bound(text, limit)
     text = _SURROGATES.sub("\ufffd", _CONTROLS.sub("", _ANSI.sub("", text)))
     if limit is not None and len(text) > limit:
         return text[: max(limit - 1, 0)] + "…"
@@ -121,7 +132,35 @@ def sanitize_text(text: str, limit: int | None = None) -> str:
 
 def sanitize_line(text: str, limit: int = 80) -> str:
     """Return text as one line of at most `limit` characters."""
-    return sanitize_text(" ".join(text[: 8 * limit + 4096].split()), limit)
+    return strip_controls(" ".join(_mask_secrets(text[: 8 * limit + 4096]).split()), limit)
+
+
+FAILURE_CHARS = 300
+"""Characters of an error text that are stored and displayed."""
+
+
+def failure_text(error: object) -> str:
+    """Return an error's text for storage and display: one redacted line, bounded."""
+    return sanitize_line(str(error)[:20_000], FAILURE_CHARS)
+
+
+def _bound(text: str, limit: int | None) -> str:
+    return text if limit is None else text[: 4 * limit + 4096]  # never scan megabytes for a line
+
+
+def _mask_secrets(text: str) -> str:
+    if len(text) > _MAX_CACHED_CHARS:
+        return redact(text)
+    return _mask_short_text(text, tuple(environment_secrets()))
+
+
+_MAX_CACHED_CHARS = 400
+"""Characters of a text whose redaction is cached: names and titles are displayed repeatedly."""
+
+
+@lru_cache(4096)
+def _mask_short_text(text: str, secrets: tuple[str, ...]) -> str:
+    return mask_spans(text, find_spans(text, secrets))
 
 
 def escape_html(text: str, limit: int | None = None) -> str:

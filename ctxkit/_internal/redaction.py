@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from ctxkit._internal import secret_heuristics, secret_patterns, webhook_secrets
-from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.secret_heuristics import is_secret_field
 from ctxkit._internal.visible_text import VisibleText
@@ -423,12 +422,3 @@ def mask_spans(text: str, spans: Sequence[Span]) -> str:
         out += [text[at:start], REDACTION_MARK]
         at = end
     return "".join([*out, text[at:]])
-
-
-FAILURE_CHARS = 300
-"""Characters of an error text that are stored and displayed."""
-
-
-def failure_text(error: object) -> str:
-    """Return an error's text for storage and display: one redacted line, bounded."""
-    return sanitize_line(redact(str(error)[:20_000]), FAILURE_CHARS)

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.redaction import redact
 from ctxkit.agent.child_process import ChildProcess
 from ctxkit.agent.event_loops import LoopOwner, LoopThread
 from ctxkit.agent.tools.runner import OutputLimits
@@ -220,13 +219,13 @@ class AcpClient(LoopOwner):
         })  # fmt: skip
         agent_name = _as_dict(self.told.get("agentInfo")).get("name")
         self.name = (
-            sanitize_line(redact(agent_name), 60)
+            sanitize_line(agent_name, 60)
             if isinstance(agent_name, str) and agent_name.strip()
             else self.name
         )
         self._child.name = self._label
         if self.told.get("protocolVersion") != PROTOCOL_VERSION:
-            agent_version = sanitize_line(redact(str(self.told.get("protocolVersion"))), 20)
+            agent_version = sanitize_line(str(self.told.get("protocolVersion")), 20)
             raise ModelError(
                 f"{self._label} speaks version {agent_version} of the protocol; here it is "
                 f"{PROTOCOL_VERSION}."
@@ -330,9 +329,9 @@ class AcpClient(LoopOwner):
     def failure(self, error: Any, method: str) -> str:
         """Return an error of the agent as a sentence."""
         fields = _as_dict(error)
-        message = sanitize_line(redact(str(fields.get("message") or "no reason")), 300).rstrip(".")
+        message = sanitize_line(str(fields.get("message") or "no reason"), 300).rstrip(".")
         more = _as_dict(fields.get("data")).get("details")
-        more = f" ({sanitize_line(redact(str(more)), 200)})" if more else ""
+        more = f" ({sanitize_line(str(more), 200)})" if more else ""
         if fields.get("code") == _AUTH_REQUIRED:
             auth_methods = self.told.get("authMethods")
             names = (
@@ -340,7 +339,7 @@ class AcpClient(LoopOwner):
                 if isinstance(auth_methods, list)
                 else []
             )
-            offered = sanitize_line(redact(", ".join(filter(None, names))), 200)
+            offered = sanitize_line(", ".join(filter(None, names)), 200)
             how = f" (it offers: {offered})" if offered else ""
             how = f"{how}: log in with it, in a terminal"
             return f"{self._label} asks for a login{how}. It said: {message}."

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import failure_text, redact
+from ctxkit._internal.formatting import failure_text
+from ctxkit._internal.redaction import redact
 from ctxkit.agent.compaction_attempts import (
     Attempt,
     SummaryBackoff,

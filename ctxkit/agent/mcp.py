@@ -254,7 +254,7 @@ class McpServer(LoopOwner):
             return self._child.over
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        message = sanitize_line(redact(str(error)), 200)
+        message = sanitize_line(str(error), 200)
         why = f"{type(error).__name__}: {message}"
         return f"{self._label} did not answer as the protocol asks ({why})."
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.redaction import failure_text, redact
+from ctxkit._internal.formatting import failure_text, sanitize_line
+from ctxkit._internal.redaction import redact
 from ctxkit.agent.models.model import Model, Request, ignore_delta
 from ctxkit.errors import ModelError
 from ctxkit.policies.base import Chain, ConfiguredPolicy

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.redaction import redact, redact_json
+from ctxkit._internal.redaction import redact_json
 from ctxkit.errors import BadArguments
 from ctxkit.formats.otel import encode_agent_span, encode_call_span, encode_resource, get_trace_id
 
@@ -164,7 +164,7 @@ class SpanExport:
             self._send_session(session, closing=closing)
             self.fault = ""
         except Exception as e:  # noqa: BLE001  whatever fails here must not cost the session
-            self.fault = sanitize_line(redact(str(e)), 200) or type(e).__name__
+            self.fault = sanitize_line(str(e), 200) or type(e).__name__
         return not self.fault
 
     def _send_session(self, session: Session, *, closing: bool) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit._internal.lazy import public_dir
-from ctxkit._internal.redaction import redact
 from ctxkit.agent.context_store import (
     ContextStore,
     format_index_block,
@@ -166,7 +165,7 @@ class PromptSources:
 
 def make_section(name: str, text: str, raw_chars: int | None = None) -> PromptSection | None:
     """Return a section with its text redacted and sanitised; None if that is empty."""
-    clean = redact(sanitize_text(text)).strip()
+    clean = sanitize_text(text).strip()
     if not clean:
         return None
     return PromptSection(name, clean, max(len(text.strip()), raw_chars or 0))

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit._internal.formatting import sanitize_line, sanitize_text
+from ctxkit._internal.formatting import sanitize_line, sanitize_text, strip_controls
+from ctxkit._internal.redaction import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -101,8 +102,9 @@ def print_message(sentence: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON: what is missing is null, times are ISO 8601."""
-    text = json.dumps(_to_plain(value), indent=1, ensure_ascii=True, allow_nan=False, default=str)
+    """Print a value as JSON without secrets: what is missing is null, times are ISO 8601."""
+    redacted = redact_json(_to_plain(value))
+    text = json.dumps(redacted, indent=1, ensure_ascii=True, allow_nan=False, default=str)
     sys.stdout.write(text + "\n")
 
 
@@ -163,7 +165,7 @@ def print_lines(text: str) -> None:
     import textwrap
 
     width = get_screen_width()
-    for line in sanitize_text(text).splitlines():
+    for line in strip_controls(text).splitlines():  # its parts are sanitized
         if line.startswith(" ") or not line:
             sys.stdout.write(fit_text(line.rstrip(), width) + "\n")
         else:

@@ -162,7 +162,6 @@ def index_file(file: LogFile) -> LogFile:
 
 def index_session(session: Session) -> IndexedSession:
     """Return what a list shows of a session."""
-    from ctxkit._internal.redaction import redact
     from ctxkit.metrics.cost.session_bill import bill_session
     from ctxkit.metrics.frames.per_session import make_row
     from ctxkit.session.titles import get_title
@@ -174,7 +173,7 @@ def index_session(session: Session) -> IndexedSession:
     is_priced = bool(prices) and None not in prices
     return IndexedSession(
         id=session.id,
-        title=sanitize_line(redact(get_title(session, _MAX_TITLE_CHARS)), 200),
+        title=sanitize_line(get_title(session, _MAX_TITLE_CHARS), 200),
         format=session.format,
         began=row["ts"],
         with_subagents_usd=sum(p or 0.0 for p in prices) if is_priced else None,

@@ -7,6 +7,7 @@ and the prompt names the tool only.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import sys
@@ -14,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, make_visible, sanitize_line
+from ctxkit._internal.formatting import NO_MATHJAX, make_visible, sanitize_line
 from ctxkit._internal.redaction import redact, redact_json
 from ctxkit.agent.tools.builtin import TOOL_NAMES, make_inert_work_tools, make_tools
 from ctxkit.agent.tools.runner import run_in_thread
@@ -148,7 +149,7 @@ def question_about(call: ToolCall) -> Question:
     Raises:
         BadArguments: the call cannot be shown whole; the sentence goes to the model, too.
     """
-    name = sanitize_line(redact(call.name), 60)
+    name = sanitize_line(call.name, 60)
     try:
         whole = _format_call(call.name, call.arguments)
         clean = _format_call(redact(call.name), redact_json(call.arguments))
@@ -186,7 +187,7 @@ def _as_json(value: Any) -> str:
 
 def as_html(text: str) -> str:
     """Return a question as HTML that wraps, so that no part of it is out of sight."""
-    return f'<pre class="{NO_MATHJAX}" style="{_STYLE}">{escape_html(text)}</pre>'
+    return f'<pre class="{NO_MATHJAX}" style="{_STYLE}">{html.escape(text)}</pre>'
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ctxkit._internal.formatting import sanitize_line
 from ctxkit.engine import log_from_session, run_rules
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
@@ -196,7 +197,7 @@ def _main_model_price(session: Session, billed: list[ModelCall]) -> tuple[str, P
     model_price = price(model, at=first.message.time)
     if model_price is None:
         raise BadArguments(
-            f"Model {model or 'without a name'!r} has no price, so nothing can be weighed in"
+            f"Model {sanitize_line(model or 'without a name', 80)!r} has no price, so nothing can be weighed in"
             " dollars."
         )
     return model or "", model_price

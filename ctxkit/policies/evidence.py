@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from ctxkit._internal.redaction import failure_text
+from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import ModelError
 from ctxkit.policies.offline_summarisers import (
     Extractive,

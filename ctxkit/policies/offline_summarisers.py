@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
+from ctxkit._internal.formatting import failure_text
 from ctxkit._internal.lazy import public_dir
-from ctxkit._internal.redaction import failure_text
 from ctxkit.errors import BadArguments, ModelError, did_you_mean, short_repr
 from ctxkit.policies.base import Validated
 from ctxkit.policies.texts import extracts, line_index

@@ -10,7 +10,7 @@ from threading import Thread
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ctxkit._internal.redaction import failure_text
+from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.policies.base import FUNCTION_METHOD, BasePolicy, ConfiguredPolicy
 from ctxkit.policies.history.columns import USER

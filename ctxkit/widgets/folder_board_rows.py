@@ -16,7 +16,6 @@ from ctxkit._internal.formatting import (
     format_usd,
     sanitize_line,
 )
-from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.reading import read_all
@@ -189,7 +188,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
     thrash_result = thrash(session) if session.edits and session.calls else None
     return BoardRow(
         id=sanitize_line(session.id, 200),
-        title=sanitize_line(redact(get_title(session, 200)), 120),
+        title=sanitize_line(get_title(session, 200), 120),
         path=path or session.path_ or "",
         started=row["ts"],
         project=row["project"],

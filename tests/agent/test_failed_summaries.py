@@ -16,7 +16,7 @@ from talkers import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit._internal.redaction import FAILURE_CHARS
+from ctxkit._internal.formatting import FAILURE_CHARS
 from ctxkit.agent import Provider
 from ctxkit.errors import ModelError
 from ctxkit.policies import Fallback, Rules, Summary

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from cli.words import told
-from widgets.reports.hostile import EVIL, hostile, list_leaks
+from widgets.reports.hostile import EVIL, SECRET, hostile, list_leaks
 
 import ctxkit as ck
 from ctxkit.cli.app import COMMAND_MODULES, app
@@ -25,6 +25,7 @@ WORDS = {
     "convert": ["LOG", "copy.jsonl"],
     "watch": ["LOG", "--times", "1"],
     "keep": ["kept"],
+    "forecasts": ["LOGS", "--add", "recorded"],
     "gate": ["LOG", "--rules", "pi", "--baseline", "baseline.json", "--update"],
     "demo": ["shown"],
     "doctor": [],
@@ -65,7 +66,7 @@ def run_command(home, name: str, form: str, text: str) -> tuple[list[str], list[
 
 @pytest.mark.parametrize(("name", "form"), FORMS, ids=[" ".join(f).strip() for f in FORMS])
 def test_text_of_a_log_stays_text(home, name, form):
-    words, page = run_command(home, name, form, EVIL)
+    words, page = run_command(home, name, form, f"{SECRET} {EVIL}")
     assert words == []
     if form == "--html":  # a page has scripts of its own
         (home / "page.html").unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from magics.test_every_subcommand import EVERY, forms, kernel, prepare
-from widgets.reports.hostile import hostile, list_leaks
+from widgets.reports.hostile import EVIL, SECRET, hostile, list_leaks
 
 from ctxkit.errors import CtxkitError
 
@@ -30,7 +30,7 @@ def run_over_hostile_log(shell, capsys, magic: str, name: str) -> dict[tuple[str
     report, out = prepare(shell), {}
     for number, line in enumerate(forms(magic, name, report)):
         prepare(shell)
-        shell.user_ns["bad"] = hostile()
+        shell.user_ns["bad"] = hostile(text=f"{SECRET} {EVIL}")
         list_outputs(shell, capsys, "%context use bad")
         asked = line.replace("NUMBER", str(number)).replace("--session main", "--session bad")
         for kind, text in list_outputs(shell, capsys, asked).items():

@@ -9,7 +9,7 @@ from inspect import Parameter, isfunction, signature
 
 import pytest
 from ipywidgets import Widget
-from widgets.reports.hostile import EVIL, hostile, list_leaks
+from widgets.reports.hostile import EVIL, SECRET, hostile, list_leaks
 
 import ctxkit as ck
 from ctxkit.errors import CtxkitError
@@ -30,6 +30,9 @@ CHARTS = {
     for n in ck.plots.__all__
     if takes_a_session(getattr(ck.plots, n))
 }
+
+DATA = {"frame"}
+"""What returns a plain data frame: its texts are those of the log, as SECURITY.md says."""
 
 
 def list_forms(value) -> dict[str, str]:
@@ -52,7 +55,7 @@ def test_the_functions_are_found():
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *CHARTS])
 def test_text_of_a_log_stays_text(name):
-    leaks, own = list_leaks_of(name, EVIL), list_leaks_of(name, "harmless words")
+    leaks, own = list_leaks_of(name, f"{SECRET} {EVIL}"), list_leaks_of(name, "harmless words")
     assert {k: v for k, v in leaks.items() if v != own.get(k, [])} == {}
 
 
@@ -64,4 +67,7 @@ def list_leaks_of(name: str, text: str) -> dict[str, list[str]]:
     except CtxkitError as error:
         forms = {"error": str(error)}
     Widget.close_all()
-    return {kind: list_leaks(text, html=kind.endswith("html")) for kind, text in forms.items()}
+    leaks = {kind: list_leaks(text, html=kind.endswith("html")) for kind, text in forms.items()}
+    if name in DATA:
+        leaks = {kind: [leak for leak in found if leak != "a key"] for kind, found in leaks.items()}
+    return leaks

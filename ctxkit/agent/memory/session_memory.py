@@ -208,7 +208,7 @@ def _conversation_rows(messages: Iterable[Message]) -> list[tuple[str, str]]:
 def _describe_failure(provider: object, error: Exception) -> str:
     if isinstance(error, StoreError):
         return str(error)
-    why = sanitize_line(redact(str(error)), 200)
+    why = sanitize_line(str(error), 200)
     return f"The memory provider {type(provider).__name__} failed ({type(error).__name__}: {why})."
 
 
@@ -391,7 +391,7 @@ def describe_cost(reply: Message, model: Model) -> str:
         f"{reply.usage.prompt_tokens or 0:,} tokens read, {reply.usage.output_tokens or 0:,}"
         " written"
     )
-    return f"It was asked of {sanitize_line(redact(model.name), 80)}: {used}."
+    return f"It was asked of {sanitize_line(model.name, 80)}: {used}."
 
 
 def _format_excerpt(messages: Sequence[Message]) -> str:

@@ -115,9 +115,7 @@ class Webhook:
         except TimeoutError:
             failure = f"did not answer within {self.seconds:g} seconds"
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as e:
-            failure = (
-                f"could not be asked ({sanitize_line(redact(str(e)), 120) or type(e).__name__})"
-            )
+            failure = f"could not be asked ({sanitize_line(str(e), 120) or type(e).__name__})"
         raise StoreError(f"The memory's webhook {failure}.")
 
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, BinaryIO
 
-from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.redaction import failure_text, redact
+from ctxkit._internal.formatting import failure_text, sanitize_line
+from ctxkit._internal.redaction import redact
 from ctxkit.agent.tools.root import Root
 from ctxkit.agent.tools.search import search_files
 from ctxkit.errors import StoreError

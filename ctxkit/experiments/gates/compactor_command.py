@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.redaction import redact
 from ctxkit.agent.child_process import quote_output
 from ctxkit.agent.process_tree import ProcessTree
 from ctxkit.errors import BadArguments
@@ -129,7 +128,7 @@ def parse_messages(data: bytes) -> ChatMessages:
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError):
-        begins = sanitize_line(redact(data[:4096].decode("utf-8", "replace")), 60)
+        begins = sanitize_line(data[:4096].decode("utf-8", "replace"), 60)
         problem = f"it begins {begins!r}" if begins else "it is empty"
         raise BadArguments(f"The compactor's answer is no JSON: {problem}.") from None
     return validate_messages(

@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.gates.compactor_command import command, validate_messages
@@ -455,7 +454,7 @@ def _find_pair_faults(after: ChatMessages) -> list[str]:
             name = str(message.get("tool_call_id", ""))
             if waiting.pop(name, None) is None:
                 faults.append(
-                    f"Message {i} is the result of {sanitize_line(redact(name), 40)!r}, a call "
+                    f"Message {i} is the result of {sanitize_line(name, 40)!r}, a call "
                     "that is not"
                     " before it."
                 )
@@ -469,7 +468,7 @@ def _find_pair_faults(after: ChatMessages) -> list[str]:
 
 def _list_unanswered(waiting: dict[str, int]) -> list[str]:
     return [
-        f"The call {sanitize_line(redact(c), 40)!r} of message {i} has lost its result."
+        f"The call {sanitize_line(c, 40)!r} of message {i} has lost its result."
         for c, i in waiting.items()
     ]
 

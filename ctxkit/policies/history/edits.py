@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import failure_text
+from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.policies.history.columns import ASSISTANT
 from ctxkit.policies.history.head import (
