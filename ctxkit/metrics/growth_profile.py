@@ -196,10 +196,8 @@ def _main_model_price(session: Session, billed: list[ModelCall]) -> tuple[str, P
     first = next(c for c in billed if (c.message.model or session.model) == model)
     model_price = price(model, at=first.message.time)
     if model_price is None:
-        raise BadArguments(
-            f"Model {sanitize_line(model or 'without a name', 80)!r} has no price, so nothing can be weighed in"
-            " dollars."
-        )
+        name = sanitize_line(model or "without a name", 80)
+        raise BadArguments(f"Model {name!r} has no price, so nothing can be weighed in dollars.")
     return model or "", model_price
 
 
