@@ -78,10 +78,11 @@ test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on t
 	CTXKIT_ENGINES=.engines CTXKIT_ENGINES_TABLE=docs/engines.json $(BIN)/python -m pytest -q tests/engines
 	$(BIN)/python docs/make_conformance.py
 
-check: $(STAMP)  ## ruff, mypy --strict, import-linter
+check: $(STAMP)  ## ruff, mypy --strict, import-linter, codespell
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell *.md docs ctxkit
 
 format: $(STAMP)  ## let ruff format and fix
 	$(BIN)/ruff format .

@@ -31,10 +31,9 @@ print("\\n@rows " + json.dumps(benchmark.run()))
 """
 _HEAD = """# Benchmarks
 
-Written by `make bench`. Each row is a ratio between ctxkit and a named peer in one process and on one core (two where
-processes are compared), by CPU time and medians; that both sides give the same result is asserted first. Goals are those
-of the project. Figures of another machine will differ, ratios should not by much. The rows of `readme` are what a person
-types, on real logs, against an earlier ctxkit (`CTXKIT_EARLIER`) or against the time that the line may take.
+Written by `make bench`. A row is a ratio of median CPU times between ctxkit and a named peer in one process on one core
+(two where processes are compared), once both results are equal. On another machine, figures differ more than ratios. The
+rows of `readme` are commands on real logs, against an earlier ctxkit (`CTXKIT_EARLIER`) or a limit of time.
 {where}
 
 | benchmark | what | ours | peer | unit | ratio | goal | |

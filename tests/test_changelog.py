@@ -32,6 +32,8 @@ WORDS = [
     "eleven",
     "twelve",
     "thirteen",
+    "fourteen",
+    "fifteen",
 ]
 
 

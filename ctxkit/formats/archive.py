@@ -205,7 +205,7 @@ FIND_COLUMNS = {
     "time": "datetime64[ns, UTC]",
     "text": "string",
 }
-"""The columns of `find`: `message` is an index into the session, `text` the words in context."""
+"""The columns of `find`: `message` indexes `session.messages`, `text` is the words in context."""
 
 
 def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.DataFrame:
@@ -259,7 +259,7 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
 _SHOWN_COLUMNS = (
     ("time", "when", "when"),
     ("session", "session"),
-    ("message", "message", "count", "its index in the session"),
+    ("message", "message", "count", "its index in session.messages"),
     ("role", "role"),
     ("text", "text"),
 )

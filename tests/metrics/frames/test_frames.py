@@ -98,6 +98,26 @@ def test_messages_carry_place_call_and_fate():
     assert set(frame["source"]) == {"estimated"}
 
 
+def test_the_text_of_a_message_row_is_in_the_log_at_its_position():
+    path = ck.samples.path("billing")
+    read = ck.read(path)
+    rows = ck.frame(read, per="message")
+    assert [read.log[p].id for p in rows["position"]] == rows["id"].tolist()
+    queue = "fin-import-7"
+    stating = [p for p in rows["position"] if queue in read.log[p].text]
+    hits = ck.find(path, queue)
+    hits = hits[[queue in read.messages[m].text for m in hits["message"]]]  # not those of calls
+    assert [read.messages[m].id for m in hits["message"]] == [read.log[p].id for p in stating]
+    assert len(stating) == 7
+
+
+def test_a_merge_with_suffixes_keeps_every_column_of_both_frames():
+    calls, sessions = (ck.frame(ck.samples.path("chat"), per=p) for p in ("call", "session"))
+    shared = set(calls) & set(sessions) - {"session"}
+    merged = calls.merge(sessions, on="session", suffixes=("", "_of_session"))
+    assert {*calls, *(f"{c}_of_session" for c in shared)} <= set(merged)
+
+
 def test_what_follows_the_last_call_belongs_to_none():
     frame = ck.frame(session(user(), assistant(), user("more")), per="message")
     assert frame["call"].isna().tolist() == [False, False, True]
