@@ -20,7 +20,7 @@ usages = [c.message.usage for c in reviewer.shared.calls]
 rules = {view.name: view.rules("Reviewer") for view in parse_views("views")}
 where = {name: ck.replay(reviewer.shared, each).sent(call) for name, each in rules.items()}
 where = {
-    name: {i.message.kind or i.message.role for i in sent if CODE in i.message.text}
+    name: {i.message.kind or i.message.role for i in sent if ERROR_CODE in i.message.text}
     for name, sent in where.items()
 }
 """,
