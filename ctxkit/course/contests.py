@@ -11,14 +11,14 @@ import msgspec
 
 from ctxkit._internal.formatting import escape_html
 from ctxkit._internal.tables import Cell, Column, Table
-from ctxkit.course.entry_files import (
+from ctxkit.course.contest_entries import (
     StoredEntry,
+    encode_rules,
     read_entries,
     store_entry,
     user_name,
     working_folder,
 )
-from ctxkit.course.entry_rules import encode_rules
 from ctxkit.course.judging import ContestEntry, judge_entry, judge_rules
 from ctxkit.course.sample_data import load_sample, replay_sample, score_replay
 from ctxkit.errors import BadArguments, CtxkitError

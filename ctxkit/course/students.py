@@ -16,7 +16,7 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.course.entry_files import working_folder
+from ctxkit.course.contest_entries import working_folder
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
