@@ -70,8 +70,8 @@ def keep_promise(archive: str, rules: str, source: str) -> None:
     """Write a forecast under rules into an archive, and say so."""
     from ctxkit.experiments.forecast_records import keep_forecast
 
-    kept = keep_forecast(archive, rules, source=source)
-    print_message(f"{pluralize(len(kept), 'forecast')} under {rules} written to {archive}.")
+    forecasts = keep_forecast(archive, rules, source=source)
+    print_message(f"{pluralize(len(forecasts), 'forecast')} under {rules} written to {archive}.")
 
 
 def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:

@@ -90,9 +90,9 @@ def decode_rules(data: object) -> Rules:
             return preset(str(data["preset"]), **_decode_settings(settings))
         if unknown := set(data) - {*_PARTS, *_NUMBERS, "name"}:
             raise BadArguments(f"Rules of an entry have no setting {min(unknown)!r}.")
-        made = {key: _decode_value(data[key], 0) for key in _PARTS if key in data}
-        made |= {key: data[key] for key in _NUMBERS if key in data}
-        return Rules(**made, name=str(data.get("name", "")))
+        parts = {key: _decode_value(data[key], 0) for key in _PARTS if key in data}
+        parts |= {key: data[key] for key in _NUMBERS if key in data}
+        return Rules(**parts, name=str(data.get("name", "")))
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadArguments(f"The entry's rules cannot be made: {error}.") from None
 
@@ -115,13 +115,13 @@ def read_entries(path: Path) -> tuple[StoredEntry, ...]:
     """
     if not path.is_dir():
         return _read_file(path)
-    found: list[StoredEntry] = []
+    entries: list[StoredEntry] = []
     for file in sorted(path.glob("*.json"))[:MOST_FILES]:
         try:
-            found += _read_file(file)
+            entries += _read_file(file)
         except (OSError, msgspec.MsgspecError):
             continue
-    return tuple(found)
+    return tuple(entries)
 
 
 def store_entry(path: Path, entry: StoredEntry) -> None:

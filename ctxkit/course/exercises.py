@@ -158,8 +158,8 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
         return AnswerMark(key, None, f"{comment} {chosen.because}".strip())
     tries = len(student.tries(key))
     hint = f" {chosen.hint}" if comment and tries > 1 else ""
-    said = f"{comment or chosen.because}{hint} {who}".strip()
-    return AnswerMark(key, not comment, said, tries)
+    text = f"{comment or chosen.because}{hint} {who}".strip()
+    return AnswerMark(key, not comment, text, tries)
 
 
 def load_exercises() -> dict[str, Exercise]:
@@ -235,8 +235,8 @@ def show_waiting(text: str) -> Iterator[None]:
 
 def _register(make: Callable[[Callable[..., str]], Exercise]) -> Callable[..., Any]:
     def register(judge: Callable[..., str]) -> Callable[..., str]:
-        made = make(judge)
-        _EXERCISES[made.key] = made
+        new_exercise = make(judge)
+        _EXERCISES[new_exercise.key] = new_exercise
         return judge
 
     return register

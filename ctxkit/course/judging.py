@@ -187,10 +187,10 @@ def mark(
         raise BadArguments("Give 1 to 20 sessions.")
     seed = secrets.token_hex(4) if seed is None else seed
     hidden = [make_session(f"{seed}/{n}") for n in range(sessions)]
-    found = list(_find_entries(place))
-    if not found:
+    entries = list(_find_entries(place))
+    if not entries:
         raise BadArguments(f"No file of {str(folder)!r} is a contest.json: collect them first.")
-    bar = tqdm(found, desc="entries", unit="entry", delay=1, disable=not progress)
+    bar = tqdm(entries, desc="entries", unit="entry", delay=1, disable=not progress)
     rows = [_judge_row(file, entry, hidden) for file, entry in bar]
     table = pd.DataFrame(rows).sort_values(["counts", "cost_usd"], ascending=[False, True])
     # a place is for entries that count

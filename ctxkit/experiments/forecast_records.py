@@ -124,11 +124,11 @@ def keep_forecast(
 
 def write_trigger_setting(timing: CompactionTiming) -> str:
     """Return rules as text that compact where `ck.when` says: Pi's, with its trigger and floor."""
-    keep = max(timing.floor - timing.stays.fixed, 1)
+    recent_tokens = max(timing.floor - timing.stays.fixed, 1)
     reserve = max(timing.window - timing.best, 1)
     return (
         f"pi:context_window={timing.window},reserve_tokens={reserve},"
-        f"keep_recent_tokens={min(keep, max(timing.best - 1, 1))}"
+        f"keep_recent_tokens={min(recent_tokens, max(timing.best - 1, 1))}"
     )
 
 
@@ -210,9 +210,9 @@ class ForecastOutcome(NamedTuple):
     def hits(self, name: str) -> tuple[int, int]:
         """Return how many later sessions lie in the interval of a figure, and of how many."""
         interval: PredictionInterval | None = getattr(self.forecast, name)
-        held = [interval.holds(v) for v in self.values[name]] if interval is not None else []
-        known = [h for h in held if h is not None]
-        return sum(known), len(known)
+        hits = [interval.holds(v) for v in self.values[name]] if interval is not None else []
+        judged = [h for h in hits if h is not None]
+        return sum(judged), len(judged)
 
 
 def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
@@ -237,15 +237,15 @@ def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
         'No session came after the 1 forecast: nothing to hold it against yet.'
     """
     folder = Path(archive).expanduser()
-    kept = load_forecasts(folder)
-    if not kept:
+    records = load_forecasts(folder)
+    if not records:
         raise BadArguments(
             f"{str(folder)!r} holds no forecast: write one with `ctxkit forecasts FOLDER --add"
             " recorded`."
         )
     sessions = [(get_start(s), s) for s in _read_archive(folder)]
     outcomes = []
-    for forecast in kept:
+    for forecast in records:
         later = [
             s
             for begun, s in sessions
@@ -321,11 +321,11 @@ class ForecastReport(NamedTuple):
         """For each changed setting what later sessions cost, and what they would have cost."""
         out = []
         for outcome in self.outcomes:
-            came, replayed = outcome.recorded_usd, outcome.values["usd"]
-            if outcome.forecast.setting != RECORDED and came and replayed:
+            recorded, replayed = outcome.recorded_usd, outcome.values["usd"]
+            if outcome.forecast.setting != RECORDED and recorded and replayed:
                 out.append(
-                    f"{sanitize_line(outcome.forecast.tool, 20)}: {pluralize(len(came), 'session')}"
-                    f" came at {format_usd(fmean(came))} each; replayed under"
+                    f"{sanitize_line(outcome.forecast.tool, 20)}: "
+                    f"{pluralize(len(recorded), 'session')} came at {format_usd(fmean(recorded))} each; replayed under"
                     f" {sanitize_line(outcome.forecast.setting, 60)} they cost"
                     f" {format_usd(fmean(replayed))}."
                 )

@@ -244,7 +244,7 @@ def _join_children(sides: Sequence[Session], subagents: Sequence[Session]) -> tu
     children = []
     for side in sides:
         marks = _find_marks(side)
-        shared = {i: len(marks & own) for i, own in left.items()}
+        shared = {i: len(marks & thread_marks) for i, thread_marks in left.items()}
         best = max(shared, key=shared.__getitem__, default=None)
         if best is None or not shared[best]:
             children.append(side)
@@ -311,5 +311,5 @@ def _mark_compaction(edit: Edit, summary_replies: list[Message]) -> Edit:
 
 def _probe(reply: Message) -> str:
     text = get_plain_text(reply)
-    found = _SUMMARY.search(text)
-    return (found[1] if found else text).strip()[:_PROBE_CHARS] or text or "\0"
+    match = _SUMMARY.search(text)
+    return (match[1] if match else text).strip()[:_PROBE_CHARS] or text or "\0"

@@ -186,14 +186,16 @@ def _call_texts(tool_call: Any) -> Iterator[str]:
 
 
 def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) -> RuleFate:
-    index, shown = analysis.memory, analysis.shown
+    index, visibility = analysis.memory, analysis.shown
     number = index.item_numbers[Item("constraint", rule.text)]
     spans, calls = _find_spans(analysis, number), index.calls
-    first_gap = next((end for _, end in spans if end < shown.end), None)
+    first_gap = next((end for _, end in spans if end < visibility.end), None)
     stood_until = None
     if first_gap is not None:
         change = int(np.searchsorted(analysis.change_ticks, first_gap))
-        stood_until = shown.compaction_numbers[min(change, len(shown.compaction_numbers) - 1)]
+        stood_until = visibility.compaction_numbers[
+            min(change, len(visibility.compaction_numbers) - 1)
+        ]
     # A prompt of call c has the tick 2 c + 1; a span holds the ticks from its start to its end.
     ranges = tuple((start // 2, min(end // 2, calls)) for start, end in spans)
     against = _find_action_against(rule.text, ranges, actions)
@@ -203,7 +205,7 @@ def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) 
         stated_call=ranges[0][0],
         stood_until=stood_until,
         last_call=max(ranges[-1][1] - 1, 0),
-        in_sight=spans[-1][1] >= shown.end,
+        in_sight=spans[-1][1] >= visibility.end,
         spans=ranges,
         against_call=None if against is None else against.call,
         against=None if against is None else sanitize_line(against.text, 200),

@@ -255,8 +255,8 @@ def price(model: str | None, *, at: float | None = None) -> Price | None:
     """
     if not isinstance(model, str) or not 0 < len(model) <= _MAX_NAME_CHARS:
         return None
-    found = _find_price(model)
-    return found and found.on(at)
+    dated_price = _find_price(model)
+    return dated_price and dated_price.on(at)
 
 
 def cost_usd(

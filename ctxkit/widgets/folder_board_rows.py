@@ -115,8 +115,8 @@ def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
 
 
 def _sum_given(values: Iterable[float | None]) -> float | None:
-    values_given = [v for v in values if v is not None]
-    return float(sum(values_given)) if values_given else None
+    present = [v for v in values if v is not None]
+    return float(sum(present)) if present else None
 
 
 def _float_or_none(value: float | None) -> float | None:

@@ -160,8 +160,8 @@ def _what_if_append_only(session: Session) -> WhatIf | None:
 
 def _what_if_cheaper_summaries(session: Session, bill: SessionBill) -> WhatIf | None:
     session_price, usd = _get_own_price(session), bill.priced_summaries_usd
-    known = ((n, p) for n in get_comparison_models() if (p := price(n)) is not None)
-    cheapest = min(known, key=lambda item: item[1].input, default=None)
+    priced = ((n, p) for n in get_comparison_models() if (p := price(n)) is not None)
+    cheapest = min(priced, key=lambda item: item[1].input, default=None)
     if (
         session_price is None
         or cheapest is None

@@ -243,12 +243,12 @@ def _find_invented_statements(
 ) -> tuple[str, ...]:
     """Return the decisions and approvals of a model's checkpoint that nobody made."""
     spoken = [_own_words(m) for m in passage.messages if m.role in ("user", "assistant", "system")]
-    known = [*spoken, _checkpoint_words(previous), passage.instructions]
+    sources = [*spoken, _checkpoint_words(previous), passage.instructions]
     user = [_own_words(m) for m in passage.messages if m.role == "user"]
     approved = with_approvals(Checkpoint(), passage.messages, previous).approvals
     words = _checkpoint_words(replace(point, handoff_md=""))
     return (
-        *checkpoint_audit.find_invented_decisions(point.decisions, known),
+        *checkpoint_audit.find_invented_decisions(point.decisions, sources),
         *checkpoint_audit.find_invented_approvals(
             [words, point.handoff_md],
             [*user, _checkpoint_words(previous), passage.instructions],
