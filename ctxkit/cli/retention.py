@@ -75,7 +75,7 @@ def _quote_lost(lost: list[RuleFate]) -> list[str]:
 
 
 def _make_row(fate: RuleFate) -> dict[str, object]:
-    until = "stands" if fate.stood_until is None else f"compaction {fate.stood_until}"
+    until = "stands" if fate.removed_by is None else f"compaction {fate.removed_by}"
     return {
         **fate._asdict(),
         "rule": redact(fate.rule),

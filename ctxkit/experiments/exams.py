@@ -487,7 +487,7 @@ def _describe_cost(
     name = model if isinstance(model, str) else getattr(model, "__name__", "the function")
     model_price = price(name) if isinstance(model, str) else None
     output = len(paper.questions) * _ANSWER_TOKENS * len(ways) * repeats
-    usd = None if model_price is None else model_price.asked_usd(prompt * calls, output)
+    usd = None if model_price is None else model_price.request_usd(prompt * calls, output)
     cost = "at a price that is not known" if usd is None else f"for at most {format_usd(usd)}"
     return (
         f"{pluralize(calls, 'call')} of {sanitize_line(name, 60)} with at most {prompt:,} tokens"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["Forecast", "ForecastReport", "forecasts", "keep_forecast"]
+__all__ = ["Forecast", "ForecastReport", "forecasts", "write_forecast"]
 __dir__ = public_dir(__all__)
 
 FILE_NAME = "forecasts.ctxkit"
@@ -63,7 +63,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     loss: PredictionInterval | None = None
 
 
-def keep_forecast(
+def write_forecast(
     archive: str | os.PathLike[str],
     rules: str = RECORDED,
     *,
@@ -90,7 +90,7 @@ def keep_forecast(
         >>> import ctxkit as ck, shutil, tempfile
         >>> archive = tempfile.mkdtemp()
         >>> _ = shutil.copy(ck.samples.path("billing"), archive)
-        >>> [(f.tool, f.sessions_n, f.calls.middle) for f in keep_forecast(archive)]
+        >>> [(f.tool, f.sessions_n, f.calls.middle) for f in write_forecast(archive)]
         [('native', 1, 343.0)]
     """
     folder, when = Path(archive).expanduser(), time.time() if now is None else now
@@ -219,7 +219,7 @@ def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
     """Hold the forecasts of an archive against the sessions that came after them.
 
     Args:
-        archive: a folder of sessions with forecasts that `keep_forecast` wrote.
+        archive: a folder of sessions with forecasts that `write_forecast` wrote.
 
     Returns:
         A report with one row for each forecast and figure. Sessions are replayed under the
@@ -232,7 +232,7 @@ def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
         >>> import ctxkit as ck, shutil, tempfile
         >>> archive = tempfile.mkdtemp()
         >>> _ = shutil.copy(ck.samples.path("billing"), archive)
-        >>> _ = keep_forecast(archive)
+        >>> _ = write_forecast(archive)
         >>> forecasts(archive).answer
         'No session came after the 1 forecast: nothing to hold it against yet.'
     """
@@ -325,8 +325,8 @@ class ForecastReport(NamedTuple):
             if outcome.forecast.setting != RECORDED and recorded and replayed:
                 out.append(
                     f"{sanitize_line(outcome.forecast.tool, 20)}: "
-                    f"{pluralize(len(recorded), 'session')} came at {format_usd(fmean(recorded))} each; replayed under"
-                    f" {sanitize_line(outcome.forecast.setting, 60)} they cost"
+                    f"{pluralize(len(recorded), 'session')} came at {format_usd(fmean(recorded))} "
+                    f"each; replayed under {sanitize_line(outcome.forecast.setting, 60)} they cost"
                     f" {format_usd(fmean(replayed))}."
                 )
         return tuple(out)
