@@ -48,7 +48,7 @@ _LOSS = "needed_later_loss"
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """What the next session of a tool is expected to be, under a setting."""
 
-    made: float
+    created_at: float
     """Seconds since 1970; only sessions that begin later are held against it."""
     source: str
     """What promised it: `advise`, `when` or a person."""
@@ -107,9 +107,9 @@ def write_forecast(
     new = []
     for tool, sessions in sorted(by_tool.items()):
         rows = [measure_session(session, setting) for session in sessions]
-        intervals = {name: predict_interval(_known(rows, name)) for name in FIGURES}
+        intervals = {name: predict_interval(_drop_missing(rows, name)) for name in FIGURES}
         forecast = Forecast(
-            made=when,
+            created_at=when,
             source=source,
             tool=tool,
             setting=rules,
@@ -172,7 +172,7 @@ def measure_session(session: Session, setting: Rules | None) -> dict[str, float 
     }
 
 
-def _known(rows: Iterable[dict[str, float | None]], name: str) -> list[float]:
+def _drop_missing(rows: Iterable[dict[str, float | None]], name: str) -> list[float]:
     return [value for row in rows if (value := row[name]) is not None]
 
 
@@ -249,7 +249,7 @@ def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
         later = [
             s
             for begun, s in sessions
-            if begun and begun >= forecast.made and s.format == forecast.tool
+            if begun and begun >= forecast.created_at and s.format == forecast.tool
         ]
         outcomes.append(_hold_against(forecast, later))
     return ForecastReport(tuple(outcomes))
@@ -259,8 +259,8 @@ def _hold_against(forecast: Forecast, later: Sequence[Session]) -> ForecastOutco
     setting = _parse_setting(forecast.setting)
     rows = [measure_session(session, setting) for session in later]
     recorded = rows if setting is None else [measure_session(s, None) for s in later]
-    values = {name: tuple(_known(rows, name)) for name in FIGURES}
-    return ForecastOutcome(forecast, values, tuple(_known(recorded, "usd")))
+    values = {name: tuple(_drop_missing(rows, name)) for name in FIGURES}
+    return ForecastOutcome(forecast, values, tuple(_drop_missing(recorded, "usd")))
 
 
 _COLUMNS = (

@@ -103,7 +103,9 @@ def test_damage_is_left_out_and_what_is_missing_is_said(tmp_path):
     fill(tmp_path, range(2))
     write_forecast(tmp_path)
     path = tmp_path / FILE_NAME
-    path.write_bytes(b"{broken\n\xff\n" + path.read_bytes() + json.dumps({"made": "x"}).encode())
+    path.write_bytes(
+        b"{broken\n\xff\n" + path.read_bytes() + json.dumps({"created_at": "x"}).encode()
+    )
     assert [type(f) for f in load_forecasts(tmp_path)] == [Forecast]
     with pytest.raises(BadArguments, match="no folder"):
         write_forecast(tmp_path / "nowhere")

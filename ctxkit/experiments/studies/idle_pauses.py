@@ -71,7 +71,7 @@ def measure_orders_by_length(sessions: Iterable[Session]) -> list[bool]:
         for pause in find_pauses(session):
             if pause.gap < inf and pause.recorded_write is not None:
                 cached = max(pause.prefix + pause.grown - pause.recorded_write, 0)
-                real = pause._replace(kept=cached)
+                real = pause._replace(still_cached=cached)
                 foretold, right = (
                     rank_choices({c: p.cost(c) for c in CHOICES}) for p in (pause, real)
                 )

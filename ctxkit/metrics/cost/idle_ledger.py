@@ -85,7 +85,7 @@ class Pause(NamedTuple):
     """Seconds until the next call; infinite: the session ended."""
     prefix: int
     """Tokens that lie in the cache."""
-    kept: int
+    still_cached: int
     """Tokens that stay cached when it expires, as other sessions use them: a guess before."""
     left: int
     """Tokens that a compaction would leave."""
@@ -114,7 +114,7 @@ class Pause(NamedTuple):
 
     def predict_write(self) -> int:
         """Return the tokens that the next call writes after an expired cache, growth left out."""
-        return max(self.prefix - self.kept, 0)
+        return max(self.prefix - self.still_cached, 0)
 
 
 def _return_cost(pause: Pause, gap: float) -> float:
@@ -124,7 +124,7 @@ def _return_cost(pause: Pause, gap: float) -> float:
         return 0.0
     if gap < p.life:
         return p.read * pause.prefix
-    cached = min(pause.kept, pause.prefix)
+    cached = min(pause.still_cached, pause.prefix)
     return p.write * (pause.prefix - cached) + p.read * cached
 
 
@@ -185,7 +185,7 @@ def find_pauses(session: Session) -> list[Pause]:
                 _make_pause(session, features[i - 1], model_price, floor, written)._replace(
                     gap=float(feature.gap or 0.0),
                     prefix=prefix,
-                    kept=round(median(expired_reads)) if expired_reads else 0,
+                    still_cached=round(median(expired_reads)) if expired_reads else 0,
                     recorded_write=max(feature.prompt - read, 0),
                     grown=feature.prompt - prefix,
                 )
@@ -196,7 +196,9 @@ def find_pauses(session: Session) -> list[Pause]:
     last_price = price(models[features[-1].call])
     if last_price is not None:
         end = _make_pause(session, features[-1], last_price, floor, written)
-        pauses.append(end._replace(kept=round(median(expired_reads)) if expired_reads else 0))
+        pauses.append(
+            end._replace(still_cached=round(median(expired_reads)) if expired_reads else 0)
+        )
     return pauses
 
 
@@ -219,7 +221,7 @@ def _make_pause(
         call=before.call,
         gap=inf,
         prefix=before.prompt,
-        kept=0,
+        still_cached=0,
         left=floor + SUMMARY_TOKENS,
         summary=SUMMARY_TOKENS,
         written=written,
