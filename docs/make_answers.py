@@ -237,7 +237,7 @@ def make_archive(folder: Path) -> None:
     for session in sessions:
         ck.write(session, folder / f"{session.id}.jsonl")
     starts = sorted(s.messages[0].time or 0.0 for s in sessions)
-    ck.experiments.keep_forecast(folder, now=starts[12])
+    ck.experiments.write_forecast(folder, now=starts[12])
 
 
 def replace_measured(text: str, measured: str) -> str:

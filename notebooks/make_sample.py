@@ -43,10 +43,10 @@ def make(name: str = "billing") -> ck.Session:
 
 
 def _other(name: str, told: ModuleType) -> ck.Session:
-    tape = told.play(random.Random(f"{SEED} {name}"), tokens.exact_counter())
+    recorder = told.play(random.Random(f"{SEED} {name}"), tokens.exact_counter())
     return ck.Session(
-        id=name, title=told.TITLE, agent="main", product="sample", cwd=f"/srv/{name}", model=tape.of.model,
-        context_window=tape.of.window, started=told.STARTED, log=tuple(tape.log),
+        id=name, title=told.TITLE, agent="main", product="sample", cwd=f"/srv/{name}", model=recorder.profile.model,
+        context_window=recorder.profile.context_window, started=told.STARTED, log=tuple(recorder.log),
     )  # fmt: skip
 
 

@@ -60,9 +60,9 @@ class Limits:
 
     def within(self, rules: Rules) -> Limits:
         """Return these limits, with the payload of the rules where that is smaller."""
-        own, of_rules = self.payload_bytes, rules.parameters.get("max_payload_bytes") or None
-        least = min((n for n in (own, of_rules) if n is not None), default=None)
-        return self if least == own else replace(self, payload_bytes=least)
+        limit, of_rules = self.payload_bytes, rules.parameters.get("max_payload_bytes") or None
+        least = min((n for n in (limit, of_rules) if n is not None), default=None)
+        return self if least == limit else replace(self, payload_bytes=least)
 
     def __str__(self) -> str:
         limits = {"calls": self.calls, "tokens": self.tokens, "$": self.cost_usd, "s": self.seconds}

@@ -34,7 +34,7 @@ def when_(
     if forecast is not None:
         from ctxkit.experiments.forecast_records import write_trigger_setting
 
-        keep_promise(forecast, write_trigger_setting(timing), "when")
+        write_promised_forecast(forecast, write_trigger_setting(timing), "when")
     if out.json:
         import msgspec
 
@@ -66,12 +66,12 @@ def idle_(out: CommandOutput, *, sessions: tuple[str, ...], why: bool) -> None:
         print_answer(out, "Pauses", ledger, why=why)
 
 
-def keep_promise(archive: str, rules: str, source: str) -> None:
+def write_promised_forecast(archive: str, rules: str, source: str) -> None:
     """Write a forecast under rules into an archive, and say so."""
-    from ctxkit.experiments.forecast_records import keep_forecast
+    from ctxkit.experiments.forecast_records import write_forecast
 
-    kept = keep_forecast(archive, rules, source=source)
-    print_message(f"{pluralize(len(kept), 'forecast')} under {rules} written to {archive}.")
+    forecasts = write_forecast(archive, rules, source=source)
+    print_message(f"{pluralize(len(forecasts), 'forecast')} under {rules} written to {archive}.")
 
 
 def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ctxkit.cli import EXIT_WORSE, arguments
-from ctxkit.cli.answers import keep_promise, print_answer
+from ctxkit.cli.answers import print_answer, write_promised_forecast
 from ctxkit.cli.arguments import SESSION_WORD, resolve_session
 from ctxkit.cli.output import (
     CommandOutput,
@@ -121,7 +121,7 @@ def advise_(
     show_bar = sys.stderr.isatty()
     advice = advise(arguments.resolve_sessions(sessions), list(rules) or "all", progress=show_bar)
     if forecast is not None:
-        keep_promise(forecast, get_promised_rules(advice), "advise")
+        write_promised_forecast(forecast, get_promised_rules(advice), "advise")
     if out.json:
         print_json(list_records(advice))
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ctxkit.cli import arguments
-from ctxkit.cli.answers import keep_promise, print_answer
+from ctxkit.cli.answers import print_answer, write_promised_forecast
 from ctxkit.cli.arguments import RULES_WORD, resolve_session, session_argument
 from ctxkit.cli.output import (
     CommandOutput,
@@ -73,7 +73,7 @@ def forecasts_(out: CommandOutput, *, folder: str, rules: str | None) -> None:
     from ctxkit.experiments.forecast_records import forecasts
 
     if rules is not None:
-        keep_promise(folder, rules, "forecasts")
+        write_promised_forecast(folder, rules, "forecasts")
     report = forecasts(folder)
     if out.json:
         print_json({"answer": report.answer, "forecasts": report.rows()})

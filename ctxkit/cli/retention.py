@@ -58,8 +58,8 @@ def rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
     from ctxkit.engine.replay import replay
     from ctxkit.metrics.rule_fates import trace_user_rules
 
-    shown = resolve_session(session)
-    trace = trace_user_rules(shown if rules is None else replay(shown, rules))
+    resolved = resolve_session(session)
+    trace = trace_user_rules(resolved if rules is None else replay(resolved, rules))
     if not out.json and out.html is None:
         print_lines(f"{trace.answer}\n")
     lost = [fate for fate in trace.fates if not fate.in_sight]
@@ -75,12 +75,12 @@ def _quote_lost(lost: list[RuleFate]) -> list[str]:
 
 
 def _make_row(fate: RuleFate) -> dict[str, object]:
-    stands = "stands" if fate.stood_until is None else f"compaction {fate.stood_until}"
+    until = "stands" if fate.removed_by is None else f"compaction {fate.removed_by}"
     return {
         **fate._asdict(),
         "rule": redact(fate.rule),
         "against": None if fate.against is None else redact(fate.against),
-        "stood": stands,
+        "stood": until,
         "last": None if fate.in_sight else fate.last_call,
     }
 

@@ -11,14 +11,14 @@ import msgspec
 
 from ctxkit._internal.formatting import escape_html
 from ctxkit._internal.tables import Cell, Column, Table
-from ctxkit.course.entry_files import (
+from ctxkit.course.contest_entries import (
     StoredEntry,
+    encode_rules,
     read_entries,
     store_entry,
     user_name,
     working_folder,
 )
-from ctxkit.course.entry_rules import encode_rules
 from ctxkit.course.judging import ContestEntry, judge_entry, judge_rules
 from ctxkit.course.sample_data import load_sample, replay_sample, score_replay
 from ctxkit.errors import BadArguments, CtxkitError
@@ -80,8 +80,8 @@ class Contest:
         entry = judge_entry(name, data, by=by)
         old = next((e for e in self.entries if (e.name, e.by) == (entry.name, entry.by)), None)
         if old is not None and old.rank < entry.rank:
-            said = f"it {_describe(entry)}, and yours {_describe(old)}"
-            note = f"{entry.name!r} was not replaced: {said}. Enter it under another name."
+            comparison = f"it {_describe(entry)}, and yours {_describe(old)}"
+            note = f"{entry.name!r} was not replaced: {comparison}. Enter it under another name."
             return replace(self, note=note)
         store_entry(self.path, StoredEntry(name=entry.name, rules=data, by=by))
         note = f"{entry.name!r} was replaced: the old one {_describe(old)}." if old else ""
@@ -94,12 +94,12 @@ class Contest:
         stored: tuple[StoredEntry, ...] = ()
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             stored = read_entries(self.path)
-        found = []
+        entries = []
         for each in stored:
             # rules that this version of the kit does not know are left out
             with contextlib.suppress(CtxkitError):
-                found.append(judge_entry(each.name, each.rules, by=each.by))
-        return tuple(sorted(found, key=lambda e: e.rank))
+                entries.append(judge_entry(each.name, each.rules, by=each.by))
+        return tuple(sorted(entries, key=lambda e: e.rank))
 
     @property
     def best(self) -> ContestEntry | None:

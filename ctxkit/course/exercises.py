@@ -1,23 +1,32 @@
-"""Exercises by key, and `check`, which marks an answer."""
+"""Exercises by key: `check` marks an answer, and `report` makes a table of one student's tries."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
+from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.course.marking import AnswerMark
 from ctxkit.course.students import current_student, digest_answer, draw_numbers
-from ctxkit.course.waiting import show_waiting
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Exercise", "check", "exercise", "guess", "load_exercises", "numbers", "tasks"]
+    import pandas as pd
 
+__all__ = ["Exercise", "check", "exercise", "guess", "load_exercises", "numbers", "report", "tasks"]
+
+_FULL_TRIES, _HALF_TRIES = 2, 4
+"""Tries up to which a right answer counts whole, and half."""
+_WAIT_SECONDS = 1.0
+"""Time after which work is announced."""
 _LESSONS = (
     "lesson_01_read_sessions",
     "lesson_02_policies",
@@ -89,15 +98,6 @@ def guess(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str
     return _register(lambda judge: Exercise(f"{key}-guess", asks, judge, because, guess=True))
 
 
-def _register(make: Callable[[Callable[..., str]], Exercise]) -> Callable[..., Any]:
-    def register(judge: Callable[..., str]) -> Callable[..., str]:
-        made = make(judge)
-        _EXERCISES[made.key] = made
-        return judge
-
-    return register
-
-
 def numbers(key: str) -> dict[str, Any]:
     """Return the numbers that an exercise asks you about; without a name those of the page.
 
@@ -158,8 +158,88 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
         return AnswerMark(key, None, f"{comment} {chosen.because}".strip())
     tries = len(student.tries(key))
     hint = f" {chosen.hint}" if comment and tries > 1 else ""
-    said = f"{comment or chosen.because}{hint} {who}".strip()
-    return AnswerMark(key, not comment, said, tries)
+    text = f"{comment or chosen.because}{hint} {who}".strip()
+    return AnswerMark(key, not comment, text, tries)
+
+
+def load_exercises() -> dict[str, Exercise]:
+    """Return all exercises by key."""
+    # a lesson registers its exercises when it is imported; Python imports each once
+    for lesson in _LESSONS:
+        import_module(f"ctxkit.course.lessons.{lesson}")
+    return _EXERCISES
+
+
+def report(to: str | Path | None = None) -> pd.DataFrame:
+    """Return how often you tried each exercise, and what that is worth.
+
+    A right answer within two tries is one point, within four half a point; where an exercise is a
+    choice of a few words, only the first try counts. Guesses carry no points. Answers are not kept.
+
+    Args:
+        to: a file to hand in (CSV); None: nothing is written. Naming one is your consent.
+
+    Returns:
+        One row an exercise: `student`, `key`, `tries`, `right` and `points`.
+
+    Raises:
+        BadArguments: the file cannot be written.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> table = ck.course.report()
+        >>> list(table.columns)
+        ['student', 'key', 'tries', 'right', 'points']
+    """
+    import pandas as pd
+
+    student, _ = current_student()
+    rows = []
+    for key, exercise in sorted(load_exercises().items()):
+        tries = student.tries(key)
+        right = any(each.right for each in tries)
+        points = _score_tries(exercise, len(tries)) if right else 0.0
+        rows.append((student.name, key, len(tries), right, None if exercise.guess else points))
+    table = pd.DataFrame(rows, columns=["student", "key", "tries", "right", "points"])
+    table["points"] = table["points"].astype("Float64")
+    if to is not None:
+        _write_report(Path(to), table)
+    return table
+
+
+@contextmanager
+def show_waiting(text: str) -> Iterator[None]:
+    """Show a line in the notebook while work takes longer than a second, and take it away after.
+
+    Outside a notebook nothing is shown.
+
+    Args:
+        text: what is being done.
+    """
+    from IPython.core.getipython import get_ipython
+
+    if not hasattr(get_ipython(), "kernel"):
+        yield
+        return
+    handles: list[Any] = []
+    timer = Timer(_WAIT_SECONDS, lambda: handles.append(_show_html(text)))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        for handle in handles:
+            handle.update(_as_html(""))
+
+
+def _register(make: Callable[[Callable[..., str]], Exercise]) -> Callable[..., Any]:
+    def register(judge: Callable[..., str]) -> Callable[..., str]:
+        new_exercise = make(judge)
+        _EXERCISES[new_exercise.key] = new_exercise
+        return judge
+
+    return register
 
 
 def _judge(chosen: Exercise, answer: Any, subjects: tuple[Any, ...]) -> tuple[str, bool]:
@@ -203,9 +283,30 @@ def _read_out(chosen: Exercise) -> str:
     return chosen.asks.format(**drawn) if drawn else chosen.asks
 
 
-def load_exercises() -> dict[str, Exercise]:
-    """Return all exercises by key."""
-    # a lesson registers its exercises when it is imported; Python imports each once
-    for lesson in _LESSONS:
-        import_module(f"ctxkit.course.lessons.{lesson}")
-    return _EXERCISES
+def _score_tries(exercise: Exercise, tries: int) -> float:
+    if exercise.is_choice:
+        return float(tries == 1)
+    return 1.0 if tries <= _FULL_TRIES else 0.5 if tries <= _HALF_TRIES else 0.0
+
+
+def _write_report(path: Path, table: pd.DataFrame) -> None:
+    # a spreadsheet would take some names for formulas
+    safe = table.assign(student=["'" + n if n[:1] in "=+-@" else n for n in table["student"]])
+    try:
+        with SafeFolder.own(path.resolve().parent) as folder:
+            folder.write(path.name, (safe.to_csv(index=False).encode(),))
+    except OSError as error:
+        sentence = f"The report cannot be written to {str(path)!r} ({error.strerror})."
+        raise BadArguments(sentence) from None
+
+
+def _show_html(text: str) -> Any:
+    from IPython.display import display
+
+    return display(_as_html(f"<em>{text}</em>"), display_id=True)  # type: ignore[no-untyped-call]
+
+
+def _as_html(html: str) -> Any:
+    from IPython.display import HTML
+
+    return HTML(html)  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""A team that writes a small library in three rounds: scripted replies, real files, tests, hand-offs.
+"""A scripted team that writes a small library in three rounds: real files, tests and hand-offs.
 
-`team(folder)` is used by notebook 11. Its views can be compared: what it says and does is always the
-same.
+Notebook 11 uses `open_library_team(folder)`. Replies and tool calls are the same in each run, so
+that views of the history can be compared.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
 from ctxkit.teams.demo import make_scripted_agent
 from ctxkit.tokens.prices import price, register
 
-PRICED = "claude-sonnet-4-5"
-"""Scripted replies cost nothing; they are billed as this model's."""
+if TYPE_CHECKING:
+    from ctxkit.teams.runner import Team
+
+PRICED_MODEL = "claude-sonnet-4-5"
+"""Scripted replies cost nothing; they get this model's prices."""
 TASK = "Write a library for Roman numerals: to_roman, from_roman and add, each with tests."
-VERIFY = "python -m unittest -v"
-CODE = "ERR-ROMAN-41"
-"""What every refusal must begin with; the Planner says it once, and writes it down nowhere."""
+TEST_COMMAND = "python -m unittest -v"
+ERROR_CODE = "ERR-ROMAN-41"
+"""First word of every refusal; the Planner says it once, and no file holds it."""
+_AGENTS = ("Planner", "Developer", "Tester", "Reviewer")
 _VALUES = '''"""The letters of Roman numerals and what they stand for."""
 
 VALUES = {values}
@@ -102,103 +106,139 @@ class Checks(unittest.TestCase):
             {name}({bad})
         self.assertTrue(str(caught.exception))
 """
-_BAD = {"to_roman": "0", "from_roman": "'IIII'", "add": ""}
+_BAD_ARGUMENTS = {"to_roman": "0", "from_roman": "'IIII'", "add": ""}
 
 
-def config(**shown: dict[str, Any]) -> dict[str, Any]:
-    """Return the team's config; `shown` gives an agent keys, such as Tester={"Isolation": "Fresh"}."""
+def open_library_team(folder: Path, name: str = "library", **agent_keys: dict[str, Any]) -> Team:
+    """Open the team, ready to run `TASK`; its bill has the prices of `PRICED_MODEL`.
 
-    def state(agent: str, **ways: str) -> dict[str, Any]:
-        told = [{"To": to, "Signal": signal, "HandoffContext": [{"Source": "changes_recent:1"}]}
-                for to, signal in ways.items()]  # fmt: skip
-        return {"Agent": agent, "Transitions": told}
+    The `python` that it calls is the running one: prompts do not depend on the length of its path.
 
+    Args:
+        folder: where the team works.
+        name: of the team.
+        agent_keys: keys of the configuration by agent, such as `Tester={"Isolation": "Fresh"}`.
+
+    Returns:
+        The open team.
+    """
+    python_folder, search_path = str(Path(sys.executable).parent), os.environ.get("PATH", "")
+    if not search_path.startswith(python_folder):
+        os.environ["PATH"] = os.pathsep.join([python_folder, search_path])
+    model_price = price(PRICED_MODEL)
+    models = {}
+    for agent, turns in _script_turns().items():
+        models[agent] = make_scripted_agent(agent, turns, time.time)
+        if model_price is not None:
+            register(models[agent].name, model_price)
+    return ck.team(
+        _make_team_config(agent_keys), name=name, models=models, folder=folder,
+        tools=("files", "shell"), seed="11",
+    )  # fmt: skip
+
+
+def _make_team_config(agent_keys: dict[str, dict[str, Any]]) -> dict[str, Any]:
     states = {
-        "Planning": state("Planner", Implementation="HANDOFF TO DEVELOPER"),
-        "Implementation": state("Developer", Testing="HANDOFF TO TESTER"),
-        "Testing": state("Tester", Review="HANDOFF TO REVIEWER"),
-        "Review": state(
+        "Planning": _make_state("Planner", Implementation="HANDOFF TO DEVELOPER"),
+        "Implementation": _make_state("Developer", Testing="HANDOFF TO TESTER"),
+        "Testing": _make_state("Tester", Review="HANDOFF TO REVIEWER"),
+        "Review": _make_state(
             "Reviewer", Implementation="ONCE MORE", Planning="NEXT PART", Done="APPROVED"
         ),
         "Done": {"Terminal": True},
     }
-    agents = [{"Name": n, "Plugins": ["FileSystem", "Shell"], **shown.get(n, {})}
-              for n in ("Planner", "Developer", "Tester", "Reviewer")]  # fmt: skip
+    agents = [
+        {"Name": agent, "Plugins": ["FileSystem", "Shell"], **agent_keys.get(agent, {})}
+        for agent in _AGENTS
+    ]
     machine = {"Initial": "Planning", "States": states}
-    return {"Agents": agents, "Selection": {"Type": "statemachine", "StateMachine": machine},
-            "ContextBudget": {"WarnAt": 40_000}}  # fmt: skip
-
-
-def team(folder: Path, name: str = "library", **shown: dict[str, Any]) -> Any:
-    """Return the team, ready for `TASK`; what it is billed has the prices of `PRICED`.
-
-    Its `python` is the one that runs this: by its path, prompts would be as long as that is.
-    """
-    own, others = str(Path(sys.executable).parent), os.environ.get("PATH", "")
-    if not others.startswith(own):
-        os.environ["PATH"] = os.pathsep.join([own, others])
-    known = price(PRICED)
-    models = {}
-    for agent, turns in _parts().items():
-        models[agent] = make_scripted_agent(agent, turns, time.time)
-        if known is not None:
-            register(models[agent].name, known)
-    return ck.team(config(**shown), name=name, models=models, folder=folder,
-                   tools=("files", "shell"), seed="11")  # fmt: skip
-
-
-def _parts() -> dict[str, list[list[Any]]]:
-    parts: dict[str, list[list[Any]]] = {
-        "Planner": [],
-        "Developer": [],
-        "Tester": [],
-        "Reviewer": [],
-    }
-    known = ["values.py"]
-    for n, name in enumerate(_MODULES):
-        for agent, turns in _round(n, name, list(known)).items():
-            parts[agent] += turns
-        known += [f"{name}.py", f"test_{name}.py"]
-    return parts
-
-
-def _round(n: int, name: str, paths: list[str]) -> dict[str, list[list[Any]]]:
-    last = n == len(_MODULES) - 1
-    read = [("read_file", {"path": path}) for path in paths]
-    file, tests = f"{name}.py", f"test_{name}.py"
-    rule = (
-        f" Every refusal must begin with {CODE}, as the support desk searches for it."
-        if not n
-        else ""
-    )
-    brief = {"goal": TASK, "part": name, "files_to_change": [file, tests], "verify_command": VERIFY}
-    first = (
-        [("write_file", {"path": "values.py", "content": _VALUES.format(values=_LETTERS)})]
-        if not n
-        else []
-    )
     return {
-        "Planner": [[("write_file", {"path": "brief.json", "content": json.dumps(brief, indent=1)}),
-                     f"Part {n + 1} is {name}.{rule}\n\nHANDOFF TO DEVELOPER"]],
+        "Agents": agents,
+        "Selection": {"Type": "statemachine", "StateMachine": machine},
+        "ContextBudget": {"WarnAt": 40_000},
+    }
+
+
+def _make_state(agent: str, **signals: str) -> dict[str, Any]:
+    """Return a state that leads to others by their signals."""
+    transitions = [
+        {"To": state, "Signal": signal, "HandoffContext": [{"Source": "changes_recent:1"}]}
+        for state, signal in signals.items()
+    ]
+    return {"Agent": agent, "Transitions": transitions}
+
+
+def _script_turns() -> dict[str, list[list[Any]]]:
+    """Return the scripted turns of each agent."""
+    scripts: dict[str, list[list[Any]]] = {agent: [] for agent in _AGENTS}
+    paths = ["values.py"]
+    for n, module in enumerate(_MODULES):
+        for agent, turns in _script_round(n, module, list(paths)).items():
+            scripts[agent] += turns
+        paths += [f"{module}.py", f"test_{module}.py"]
+    return scripts
+
+
+def _script_round(n: int, module: str, paths: list[str]) -> dict[str, list[list[Any]]]:
+    """Return each agent's turns for one module: write, test, review, repair, approve."""
+    reads = [("read_file", {"path": path}) for path in paths]
+    file, test_file = f"{module}.py", f"test_{module}.py"
+    run_tests = ("shell", {"command": TEST_COMMAND})
+    first_write = (
+        "write_file", {"path": "values.py", "content": _VALUES.format(values=_LETTERS)}
+    )  # fmt: skip
+    source, repaired = (_MODULES[module].format(code=code) for code in ("", f"{ERROR_CODE}: "))
+    tests = _write_tests(module)
+    verdict = "APPROVED" if n == len(_MODULES) - 1 else "NEXT PART"
+    return {
+        "Planner": [_script_plan(n, module, [file, test_file])],
         "Developer": [
-            [*first, *read, ("write_file", {"path": file, "content": _MODULES[name].format(code="")}),
-             ("write_file", {"path": tests, "content": _tests(name)}), ("shell", {"command": VERIFY}),
-             f"{file} is written and its tests pass.\n\nHANDOFF TO TESTER"],
-            [("read_file", {"path": file}),
-             ("write_file", {"path": file, "content": _MODULES[name].format(code=f"{CODE}: ")}),
-             ("shell", {"command": VERIFY}), f"Refusals begin with {CODE} now.\n\nHANDOFF TO TESTER"],
+            [
+                *([first_write] if n == 0 else []), *reads,
+                ("write_file", {"path": file, "content": source}),
+                ("write_file", {"path": test_file, "content": tests}), run_tests,
+                f"{file} is written and its tests pass.\n\nHANDOFF TO TESTER",
+            ],
+            [
+                ("read_file", {"path": file}), ("write_file", {"path": file, "content": repaired}),
+                run_tests, f"Refusals begin with {ERROR_CODE} now.\n\nHANDOFF TO TESTER",
+            ],
         ],
-        "Tester": [[("read_file", {"path": tests}), ("shell", {"command": VERIFY}),
-                    f"All tests of part {n + 1} pass.\n\nHANDOFF TO REVIEWER"] for _ in range(2)],
+        "Tester": [
+            [
+                ("read_file", {"path": test_file}), run_tests,
+                f"All tests of part {n + 1} pass.\n\nHANDOFF TO REVIEWER",
+            ]
+            for _ in range(2)
+        ],
         "Reviewer": [
-            [*read, ("read_file", {"path": file}),
-             f"The refusal of {name} does not begin with {CODE}, as was asked.\n\nONCE MORE"],
-            [("read_file", {"path": file}), ("shell", {"command": VERIFY}),
-             f"{name} is as it was asked for.\n\n{'APPROVED' if last else 'NEXT PART'}"],
+            [
+                *reads, ("read_file", {"path": file}),
+                (f"The refusal of {module} does not begin with {ERROR_CODE}, as was asked."
+                "\n\nONCE MORE"),
+            ],
+            [
+                ("read_file", {"path": file}), run_tests,
+                f"{module} is as it was asked for.\n\n{verdict}",
+            ],
         ],
     }  # fmt: skip
 
 
-def _tests(name: str) -> str:
-    pairs = ", ".join(f"({call}, {wanted})" for call, wanted in _CHECKS[name])
-    return _TESTS.format(name=name, pairs=pairs, bad=_BAD[name])
+def _script_plan(n: int, module: str, files: list[str]) -> list[Any]:
+    brief = {
+        "goal": TASK,
+        "part": module,
+        "files_to_change": files,
+        "verify_command": TEST_COMMAND,
+    }
+    rule = f" Every refusal must begin with {ERROR_CODE}, as the support desk searches for it."
+    return [
+        ("write_file", {"path": "brief.json", "content": json.dumps(brief, indent=1)}),
+        f"Part {n + 1} is {module}.{'' if n else rule}\n\nHANDOFF TO DEVELOPER",
+    ]
+
+
+def _write_tests(module: str) -> str:
+    pairs = ", ".join(f"({call}, {expected})" for call, expected in _CHECKS[module])
+    return _TESTS.format(name=module, pairs=pairs, bad=_BAD_ARGUMENTS[module])

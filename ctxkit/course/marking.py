@@ -50,11 +50,11 @@ class AnswerMark:
     def _repr_html_(self) -> str:
         head, _, rest = str(self).partition(": ")
         ink = {True: "#009e73", False: "#d55e00", None: "#3a93cc"}[self.right]
-        shown = _CODE.sub(r"<code>\1</code>", escape_html(rest, 2000))
+        html = _CODE.sub(r"<code>\1</code>", escape_html(rest, 2000))
         return (
             f'<div class="{NO_MATHJAX}" style="{TEXT_COLOR_CSS};border-left:4px solid {ink};'
             "padding:2px 10px;margin:4px 0;"
-            f'max-width:52em"><strong>{escape_html(head)}</strong>: {shown}</div>'
+            f'max-width:52em"><strong>{escape_html(head)}</strong>: {html}</div>'
         )
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.course.entry_files import working_folder
+from ctxkit.course.contest_entries import working_folder
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ class Student:
 
     def add(self, key: str, digest: str, right: bool | None) -> None:
         """Keep a try; where the file cannot be written, in this kernel alone, with a warning."""
-        made = Try(key=key, digest=digest, right=right, time=round(time.time(), 1))
-        self._tries[key].append(made)
+        new_try = Try(key=key, digest=digest, right=right, time=round(time.time(), 1))
+        self._tries[key].append(new_try)
         if self.path is None:
             return
         try:
             with SafeFolder.own(self.path.parent) as folder:
-                folder.append(self.path.name, msgspec.json.encode(made) + b"\n")
+                folder.append(self.path.name, msgspec.json.encode(new_try) + b"\n")
         except OSError as error:
             if not self.warned:
                 self.warned = True

@@ -232,8 +232,8 @@ def run_record(session: Session) -> Run:
     if done is None:
         rules = recorded_rules()
         if masks_results(session):
-            kept = session.details["history_processor"].get("n", 0)
-            rules = rules.but(pruning=swe_agent_mask(n=kept).pruning)
+            n_results = session.details["history_processor"].get("n", 0)
+            rules = rules.but(pruning=swe_agent_mask(n=n_results).pruning)
         done = session.__dict__["run of the record"] = run_replay(session, rules)
     return done
 

@@ -5,7 +5,7 @@ from .comparison import compare as compare
 from .exams import SummaryPrompt as SummaryPrompt
 from .exams import exam as exam
 from .forecast_records import forecasts as forecasts
-from .forecast_records import keep_forecast as keep_forecast
+from .forecast_records import write_forecast as write_forecast
 from .grids import grid as grid
 from .memory_ablation import index_or_paste as index_or_paste
 from .memory_ablation import with_memory as with_memory

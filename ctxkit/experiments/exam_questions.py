@@ -157,23 +157,23 @@ def _find_turn_start(messages: Sequence[Message], position: int) -> int:
 def _make_paper(session: Session, division: _Division, n: int, seed: int) -> ExamPaper:
     after_ids = {id(m) for m in division.after}
     before_ids = {id(m) for m in division.before}
-    kept = tuple(m for m in division.before if id(m) in after_ids or m.role == "system")
-    taken = [m for m in division.before if id(m) not in after_ids and m.role != "system"]
+    remaining = tuple(m for m in division.before if id(m) in after_ids or m.role == "system")
+    removed = [m for m in division.before if id(m) not in after_ids and m.role != "system"]
     later_text = _fold(division.later)
-    hidden = _fold([*kept, *(m for m in division.later if id(m) not in before_ids)])
-    found = list(_iter_questions(taken, _fold(kept), later_text))
+    hidden = _fold([*remaining, *(m for m in division.later if id(m) not in before_ids)])
+    candidates = list(_iter_questions(removed, _fold(remaining), later_text))
     rng = random.Random(f"{seed}-{session.id}")  # noqa: S311  no secret
-    rng.shuffle(found)
+    rng.shuffle(candidates)
     # Needed values first; among equals a value that later messages state again comes last.
-    found.sort(key=lambda q: (not q.needed, q.expected.casefold() in hidden and not q.needed))
+    candidates.sort(key=lambda q: (not q.needed, q.expected.casefold() in hidden and not q.needed))
     return ExamPaper(
         session=session.id,
         model=session.model,
         compaction=division.compaction,
         before=tuple(division.before),
-        kept=kept,
+        kept=remaining,
         recorded=None if division.compaction is None else tuple(division.after),
-        questions=tuple(_choose_questions(found, n)),
+        questions=tuple(_choose_questions(candidates, n)),
     )
 
 

@@ -215,11 +215,11 @@ class ExamReport:
         if all(not r.shown and not r.fetchable for r in changed):
             return f"Every way that compacts lost the answers to all {n} questions."
         best = max(changed, key=lambda r: (r.right or 0.0, r.shown, r.fetchable, -r.tokens))
-        asked = "" if best.right is None else f"; {best.right:.1f} were answered right"
+        answered = "" if best.right is None else f"; {best.right:.1f} were answered right"
         left = f" Not compacted by {', '.join(map(_name, unchanged))}." if unchanged else ""
         return (
             f"Best is {_name(best.name)}: of {pluralize(n, 'question')} it shows {best.shown}, and"
-            f" {best.fetchable} can be fetched{asked}.{left}"
+            f" {best.fetchable} can be fetched{answered}.{left}"
         )
 
     def frame(self) -> pd.DataFrame:
@@ -246,13 +246,13 @@ class ExamReport:
     @property
     def table(self) -> Table:
         """One row for each way."""
-        asked = any(r.grades for r in self.results)
-        columns = _COLUMNS if asked else _COLUMNS[:5]
+        is_graded = any(r.grades for r in self.results)
+        columns = _COLUMNS if is_graded else _COLUMNS[:5]
         rows = []
         for result in self.results:
             figures = result.tokens, result.shown, result.fetchable, result.gone
             cells = [Cell(_name(result.name)), *(Cell(f"{n:,}") for n in figures)]
-            if asked:
+            if is_graded:
                 cells += [Cell(_format_right(result)), Cell(self._compare_with_first(result))]
             rows.append(tuple(cells))
         return Table(columns, tuple(rows))
@@ -380,10 +380,10 @@ def _summarise(paper: ExamPaper, summariser: Callable[[Any], Any]) -> str:
     from ctxkit.policies.history.log import MessageLog
     from ctxkit.policies.offline_summarisers import Passage, summary_text, validate_summary
 
-    taken = [m for m in paper.before if m not in paper.kept]
-    log = MessageLog.of(taken, default_counter())
+    removed = [m for m in paper.before if m not in paper.kept]
+    log = MessageLog.of(removed, default_counter())
     history = History.start(log, call=len(log.upto))
-    return summary_text(validate_summary(summariser(Passage(history, len(taken)))))
+    return summary_text(validate_summary(summariser(Passage(history, len(removed)))))
 
 
 def _with_summary(paper: ExamPaper, summary: str) -> tuple[Message, ...]:
@@ -397,9 +397,9 @@ def _compact_by_prompt(
 ) -> tuple[Message, ...]:
     if answer is None:
         raise BadArguments("A SummaryPrompt is answered by a model: name one with model=.")
-    asked = Message(role="user", id="exam-prompt", parts=(Text(way.text),))
-    taken = [m for m in paper.before if m not in paper.kept]
-    return _with_summary(paper, answer([*taken, asked]))
+    prompt = Message(role="user", id="exam-prompt", parts=(Text(way.text),))
+    removed = [m for m in paper.before if m not in paper.kept]
+    return _with_summary(paper, answer([*removed, prompt]))
 
 
 def measure_answerable(session: Session, way: Candidate) -> float | None:
@@ -451,9 +451,9 @@ def make_question_message(questions: Sequence[Question]) -> Message:
 
 def grade_answers(questions: Sequence[Question], reply: str) -> tuple[bool, ...]:
     """Return for each question whether the reply gives its exact value, in any case of letters."""
-    given = {int(number): text.casefold() for number, text in _ANSWER_LINE.findall(reply)}
+    answers = {int(number): text.casefold() for number, text in _ANSWER_LINE.findall(reply)}
     return tuple(
-        not find_missing_values((question.expected,), given.get(i, ""))
+        not find_missing_values((question.expected,), answers.get(i, ""))
         for i, question in enumerate(questions, 1)
     )
 
@@ -465,11 +465,11 @@ def _as_answer_function(model: str | AnswerFunction) -> AnswerFunction:
     from ctxkit.agent.models.model import Request, ignore_delta
     from ctxkit.agent.models.names import make_model
 
-    made = make_model(model, counter=default_counter(), clock=time.time)
+    provider = make_model(model, counter=default_counter(), clock=time.time)
 
     def answer(messages: Sequence[Message]) -> str:
         request = Request(messages=tuple(messages))
-        return run_coroutine(made(request, ignore_delta)).text
+        return run_coroutine(provider(request, ignore_delta)).text
 
     return answer
 
@@ -485,9 +485,9 @@ def _describe_cost(
     written = sum(isinstance(way, SummaryPrompt) for way in ways.values())
     calls = len(ways) * repeats + written
     name = model if isinstance(model, str) else getattr(model, "__name__", "the function")
-    known = price(name) if isinstance(model, str) else None
+    model_price = price(name) if isinstance(model, str) else None
     output = len(paper.questions) * _ANSWER_TOKENS * len(ways) * repeats
-    usd = None if known is None else known.asked_usd(prompt * calls, output)
+    usd = None if model_price is None else model_price.request_usd(prompt * calls, output)
     cost = "at a price that is not known" if usd is None else f"for at most {format_usd(usd)}"
     return (
         f"{pluralize(calls, 'call')} of {sanitize_line(name, 60)} with at most {prompt:,} tokens"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["Forecast", "ForecastReport", "forecasts", "keep_forecast"]
+__all__ = ["Forecast", "ForecastReport", "forecasts", "write_forecast"]
 __dir__ = public_dir(__all__)
 
 FILE_NAME = "forecasts.ctxkit"
@@ -49,7 +49,7 @@ _LOSS = "needed_later_loss"
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """What the next session of a tool is expected to be, under a setting."""
 
-    made: float
+    created_at: float
     """Seconds since 1970; only sessions that begin later are held against it."""
     source: str
     """What promised it: `advise`, `when` or a person."""
@@ -64,7 +64,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     loss: PredictionInterval | None = None
 
 
-def keep_forecast(
+def write_forecast(
     archive: str | os.PathLike[str],
     rules: str = RECORDED,
     *,
@@ -91,7 +91,7 @@ def keep_forecast(
         >>> import ctxkit as ck, shutil, tempfile
         >>> archive = tempfile.mkdtemp()
         >>> _ = shutil.copy(ck.samples.path("billing"), archive)
-        >>> [(f.tool, f.sessions_n, f.calls.middle) for f in keep_forecast(archive)]
+        >>> [(f.tool, f.sessions_n, f.calls.middle) for f in write_forecast(archive)]
         [('native', 1, 343.0)]
     """
     folder, when = Path(archive).expanduser(), time.time() if now is None else now
@@ -108,9 +108,9 @@ def keep_forecast(
     new = []
     for tool, sessions in sorted(by_tool.items()):
         rows = [measure_session(session, setting) for session in sessions]
-        intervals = {name: predict_interval(_known(rows, name)) for name in FIGURES}
+        intervals = {name: predict_interval(_drop_missing(rows, name)) for name in FIGURES}
         forecast = Forecast(
-            made=when,
+            created_at=when,
             source=source,
             tool=tool,
             setting=rules,
@@ -125,11 +125,11 @@ def keep_forecast(
 
 def write_trigger_setting(timing: CompactionTiming) -> str:
     """Return rules as text that compact where `ck.when` says: Pi's, with its trigger and floor."""
-    keep = max(timing.floor - timing.stays.fixed, 1)
+    recent_tokens = max(timing.floor - timing.stays.fixed, 1)
     reserve = max(timing.window - timing.best, 1)
     return (
         f"pi:context_window={timing.window},reserve_tokens={reserve},"
-        f"keep_recent_tokens={min(keep, max(timing.best - 1, 1))}"
+        f"keep_recent_tokens={min(recent_tokens, max(timing.best - 1, 1))}"
     )
 
 
@@ -174,7 +174,7 @@ def measure_session(session: Session, setting: Rules | None) -> dict[str, float 
     }
 
 
-def _known(rows: Iterable[dict[str, float | None]], name: str) -> list[float]:
+def _drop_missing(rows: Iterable[dict[str, float | None]], name: str) -> list[float]:
     return [value for row in rows if (value := row[name]) is not None]
 
 
@@ -212,16 +212,16 @@ class ForecastOutcome(NamedTuple):
     def hits(self, name: str) -> tuple[int, int]:
         """Return how many later sessions lie in the interval of a figure, and of how many."""
         interval: PredictionInterval | None = getattr(self.forecast, name)
-        held = [interval.holds(v) for v in self.values[name]] if interval is not None else []
-        known = [h for h in held if h is not None]
-        return sum(known), len(known)
+        hits = [interval.holds(v) for v in self.values[name]] if interval is not None else []
+        judged = [h for h in hits if h is not None]
+        return sum(judged), len(judged)
 
 
 def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
     """Hold the forecasts of an archive against the sessions that came after them.
 
     Args:
-        archive: a folder of sessions with forecasts that `keep_forecast` wrote.
+        archive: a folder of sessions with forecasts that `write_forecast` wrote.
 
     Returns:
         A report with one row for each forecast and figure. Sessions are replayed under the
@@ -234,24 +234,24 @@ def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
         >>> import ctxkit as ck, shutil, tempfile
         >>> archive = tempfile.mkdtemp()
         >>> _ = shutil.copy(ck.samples.path("billing"), archive)
-        >>> _ = keep_forecast(archive)
+        >>> _ = write_forecast(archive)
         >>> forecasts(archive).answer
         'No session came after the 1 forecast: nothing to hold it against yet.'
     """
     folder = Path(archive).expanduser()
-    kept = load_forecasts(folder)
-    if not kept:
+    records = load_forecasts(folder)
+    if not records:
         raise BadArguments(
             f"{str(folder)!r} holds no forecast: write one with `ctxkit forecasts FOLDER --add"
             " recorded`."
         )
     sessions = [(get_start(s), s) for s in _read_archive(folder)]
     outcomes = []
-    for forecast in kept:
+    for forecast in records:
         later = [
             s
             for begun, s in sessions
-            if begun and begun >= forecast.made and s.format == forecast.tool
+            if begun and begun >= forecast.created_at and s.format == forecast.tool
         ]
         outcomes.append(_hold_against(forecast, later))
     return ForecastReport(tuple(outcomes))
@@ -261,8 +261,8 @@ def _hold_against(forecast: Forecast, later: Sequence[Session]) -> ForecastOutco
     setting = _parse_setting(forecast.setting)
     rows = [measure_session(session, setting) for session in later]
     recorded = rows if setting is None else [measure_session(s, None) for s in later]
-    values = {name: tuple(_known(rows, name)) for name in FIGURES}
-    return ForecastOutcome(forecast, values, tuple(_known(recorded, "usd")))
+    values = {name: tuple(_drop_missing(rows, name)) for name in FIGURES}
+    return ForecastOutcome(forecast, values, tuple(_drop_missing(recorded, "usd")))
 
 
 _COLUMNS = (
@@ -323,12 +323,12 @@ class ForecastReport(NamedTuple):
         """For each changed setting what later sessions cost, and what they would have cost."""
         out = []
         for outcome in self.outcomes:
-            came, replayed = outcome.recorded_usd, outcome.values["usd"]
-            if outcome.forecast.setting != RECORDED and came and replayed:
+            recorded, replayed = outcome.recorded_usd, outcome.values["usd"]
+            if outcome.forecast.setting != RECORDED and recorded and replayed:
                 out.append(
-                    f"{sanitize_line(outcome.forecast.tool, 20)}: {pluralize(len(came), 'session')}"
-                    f" came at {format_usd(fmean(came))} each; replayed under"
-                    f" {sanitize_line(outcome.forecast.setting, 60)} they cost"
+                    f"{sanitize_line(outcome.forecast.tool, 20)}: "
+                    f"{pluralize(len(recorded), 'session')} came at {format_usd(fmean(recorded))} "
+                    f"each; replayed under {sanitize_line(outcome.forecast.setting, 60)} they cost"
                     f" {format_usd(fmean(replayed))}."
                 )
         return tuple(out)

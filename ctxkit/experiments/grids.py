@@ -42,11 +42,11 @@ class Grid(list[Any]):
     @property
     def inert(self) -> dict[str, str]:
         """The listed settings without effect: in how many entries each has none, and why."""
-        made = [r for r in self if isinstance(r, Rules)]
-        varying, out = find_varying_settings(made), {}
+        cells = [r for r in self if isinstance(r, Rules)]
+        varying, out = find_varying_settings(cells), {}
         for name in varying:
             groups: dict[str, list[Rules]] = {}
-            for r in made:
+            for r in cells:
                 rest = repr([r.parameters.get(n) for n in varying if n != name])
                 groups.setdefault(rest, []).append(r)
             same = [
@@ -60,7 +60,7 @@ class Grid(list[Any]):
                 find_inert_setting(r.name, r.parameters, name, [other.parameters[name]])
                 for r, other in same
             )
-            reason = next((found for found in reasons if found is not None), None)
+            reason = next((error for error in reasons if error is not None), None)
             if reason is not None:
                 n = len({id(r) for r, _ in same})
                 out[name] = f"no effect in {n} of {len(self)} ({reason.describe()})"
@@ -68,9 +68,9 @@ class Grid(list[Any]):
 
     def __repr__(self) -> str:
         n = len(self.refused)
-        told = [f"{n} refused: {self.refused[0].error}"] if n else []
-        told += [f"{name} has {why}" for name, why in self.inert.items()]
-        return f"<Grid: {', '.join([f'{len(self)} settings', *told])}>"
+        notes = [f"{n} refused: {self.refused[0].error}"] if n else []
+        notes += [f"{name} has {why}" for name, why in self.inert.items()]
+        return f"<Grid: {', '.join([f'{len(self)} settings', *notes])}>"
 
 
 def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:

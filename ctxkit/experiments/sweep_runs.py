@@ -110,8 +110,8 @@ def sweep(
 def _as_executor(executor: Any) -> Executor | None:
     """Return an executor; that of a Dask client, whose own futures are no `concurrent.futures`."""
     get_executor = getattr(executor, "get_executor", None)
-    found: Executor | None = get_executor() if callable(get_executor) else executor
-    return found
+    result_executor: Executor | None = get_executor() if callable(get_executor) else executor
+    return result_executor
 
 
 def run_sweep(

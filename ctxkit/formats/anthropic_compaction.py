@@ -60,11 +60,11 @@ class AnthropicConversation(ChatConversation):
 
     def request(self, raw_messages: list[Any]) -> None:
         """Read the messages of a request without those that the API ignores before a block."""
-        shown = _cut_at_block(raw_messages)
-        if shown is None:
+        visible = _cut_at_block(raw_messages)
+        if visible is None:
             super().request(raw_messages)
             return
-        head, block, tail = shown
+        head, block, tail = visible
         if not any(raw == block for raw in self._last_request):
             edit = self._on_demand.pop(_text_of(block), Edit(kind="summarised", method=BLOCK))
             self._compact(block, tail, edit)
@@ -122,17 +122,17 @@ class AnthropicConversation(ChatConversation):
         """
         by_raw = dict(zip(map(id, self._last_request), self._ids_by_raw_message, strict=True))
         systems = [raw for raw in self._last_request if _is_system(raw)]
-        n_kept = _count_repeated(self._last_request[len(systems) :], tail)
-        kept = self._last_request[len(self._last_request) - n_kept :] if n_kept else []
-        kept_raws = [*systems, *kept]
-        kept_ids = [i for raw in kept_raws for i in by_raw[id(raw)]]
+        n_repeated = _count_repeated(self._last_request[len(systems) :], tail)
+        repeated = self._last_request[len(self._last_request) - n_repeated :] if n_repeated else []
+        remaining_raws = [*systems, *repeated]
+        remaining_ids = [i for raw in remaining_raws for i in by_raw[id(raw)]]
         summary = self.make(block)[0]
         self._key_by_id[summary.id] = make_message_key(summary)
         self.log.compact(
-            msgspec.structs.replace(edit, id=self.log.new_id(), inserted=(summary,)), kept_ids
+            msgspec.structs.replace(edit, id=self.log.new_id(), inserted=(summary,)), remaining_ids
         )
-        ids = [by_raw[id(raw)] for raw in kept_raws]
-        self._last_request = [*systems, block, *tail[:n_kept]]
+        ids = [by_raw[id(raw)] for raw in remaining_raws]
+        self._last_request = [*systems, block, *tail[:n_repeated]]
         self._ids_by_raw_message = [*ids[: len(systems)], [summary.id], *ids[len(systems) :]]
 
     def clear_results(self, request: dict[str, Any], response: dict[str, Any]) -> None:
@@ -249,4 +249,4 @@ def _add_usages(usages: Sequence[Usage]) -> Usage | None:
         "output_tokens",
     )  # fmt: skip
     values = {name: [n for u in usages if (n := getattr(u, name)) is not None] for name in names}
-    return Usage(**{name: sum(found) for name, found in values.items() if found})
+    return Usage(**{name: sum(counts) for name, counts in values.items() if counts})

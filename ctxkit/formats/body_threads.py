@@ -64,8 +64,8 @@ class BodyThreads:
             sizes.append(size)
         group = self.by_session.get(session_id, [])
         thread = _find_thread([t for t in group if t.source == source], digests, source, messages)
-        known = _count_common(thread.digests, digests) if thread else 0
-        if self._new_bytes + sum(sizes[known:]) > MAX_NEW_BYTES:
+        n_common = _count_common(thread.digests, digests) if thread else 0
+        if self._new_bytes + sum(sizes[n_common:]) > MAX_NEW_BYTES:
             self.refusal = f"the messages of the folder exceed {MAX_NEW_BYTES:,} bytes"
             return None
         if thread is None:
@@ -75,7 +75,7 @@ class BodyThreads:
             self._threads += 1
             thread = BodyThread(source, self._open_conversation())
             self.by_session.setdefault(session_id, []).append(thread)
-        self._new_bytes += sum(sizes[known:])
+        self._new_bytes += sum(sizes[n_common:])
         thread.digests = digests
         return thread
 

@@ -145,9 +145,9 @@ class _BodyReading:
         system = request.get("system")
         for block in system[:2] if type(system) is list else ():
             text = as_str(as_dict(block).get("text"))
-            found = _VERSION.search(text[:500]) if text.startswith(_BILLING_HEADER) else None
-            if found:
-                self._versions.setdefault(session_id, found[1])
+            match = _VERSION.search(text[:500]) if text.startswith(_BILLING_HEADER) else None
+            if match:
+                self._versions.setdefault(session_id, match[1])
 
     def build_sessions(self) -> Iterator[Session]:
         """Yield a session for each id: the main thread, the others as its children."""
@@ -208,10 +208,10 @@ def _join_first(session: Session, transcripts: Iterable[Session]) -> Session:
 def _find_session_id(request: dict[str, Any]) -> str | None:
     """Return the session id in the metadata of a request."""
     user = as_dict(request.get("metadata")).get("user_id")
-    found = (
+    match = (
         _SESSION_ID.search(user.replace('session_id":"', "session_")) if type(user) is str else None
     )
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def _without_billing_header(system: Any) -> Any:

@@ -143,14 +143,14 @@ class _Partners:
         wrapped = (f"{p}{_PIECE_END}" for p in inner)
         bare = (p.removeprefix(REMINDER_PREFIX).strip() for p in inner)
         for piece in {text, *wrapped, *bare} - {""}:
-            self._by_text.setdefault((_side(message), piece), deque()).append(message)
+            self._by_text.setdefault((_get_side(message), piece), deque()).append(message)
 
     def take(self, message: Message) -> Message | None:
         """Return the partner of a message of the bodies; one found by its text is used up."""
         for key in _id_keys(message):
             if key in self._by_id:
                 return self._by_id[key]
-        same = self._by_text.get((_side(message), get_plain_text(message).strip()))
+        same = self._by_text.get((_get_side(message), get_plain_text(message).strip()))
         return same.popleft() if same else None
 
 
@@ -160,7 +160,7 @@ def _id_keys(message: Message) -> list[tuple[str, str]]:
     return [("call", call.id) for call in message.tool_calls if call.id]
 
 
-def _side(message: Message) -> str:
+def _get_side(message: Message) -> str:
     """Return who wrote a message: the model, or the program and its user."""
     return "model" if message.role == "assistant" else "program"
 
@@ -244,7 +244,7 @@ def _join_children(sides: Sequence[Session], subagents: Sequence[Session]) -> tu
     children = []
     for side in sides:
         marks = _find_marks(side)
-        shared = {i: len(marks & own) for i, own in left.items()}
+        shared = {i: len(marks & thread_marks) for i, thread_marks in left.items()}
         best = max(shared, key=shared.__getitem__, default=None)
         if best is None or not shared[best]:
             children.append(side)
@@ -294,7 +294,7 @@ def _mark_compaction(edit: Edit, summary_replies: list[Message]) -> Edit:
     if summary is None or edit.method != "request":
         return edit
     text = get_plain_text(summary)
-    reply = next((r for r in summary_replies if _probe(r) in text), None)
+    reply = next((r for r in summary_replies if _make_probe(r) in text), None)
     if reply is None:
         return msgspec.structs.replace(edit, inserted=inserted)
     summary_replies.remove(reply)
@@ -309,7 +309,7 @@ def _mark_compaction(edit: Edit, summary_replies: list[Message]) -> Edit:
     )
 
 
-def _probe(reply: Message) -> str:
+def _make_probe(reply: Message) -> str:
     text = get_plain_text(reply)
-    found = _SUMMARY.search(text)
-    return (found[1] if found else text).strip()[:_PROBE_CHARS] or text or "\0"
+    match = _SUMMARY.search(text)
+    return (match[1] if match else text).strip()[:_PROBE_CHARS] or text or "\0"

@@ -372,8 +372,8 @@ def _explain_unused_model(line: AgentLine, live: LiveSession) -> list[str]:
     rules = live.agent.rules
     if not line.summary_model or live.agent.compactor.uses_summary_model:
         return []
-    own = f"`mine = ck.presets.{rules.label}(summariser=...)`"
-    advice = f"; they take one as {own}" if "summariser" in rules.parameters else ""
+    snippet = f"`mine = ck.presets.{rules.label}(summariser=...)`"
+    advice = f"; they take one as {snippet}" if "summariser" in rules.parameters else ""
     unused = "ask no model for a summary, so `--summary-model` writes none"
     return [f"Note: rules {rules.label} {unused}{advice}."]
 

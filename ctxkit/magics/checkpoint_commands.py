@@ -81,7 +81,7 @@ def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
     table = pd.DataFrame(
         columns, index=pd.Index([c.number for c in checkpoints], name="checkpoint")
     )
-    shown = (
+    text = (
         *(
             DisplayColumn("checkpoint", "checkpoint", "count"),
             DisplayColumn("time", "time", "when"),
@@ -91,7 +91,7 @@ def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
         DisplayColumn("branch", "Branch", hover="opens a session of its own from here"),
         DisplayColumn("restore", "Restore", hover="goes back; what came after stays in the log"),
     )
-    return with_display(table, ColumnDisplay(shown, _describe_checkpoints))
+    return with_display(table, ColumnDisplay(text, _describe_checkpoints))
 
 
 def _describe_checkpoints(table: pd.DataFrame) -> str:

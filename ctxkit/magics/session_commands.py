@@ -259,14 +259,14 @@ def list_window(kit: KitState, options: WindowLine) -> pd.DataFrame:
 
     report = make_report(kit, options)
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
-    shown = (
+    text = (
         *(DisplayColumn("part", "part"), DisplayColumn("name", "name")),
         *(DisplayColumn("tokens", "tokens", "count"), DisplayColumn("share", "share", "share")),
         DisplayColumn("messages_n", "messages", "count"),
         DisplayColumn("source", "source", hover="of the tokens", spare=True),
     )
     sentence = _make_status(kit, options).one_line
-    return with_display(clean_texts(report.frame()[columns]), ColumnDisplay(shown, sentence))
+    return with_display(clean_texts(report.frame()[columns]), ColumnDisplay(text, sentence))
 
 
 def list_audience(kit: KitState, options: SessionLine) -> pd.DataFrame:
@@ -276,14 +276,14 @@ def list_audience(kit: KitState, options: SessionLine) -> pd.DataFrame:
 
     table = of(kit.session(options.session))
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
-    shown = (
+    text = (
         *(DisplayColumn("position", "entry", "count"), DisplayColumn("role", "role")),
         *(DisplayColumn("tool", "tool"), DisplayColumn("kind", "kind")),
         DisplayColumn("agent_sees", "agent sees", "yes"),
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
     )
     return with_display(
-        clean_texts(seen.set_index("position")), ColumnDisplay(shown, _describe_audience)
+        clean_texts(seen.set_index("position")), ColumnDisplay(text, _describe_audience)
     )
 
 
@@ -296,8 +296,8 @@ def show_detail(kit: KitState, options: DetailLine) -> ContextReport:
     """Return the whole report of a call, or one that was kept."""
     if options.kept is None:
         return make_report(kit, options)
-    kept = "" if options.kept == "last" else options.kept
-    return show_report(kit, ReportLine(id=kept, session=options.session))
+    report_id = "" if options.kept == "last" else options.kept
+    return show_report(kit, ReportLine(id=report_id, session=options.session))
 
 
 def make_report(kit: KitState, options: CallLine) -> ContextReport:

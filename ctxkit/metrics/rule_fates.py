@@ -45,7 +45,7 @@ class RuleFate(NamedTuple):
     """True: it binds or forbids; False: it chooses, or names a value."""
     stated_call: int
     """The first call whose prompt holds it."""
-    stood_until: int | None
+    removed_by: int | None
     """The number of the compaction that first took it out of sight; None: none did."""
     last_call: int
     """The last call whose prompt states it, in any wording."""
@@ -87,7 +87,7 @@ COLUMNS = {
     "rule": "string",
     "binds": "boolean",
     "stated_call": "Int64",
-    "stood_until": "Int64",
+    "removed_by": "Int64",
     "last_call": "Int64",
     "in_sight": "boolean",
     "against_call": "Int64",
@@ -114,7 +114,7 @@ def user_rules(session: Session) -> pd.DataFrame:
         rule          the sentence
         binds         True where it binds or forbids; False where it chooses or names a value
         stated_call   the first call whose prompt holds it
-        stood_until   number of the compaction that took it out of sight; missing: it stood
+        removed_by    number of the compaction that took it out of sight; missing: it stood
         last_call     the last call whose prompt states it
         in_sight      True where the next prompt states it
         against_call  the first call that, with the rule out of sight, writes or runs what it bans
@@ -124,7 +124,7 @@ def user_rules(session: Session) -> pd.DataFrame:
     Example:
         >>> import ctxkit as ck
         >>> rules = ck.metrics.user_rules(ck.samples.path("billing"))
-        >>> rules[["rule", "stood_until", "in_sight"]].iloc[-1].tolist()[1:]
+        >>> rules[["rule", "removed_by", "in_sight"]].iloc[-1].tolist()[1:]
         [<NA>, True]
     """
     import pandas as pd
@@ -186,14 +186,16 @@ def _call_texts(tool_call: Any) -> Iterator[str]:
 
 
 def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) -> RuleFate:
-    index, shown = analysis.memory, analysis.shown
+    index, visibility = analysis.memory, analysis.shown
     number = index.item_numbers[Item("constraint", rule.text)]
     spans, calls = _find_spans(analysis, number), index.calls
-    first_gap = next((end for _, end in spans if end < shown.end), None)
-    stood_until = None
+    first_gap = next((end for _, end in spans if end < visibility.end), None)
+    removed_by = None
     if first_gap is not None:
         change = int(np.searchsorted(analysis.change_ticks, first_gap))
-        stood_until = shown.compaction_numbers[min(change, len(shown.compaction_numbers) - 1)]
+        removed_by = visibility.compaction_numbers[
+            min(change, len(visibility.compaction_numbers) - 1)
+        ]
     # A prompt of call c has the tick 2 c + 1; a span holds the ticks from its start to its end.
     ranges = tuple((start // 2, min(end // 2, calls)) for start, end in spans)
     against = _find_action_against(rule.text, ranges, actions)
@@ -201,9 +203,9 @@ def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) 
         rule=rule.text,
         binds=rule.strength == RuleStrength.BINDS,
         stated_call=ranges[0][0],
-        stood_until=stood_until,
+        removed_by=removed_by,
         last_call=max(ranges[-1][1] - 1, 0),
-        in_sight=spans[-1][1] >= shown.end,
+        in_sight=spans[-1][1] >= visibility.end,
         spans=ranges,
         against_call=None if against is None else against.call,
         against=None if against is None else sanitize_line(against.text, 200),

@@ -544,7 +544,7 @@ class TriggerCostModel:
     def cost_compaction(self, size: int) -> float:
         """Return the dollars of a compaction, its summary made from all that it replaces."""
         source = size - self.floor + self.summary
-        return self.price.asked_usd(source, self.summary) + self.rewrite
+        return self.price.request_usd(source, self.summary) + self.rewrite
 
     def find_cheapest(self, window: int) -> int:
         """Return the trigger that is cheapest in dollars alone, at most the window."""

@@ -93,8 +93,8 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
     out = []
     for c in charges:
         miss = misses[c.call]
-        own_kind = miss.kind if miss is not None and miss.kind != "compaction" else None
-        kind = "compaction" if c.call in compacted_calls else own_kind
+        miss_kind = miss.kind if miss is not None and miss.kind != "compaction" else None
+        kind = "compaction" if c.call in compacted_calls else miss_kind
         # A cold start is charged with the whole prompt, any other miss with the shared part.
         expected = c.prompt if kind == "cold_start" else min(int(shared[c.call]), c.prompt)
         lost = max(expected - c.read, 0) if kind else 0

@@ -122,9 +122,9 @@ class Chart:
             >>> "<svg" in chart.to_html()
             True
         """
-        own_title = figure.layout.title.text
+        layout_title = figure.layout.title.text
         return cls(
-            title=title or own_title or "Figure", caption=caption, drawing=PlotlyDrawing(figure)
+            title=title or layout_title or "Figure", caption=caption, drawing=PlotlyDrawing(figure)
         )
 
     def figure(self) -> Any:
@@ -352,15 +352,15 @@ def collect_notes(source_data: Any) -> list[str]:
         sessions = source if isinstance(source, Sequence) else ()
         notes_by_name = dict.fromkeys((s.id, s.notes) for s in sessions if isinstance(s, Session))
     is_single = len(notes_by_name) == 1
-    found = [
+    matches = [
         n if is_single else f"{sanitize_line(name, 40)}: {n}"
         for name, notes in notes_by_name
         for n in notes
     ]
-    more = len(found) - _NOTES
+    more = len(matches) - _NOTES
     if more > 0:
-        found[_NOTES:] = [f"{more} more notes: see `notes` of the sessions."]
-    return found
+        matches[_NOTES:] = [f"{more} more notes: see `notes` of the sessions."]
+    return matches
 
 
 def format_tokens(n: int | None) -> str:

@@ -59,14 +59,14 @@ def _savings_table(of: SessionsLike | pd.DataFrame) -> CompactionTable:
 
 
 def _savings_rows(cuts: CompactionTable) -> tuple[Saving, ...]:
-    found = cuts.columns
-    words = zip(*(found[n] for n in _WORD_COLUMNS), strict=True)
+    columns = cuts.columns
+    words = zip(*(columns[n] for n in _WORD_COLUMNS), strict=True)
     descriptions = [" · ".join(w for w in row if w) for row in words]
     values = [
-        *(found[n] for n in _SIZE_COLUMNS),
+        *(columns[n] for n in _SIZE_COLUMNS),
         descriptions,
-        found["tokens_source"],
-        found["session"],
+        columns["tokens_source"],
+        columns["session"],
     ]
     return tuple(Saving(*row) for row in zip(*values, strict=True))
 

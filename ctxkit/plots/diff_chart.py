@@ -216,15 +216,15 @@ def _draw_changes(title: str, data: Sequence[MessageChange]) -> Chart:
             filter(None, [f"{format_message_number(one.position)} {one.name}", sizes_, one.reason])
         )
 
-    found = Counter(c.what for c in data)
+    counts = Counter(c.what for c in data)
     kinds = [
         (what, i)
         for what, i in zip(_ACTION_NAMES.values(), _ACTION_LOOKS, strict=True)
-        if found[what]
+        if counts[what]
     ]
     traces = [
         Trace(
-            name=f"{what} ({found[what]})",
+            name=f"{what} ({counts[what]})",
             x=range(len(data)),
             y=[max(c.before, c.after) if c.what == what else None for c in data],
             kind="bar",
@@ -234,7 +234,7 @@ def _draw_changes(title: str, data: Sequence[MessageChange]) -> Chart:
         for what, look in kinds
     ]
     before, after = sum(c.before for c in data), sum(c.after for c in data)
-    summary = ", ".join(f"{found[what]} {what}" for what, _ in kinds)
+    summary = ", ".join(f"{counts[what]} {what}" for what, _ in kinds)
     return Chart(
         title=title,
         caption=f"{summary}; {before:,} → {after:,} tokens in messages. {_TABLE}",

@@ -328,7 +328,7 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
             for c, m in zip(calls, models, strict=True)
         ]
         # A compaction of an agent without calls is shown with the first agent.
-        own_marks = [
+        agent_marks = [
             c for c in marks if c.agent == agent or (c.agent not in agents and agent == first)
         ]
         yield GrowthLine(
@@ -338,8 +338,8 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
             tuple(c.turn for c in calls),
             tuple(models),
             tuple(c.message.time for c in calls),
-            tuple(c for c in own_marks if c.number is not None),
-            tuple(c for c in own_marks if c.number is None),
+            tuple(c for c in agent_marks if c.number is not None),
+            tuple(c for c in agent_marks if c.number is None),
             next((limit for limit in reversed(limits) if limit is not None), None),
             source if calls else None,
         )

@@ -70,7 +70,7 @@ def _get_typical_pause(pauses: tuple[Pause, ...]) -> Pause:
     """Return the last pause with the median prefix of all."""
     return pauses[-1]._replace(
         prefix=round(median(p.prefix for p in pauses)),
-        kept=round(median(p.kept for p in pauses)),
+        still_cached=round(median(p.still_cached for p in pauses)),
         written=round(median(p.written for p in pauses)),
         left=round(median(p.left for p in pauses)),
     )

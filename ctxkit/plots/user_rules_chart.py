@@ -41,7 +41,7 @@ def user_rules(session: Session) -> Chart:
     """
     trace = trace_user_rules(session)
     fates, marks = trace.fates, trace.compaction_calls
-    ordered = sorted(fates, key=lambda fate: (fate.stood_until is None, fate.stated_call))[
+    ordered = sorted(fates, key=lambda fate: (fate.removed_by is None, fate.stated_call))[
         :MAX_RULES
     ]
     return Chart(
@@ -89,8 +89,8 @@ def _make_traces(fates: Sequence[RuleFate]) -> tuple[Trace, ...]:
 
 
 def _make_row(number: int, fate: RuleFate) -> tuple[str, ...]:
-    stood = "stands" if fate.stood_until is None else f"compaction {fate.stood_until}"
+    until = "stands" if fate.removed_by is None else f"compaction {fate.removed_by}"
     last = "" if fate.in_sight else f"call {fate.last_call}"
     against = "" if fate.against is None else f"call {fate.against_call}: {redact(fate.against)}"
     rule = sanitize_line(fate.rule, 300)
-    return (str(number), rule, str(fate.stated_call), stood, last, against)
+    return (str(number), rule, str(fate.stated_call), until, last, against)

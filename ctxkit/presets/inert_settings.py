@@ -317,16 +317,20 @@ def find_inert_setting(
         has_model = parameters.get("summariser") is not None
         if reason.scope is Scope.LIVE or (reason.scope is Scope.MODEL and not has_model):
             return reason
-    held = [r for r in reasons if r.scope is Scope.OTHER_SETTINGS]
+    blocked = [r for r in reasons if r.scope is Scope.OTHER_SETTINGS]
     values = [v for v in others if v != parameters[setting]]
-    if not held or has_effect(name, parameters, setting, values) is not False:
+    if not blocked or has_effect(name, parameters, setting, values) is not False:
         return None
-    if len(held) == 1:
-        return held[0]
+    if len(blocked) == 1:
+        return blocked[0]
     # of several reasons the one that holds the setting now is that which lets it act
     return next(
-        (r for r in held if has_effect(name, {**parameters, r.held_by: r.free}, setting, values)),
-        held[0],
+        (
+            r
+            for r in blocked
+            if has_effect(name, {**parameters, r.held_by: r.free}, setting, values)
+        ),
+        blocked[0],
     )
 
 

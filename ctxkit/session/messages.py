@@ -221,9 +221,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
 
         They are those of its own usage, else the size of the context that its program reported.
         """
-        own = None if self.usage is None or self.kind == "turn" else self.usage.prompt_tokens
+        prompt = None if self.usage is None or self.kind == "turn" else self.usage.prompt_tokens
         reported = self.details.get(REPORTED_CONTEXT_KEY)
-        return own or (reported if isinstance(reported, int) and reported > 0 else own)
+        return prompt or (reported if isinstance(reported, int) and reported > 0 else prompt)
 
     @property
     def sent_as(self) -> str:

@@ -411,8 +411,8 @@ class TurnRunner:
             if not last:
                 return {}
             session = self._sessions[member.name].session
-            own = [m for m in session.messages if m.turn == session.turns[-1]]
-            change = make_turn_changes(standing.turns, member.name, [*own, result])
+            turn_messages = [m for m in session.messages if m.turn == session.turns[-1]]
+            change = make_turn_changes(standing.turns, member.name, [*turn_messages, result])
             now = self._status_details(member, standing, [*earlier, *([change] if change else [])])
             if now == last:
                 return {}
@@ -445,11 +445,11 @@ class TurnRunner:
     def _collect_news(self, member: Member, standing: TeamStatus) -> list[Message]:
         """Return what is written into an agent's session before its prompt."""
         session = self._sessions[member.name].session
-        heard_ids = {
+        visible_ids = {
             str(m.details[SOURCE_KEY]) for m in session.messages if SOURCE_KEY in m.details
         }
         first = not session.calls
-        news = self._ledger.heard(member, heard_ids, first=first, forked=bool(standing.branches))
+        news = self._ledger.heard(member, visible_ids, first=first, forked=bool(standing.branches))
         block = self._declared_context(member, standing) if member.context else None
         if block is None:
             return news
@@ -522,10 +522,10 @@ class TurnRunner:
         """Return all changes; `member`: with those since `since`, which no ledger has yet."""
         # turns that the ledger knows, then those of the turn that is just being concluded
         turns = [
-            (int(m["turn"] or 0), m["agent"], self._sessions[m["agent"]].session, own)
+            (int(m["turn"] or 0), m["agent"], self._sessions[m["agent"]].session, turn)
             for m in self._ledger.moves(of_task=True)
             if m["agent"] in self._sessions
-            for own in range(m.get("from_own", 0), m.get("own", -1) + 1)
+            for turn in range(m.get("from_own", 0), m.get("own", -1) + 1)
         ]
         if member is not None:
             session = self._sessions[member.name].session

@@ -187,16 +187,16 @@ def _with_like_windows(
     if any(new is not old for new, old in zip(children, session.children, strict=True)):
         session = msgspec.structs.replace(session, children=children)
     tool = session.product or session.format
-    found = {
+    windows = {
         model: like[tool, session.version, model]
         for model, evidence in _find_shareable(session)
         if not evidence.compacted and (tool, session.version, model) in like
     }
-    if not found:
+    if not windows:
         return session
     before = set(context_window_notes(session))
     informed = msgspec.structs.replace(
-        session, details={**session.details, LIKE_WINDOWS_KEY: found}
+        session, details={**session.details, LIKE_WINDOWS_KEY: windows}
     )
     notes = [n for n in session.notes if n not in before] + context_window_notes(informed)
     return msgspec.structs.replace(informed, notes=tuple(notes))
@@ -207,10 +207,10 @@ def _add_like_sessions(
 ) -> _WindowEvidence:
     """Return the evidence of a log, or of like sessions where it does not say and they agree."""
     stated = session.details.get(LIKE_WINDOWS_KEY)
-    found = stated.get(model) if isinstance(stated, dict) else None
-    if own.compacted or not isinstance(found, (list, tuple)) or len(found) != 2:
+    window = stated.get(model) if isinstance(stated, dict) else None
+    if own.compacted or not isinstance(window, (list, tuple)) or len(window) != 2:
         return own
-    compacted, n = found
+    compacted, n = window
     if not (isinstance(compacted, int) and isinstance(n, int) and compacted > 0 and n > 0):
         return own
     if own.reached > _smallest_common_window(model, compacted):

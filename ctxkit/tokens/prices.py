@@ -167,7 +167,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         short_write = self.input if self.cache_write is None else self.cache_write
         return self.cache_write_1h if hour and self.cache_write_1h is not None else short_write
 
-    def asked_usd(self, prompt: int, output: int, *, cached: bool = False) -> float:
+    def request_usd(self, prompt: int, output: int, *, cached: bool = False) -> float:
         """Return the dollars of a call whose prompt is not cached at all, or all read.
 
         Args:
@@ -255,8 +255,8 @@ def price(model: str | None, *, at: float | None = None) -> Price | None:
     """
     if not isinstance(model, str) or not 0 < len(model) <= _MAX_NAME_CHARS:
         return None
-    found = _find_price(model)
-    return found and found.on(at)
+    dated_price = _find_price(model)
+    return dated_price and dated_price.on(at)
 
 
 def cost_usd(

@@ -212,10 +212,10 @@ def compare_tokenizers(model: str | None, other: str | None) -> float | None:
         >>> compare_tokenizers("claude-sonnet-4-5", "gpt-6-sol") is None
         True
     """
-    own, others = get_value("tokenizer_ratio", model), get_value("tokenizer_ratio", other)
-    if own is None or others is None or get_provider(model or "") != get_provider(other or ""):
+    ratio, others = get_value("tokenizer_ratio", model), get_value("tokenizer_ratio", other)
+    if ratio is None or others is None or get_provider(model or "") != get_provider(other or ""):
         return None
-    return float(others / own)
+    return float(others / ratio)
 
 
 def describe_rules(model: str | None) -> str:

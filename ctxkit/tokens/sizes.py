@@ -270,7 +270,7 @@ def _count_masked(session: Session, size_of: dict[int, int]) -> int:
     """Return the tokens of all prompts that a record's history processor masked; 0 without one."""
     if not masks_results(session):
         return 0
-    kept_n: int = session.details["history_processor"].get("n", 0)
+    n_results: int = session.details["history_processor"].get("n", 0)
     results: list[int] = []
     masked = total = 0
     for message in session.messages:
@@ -278,7 +278,7 @@ def _count_masked(session: Session, size_of: dict[int, int]) -> int:
             total += masked
         elif message.role == "tool" and message.visible:
             results.append(max(size_of[id(message)] - _MASKED_LINE_TOKENS, 0))
-            masked += results[-kept_n - 1] if kept_n and len(results) > kept_n else 0
+            masked += results[-n_results - 1] if n_results and len(results) > n_results else 0
     return total
 
 

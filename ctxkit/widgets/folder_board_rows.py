@@ -98,10 +98,10 @@ def limit_rows(table: Table, rows: int) -> Table:
 
 def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     """Return the sums of some rows as cells."""
-    usd = _sum_given(r.usd for r in rows)
+    usd = _sum_present(r.usd for r in rows)
     peak = max((r.peak for r in rows if r.peak is not None), default=None)
     sums = [
-        _sum_given(getattr(r, c) for r in rows)
+        _sum_present(getattr(r, c) for r in rows)
         for c in ("compactions_n", "misses_n", "is_thrashing", "errors_n")
     ]
     return (
@@ -113,9 +113,9 @@ def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     )
 
 
-def _sum_given(values: Iterable[float | None]) -> float | None:
-    values_given = [v for v in values if v is not None]
-    return float(sum(values_given)) if values_given else None
+def _sum_present(values: Iterable[float | None]) -> float | None:
+    present = [v for v in values if v is not None]
+    return float(sum(present)) if present else None
 
 
 def _float_or_none(value: float | None) -> float | None:

@@ -250,10 +250,10 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
     def _draw_trial(self) -> None:
         # Figures are rough where a setting was turned and summaries have an assumed size.
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
-        told = f"Each summary is taken to have {self._summary:,} tokens"
+        sentence = f"Each summary is taken to have {self._summary:,} tokens"
         if self._quick:
-            told += " and to say nothing, so what is lost is the most that it can be"
-        note = f"{told}; `exact` writes them." if rough else ""
+            sentence += " and to say nothing, so what is lost is the most that it can be"
+        note = f"{sentence}; `exact` writes them." if rough else ""
         if not self._error:
             self.inert_notes.update(self.rules.parameters)
         self.growth.value = dials.render_growth(

@@ -337,8 +337,8 @@ def predict_next_compaction(session: Session) -> str:
     It is due where the last one that came by itself was; without one, where the window is full.
     """
     sizes, _ = get_prompt_sizes(session)
-    sizes_known = [n for n in sizes if n]
-    if not sizes_known:
+    measured_sizes = [n for n in sizes if n]
+    if not measured_sizes:
         return "When a compaction is due cannot be said: the log has no sizes of prompts."
     due, why = _due_at(session, sizes)
     if due is None:
@@ -346,7 +346,7 @@ def predict_next_compaction(session: Session) -> str:
             "When a compaction is due cannot be said: neither the log nor the price table names the"
             " window."
         )
-    left, grows = due - sizes_known[-1], _growth_per_call(sizes)
+    left, grows = due - measured_sizes[-1], _growth_per_call(sizes)
     if left <= 0:
         return f"The next compaction is due now ({why})."
     if not grows:

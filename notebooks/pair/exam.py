@@ -1,4 +1,4 @@
-"""How much of its task the reader can do in worlds whose numbers it never saw: `python notebooks/pair/exam.py`."""
+"""Count the reader's right steps in worlds it never saw: `python notebooks/pair/exam.py`."""
 
 from __future__ import annotations
 
@@ -14,49 +14,52 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import pandas as pd
 
-from ctxkit.course.pair.histories import conversation
-from ctxkit.course.pair.pieces import message
-from ctxkit.course.pair.reader import WEIGHTS, Network
-from ctxkit.course.pair.task import world
+from ctxkit.course.pair.reader import WEIGHTS_PATH, ReaderNetwork, encode_message
+from ctxkit.course.pair.task import make_world
+from pair.histories import make_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.course.pair.histories import HistoryStep
+    from pair.histories import HistoryStep
 
 KINDS = ("read", "again", "answer")
 
 
-def held_out(worlds: int = 20, seed: int = 1_000) -> Iterator[list[HistoryStep]]:
-    """Yield conversations like those of the pair: half as the first run sees them, half as a mask of three leaves them.
+def make_test_conversations(worlds: int = 20, seed: int = 1_000) -> Iterator[list[HistoryStep]]:
+    """Yield conversations like those of the pair: half unmasked, half with a mask of three results.
 
-    Of the masked ones all that is asked for is the last step of a prompt: conversations of 1 to 12 questions.
+    Of the masked ones only the last step of a prompt counts: conversations of 1 to 12 questions.
     """
     random = Random(seed)
     for n in range(worlds):
-        yield conversation(world(seed=seed + n), random=random)
+        yield make_conversation(make_world(seed=seed + n), random=random)
     for n in range(worlds):
         for questions in range(1, 13):
-            yield conversation(world(seed=seed + n, questions=questions), 3, random=random)
+            world = make_world(seed=seed + n, questions=questions)
+            yield make_conversation(world, 3, random=random)
 
 
-def exam(network: Network, conversations: Iterable[list[HistoryStep]]) -> pd.DataFrame:
-    """Return for each kind of step how many there were, and how many were right to the last piece."""
-    asked, right = Counter[str](), Counter[str]()
-    for said in conversations:
-        pieces = [n for role, text, _ in said for n in message(role, text)]
-        network.forget()
-        best, at = network.read(pieces).argmax(axis=1), 0
-        for role, text, kind in said:
-            end = at + len(message(role, text))
+def count_right_steps(
+    network: ReaderNetwork, conversations: Iterable[list[HistoryStep]]
+) -> pd.DataFrame:
+    """Return for each kind of step how many there were, and how many were right to the last token."""
+    total, right = Counter[str](), Counter[str]()
+    for steps in conversations:
+        tokens = [n for role, text, _ in steps for n in encode_message(role, text)]
+        network.reset()
+        best, start = network.compute_logits(tokens).argmax(axis=1), 0
+        for role, text, kind in steps:
+            end = start + len(encode_message(role, text))
             if kind:
-                asked[kind] += 1
-                right[kind] += bool((best[at : end - 1] == pieces[at + 1 : end]).all())
-            at = end
-    rows = {kind: {"steps": asked[kind], "right": right[kind]} for kind in KINDS}
+                total[kind] += 1
+                right[kind] += bool((best[start : end - 1] == tokens[start + 1 : end]).all())
+            start = end
+    rows = {kind: {"steps": total[kind], "right": right[kind]} for kind in KINDS}
     return pd.DataFrame(rows).T
 
 
 if __name__ == "__main__":
-    with np.load(Path(sys.argv[1]) if sys.argv[1:] else WEIGHTS) as kept:
-        print(exam(Network(dict(kept)), held_out()).to_string())
+    with np.load(Path(sys.argv[1]) if sys.argv[1:] else WEIGHTS_PATH) as arrays:
+        table = count_right_steps(ReaderNetwork(dict(arrays)), make_test_conversations())
+    print(table.to_string())

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.course.generator.tape import Provider, Tape
+from ctxkit.course.generator.recorder import ModelProfile, SessionRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-HAIKU = Provider(
-    model="claude-haiku-4-5", window=200_000, due=160_000, keep=20_000,
-    input=1e-6, read=0.1e-6, write=1.25e-6, output=5e-6,
+HAIKU = ModelProfile(
+    model="claude-haiku-4-5", context_window=200_000, compaction_threshold=160_000, keep_recent=20_000,
+    input_usd=1e-6, cache_read_usd=0.1e-6, cache_write_usd=1.25e-6, output_usd=5e-6,
 )  # fmt: skip
 TITLE = "Moving a bakery"
 STARTED = 1772442000.0  # Monday 2 March 2026, 09:00 UTC
@@ -45,52 +45,62 @@ _WHY = (
 )  # fmt: skip
 
 
-def play(rng: Random, count: Callable[[str], int]) -> Tape:
-    """Return the tape of five weeks of talk."""
-    tape = Tape(
-        SYSTEM, rng=rng, count=count, summary=lambda _: "", fixed=40, start=STARTED, of=HAIKU
+def play(rng: Random, count: Callable[[str], int]) -> SessionRecorder:
+    """Return the recorder of five weeks of talk."""
+    recorder = SessionRecorder(
+        SYSTEM,
+        rng=rng,
+        count_tokens=count,
+        write_summary=lambda _: "",
+        schema_tokens=40,
+        start=STARTED,
+        profile=HAIKU,
     )
-    tape.user(
+    recorder.add_user_message(
         "I move my bakery to Linden Street 14 on 2026-05-04. Two things: the shop must never be closed for more than "
         "3 days in a row, and all of it together must not cost more than 64,000 euros. Help me to plan.", 5.0,
     )  # fmt: skip
-    tape.answer(
+    recorder.add_answer(
         "Gladly. " + _advice(rng, 7) + " Shall we begin with the oven? It has the longest wait."
     )
     offers = {}
     for about, firm in TOPICS:
         number, price = f"OFF-{rng.randrange(1000, 9999)}", f"{rng.randrange(900, 9900):,} euros"
         offers[about] = (number, firm, price)
-        tape.user(
+        recorder.add_user_message(
             f"Now {about}. {firm} offers {price}, the offer is {number}. What do you think?",
             _pause(rng),
         )
-        tape.answer(
+        recorder.add_answer(
             f"{number} of {firm}: {price} is within what I would expect. {_advice(rng, 14)}"
         )
-        tape.user(f"And what should I ask {firm} before I sign?", rng.uniform(20, 240))
-        tape.answer(
+        recorder.add_user_message(
+            f"And what should I ask {firm} before I sign?", rng.uniform(20, 240)
+        )
+        recorder.add_answer(
             f"Three things. {_advice(rng, 14)} And who pays if {about} is not ready on 2026-05-04."
         )
     for about, firm in rng.sample(TOPICS, 9):
         number, _, price = offers[about]
-        tape.user(
+        recorder.add_user_message(
             f"Back to {about}: what was the number of the offer, and what did it cost?", _pause(rng)
         )
-        tape.answer(f"It was {number} of {firm}, {price}. {_advice(rng, 12)}")
-        tape.user("They want to come a week later. Does that break anything?", rng.uniform(20, 400))
-        tape.answer(
+        recorder.add_answer(f"It was {number} of {firm}, {price}. {_advice(rng, 12)}")
+        recorder.add_user_message(
+            "They want to come a week later. Does that break anything?", rng.uniform(20, 400)
+        )
+        recorder.add_answer(
             f"{_advice(rng, 13)} The shop would still be closed for no more than 3 days in a row."
         )
-    tape.user(
+    recorder.add_user_message(
         "Please write it all up for my wife: every offer with its number and price, and the sum.",
         _pause(rng),
     )
     listed = " ".join(f"{n} ({firm}): {price}." for n, firm, price in offers.values())
-    tape.answer(
+    recorder.add_answer(
         f"{listed} All of it stays under 64,000 euros, and the move is on 2026-05-04. {_advice(rng, 3)}"
     )
-    return tape
+    return recorder
 
 
 def _advice(rng: Random, n: int) -> str:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.course.generator.tape import Provider, Tape
+from ctxkit.course.generator.recorder import ModelProfile, SessionRecorder
 from sample.prose import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-MINI = Provider(
+MINI = ModelProfile(
     model="gpt-5-mini",
-    window=100_000,
-    due=82_000,
-    keep=16_000,
-    input=0.25e-6,
-    read=0.025e-6,
-    write=None,
-    output=2e-6,
+    context_window=100_000,
+    compaction_threshold=82_000,
+    keep_recent=16_000,
+    input_usd=0.25e-6,
+    cache_read_usd=0.025e-6,
+    cache_write_usd=None,
+    output_usd=2e-6,
 )
 TITLE = "Checkout fails at night"
 STARTED = 1774058400.0  # Saturday 21 March 2026, 02:00 UTC
@@ -30,19 +30,19 @@ SYSTEM = (
 SERVICES = ("checkout", "cart", "payments", "ledger", "stock", "gateway", "mailer", "search-index")
 
 
-def play(rng: Random, count: Callable[[str], int]) -> Tape:
-    """Return the tape of a night and a morning."""
+def play(rng: Random, count: Callable[[str], int]) -> SessionRecorder:
+    """Return the recorder of a night and a morning."""
     traces: dict[str, str] = {}
-    tape = Tape(
+    recorder = SessionRecorder(
         SYSTEM,
         rng=rng,
-        count=count,
-        summary=lambda n: _notes(n, traces),
-        fixed=1_500,
+        count_tokens=count,
+        write_summary=lambda n: _notes(n, traces),
+        schema_tokens=1_500,
         start=STARTED,
-        of=MINI,
+        profile=MINI,
     )
-    tape.user(
+    recorder.add_user_message(
         "Checkout fails for a third of all orders since 02:17. The release was rel-2026.12.3. Do not roll back before we "
         "know why, and never touch ledger-db-2.", 3.0,
     )  # fmt: skip
@@ -51,21 +51,27 @@ def play(rng: Random, count: Callable[[str], int]) -> Tape:
             trace = traces.setdefault(service, f"trace-{rng.getrandbits(32):08x}")
             fact = f"order failed {trace} code=E{rng.randrange(100, 999)} host={service}-{rng.randrange(1, 9)}"
             asked = {"service": service, "since": f"0{2 + round_}:00"}
-            tape.step(("logs", asked, log(rng, service, rng.randrange(60, 200), (fact,)), False))
+            recorder.add_tool_calls(
+                ("logs", asked, log(rng, service, rng.randrange(60, 200), (fact,)), False)
+            )
             if rng.random() < 0.6:
                 figures = "\n".join(f"p{q} {rng.randrange(20, 4_000)}ms" for q in (50, 90, 99))
-                tape.step(("metrics", {"service": service, "of": "latency"}, figures, False))
+                recorder.add_tool_calls(
+                    ("metrics", {"service": service, "of": "latency"}, figures, False)
+                )
             if rng.random() < 0.4:
-                tape.answer(
+                recorder.add_answer(
                     f"{service}: {fact}. That fits, but it is a guess until we see it in another service."
                 )
-                tape.user("Go on with the next one.", rng.uniform(15, 200))
-        tape.answer(
+                recorder.add_user_message("Go on with the next one.", rng.uniform(15, 200))
+        recorder.add_answer(
             f"Round {round_ + 1} is done: {', '.join(traces.values())} all end in payments."
         )
-        tape.user("Look again, a bit later in the night.", (500.0, 1_500.0, 60.0)[round_])
+        recorder.add_user_message(
+            "Look again, a bit later in the night.", (500.0, 1_500.0, 60.0)[round_]
+        )
     first = traces["checkout"]
-    tape.step(
+    recorder.add_tool_calls(
         (
             "trace",
             {"id": first},
@@ -73,18 +79,18 @@ def play(rng: Random, count: Callable[[str], int]) -> Tape:
             False,
         )
     )
-    tape.answer(
+    recorder.add_answer(
         f"{first} waits for a lock on ledger-db-2 that rel-2026.12.3 takes twice. That is the cause."
     )
-    tape.user(
+    recorder.add_user_message(
         "It is morning. Write the report: cause, traces by service, what we did not touch.",
         15_000.0,
     )
     listed = "; ".join(f"{s}: {t}" for s, t in traces.items())
-    tape.answer(
+    recorder.add_answer(
         f"Cause: rel-2026.12.3 takes a lock on ledger-db-2 twice. Traces: {listed}. ledger-db-2 was not touched."
     )
-    return tape
+    return recorder
 
 
 def _notes(number: int, traces: dict[str, str]) -> str:

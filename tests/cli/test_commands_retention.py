@@ -20,7 +20,7 @@ def test_rules_say_what_went_and_stay_within_the_screen(home):
 
 def test_rules_are_whole_in_json(home):
     rows = json.loads(told(home, "rules", "BILL-4127", "--json").stdout)
-    assert [r["stood_until"] for r in rows] == [None, None, 0, 0, None]
+    assert [r["removed_by"] for r in rows] == [None, None, 0, 0, None]
     assert rows[1]["rule"].endswith("we must stay on Python 3.9 for this service.")
 
 

@@ -11,7 +11,7 @@ from statistics import quantiles
 import nbformat
 import pytest
 from course.claims import BECAUSE, CLAIMS, NOTEBOOKS, code
-from course.made import MADE
+from course.notebook_claims import NOTEBOOK_CLAIMS
 from numpy import median
 
 from ctxkit.course.exercises import load_exercises
@@ -72,7 +72,9 @@ def prose(number: str) -> str:
     return " ".join(re.sub(r"\]\([^)]*\)", "", text).replace("[", "").split())
 
 
-@pytest.mark.parametrize(("number", "said"), [(n, s) for n, of in MADE.items() for s in of])
+@pytest.mark.parametrize(
+    ("number", "said"), [(n, s) for n, of in NOTEBOOK_CLAIMS.items() for s in of]
+)
 def test_what_is_held_in_the_notebook_itself_stands_there(number, said):
     assert said in prose(number)
 
@@ -85,7 +87,7 @@ def unheld(number: str, text: str) -> list[str]:
     """Sentences whose figures are neither held, nor set by the code, nor printed and compared, nor
     those of an exercise.
     """
-    held = [*CLAIMS.get(number, {}), *MADE.get(number, {}), *REAL.get(number, ())]
+    held = [*CLAIMS.get(number, {}), *NOTEBOOK_CLAIMS.get(number, {}), *REAL.get(number, ())]
     asked = " ".join(e.asks for key, e in load_exercises().items() if key.startswith(number))
     known = re.sub(r"(?<=\d)[_,](?=\d)", "", f"{code(number)} {printed(number)} {asked}")
     found = []

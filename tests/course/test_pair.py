@@ -15,7 +15,8 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.agent import Request, ignore_delta
-from ctxkit.course.pair import runs
+from ctxkit.course.pair import reader as reader_module
+from ctxkit.course.pair import runs, task
 from ctxkit.errors import ModelError
 from ctxkit.session import Message, Text
 from ctxkit.tokens import estimated_counter
@@ -34,12 +35,14 @@ def script():
 
 @pytest.fixture(scope="module")
 def reader(script):
-    return script.Reader(counter=estimated_counter(), clock=lambda: 0.0)
+    return script.ReaderModel(counter=estimated_counter(), clock=lambda: 0.0)
 
 
 @pytest.fixture(scope="module")
 def recorded(script):
-    return {name: ck.read(PAIR / f"{name.replace(' ', '-')}.jsonl") for name in script.settings()}
+    return {
+        name: ck.read(PAIR / f"{name.replace(' ', '-')}.jsonl") for name in script.make_settings()
+    }
 
 
 def steps(session):
@@ -51,7 +54,7 @@ def steps(session):
 
 
 def test_the_committed_weights_make_the_committed_pair_again(script, tmp_path):
-    script.main(folder=tmp_path)
+    script.record_pair(folder=tmp_path)
     made = sorted(tmp_path.glob("*"))
     assert [new.name for new in made] == ["mask-3.jsonl", "none.jsonl", "pair.csv"]
     for new in made:
@@ -60,13 +63,15 @@ def test_the_committed_weights_make_the_committed_pair_again(script, tmp_path):
 
 def test_the_table_is_that_of_the_two_logs(script, recorded):
     kept = pd.read_csv(PAIR / "pair.csv", index_col=0)
-    pd.testing.assert_frame_equal(script.table(recorded).infer_objects(), kept, check_dtype=False)
+    pd.testing.assert_frame_equal(
+        script.compare_with_replay(recorded).infer_objects(), kept, check_dtype=False
+    )
     for name, session in recorded.items():
         row = kept.loc[name]
         assert row["calls real"] == len(session.calls)
         assert row["tokens real"] == sum(c.message.usage.prompt_tokens for c in session.calls)
         assert row["calls predicted"] == len(recorded["none"].calls)
-    told = script.replayed(recorded["none"], "mask 3")
+    told = script.replay_run(recorded["none"], "mask 3")
     assert kept.loc["mask 3", "tokens predicted"] == ck.frame(told)["turn_input_tokens"].sum()
 
 
@@ -75,7 +80,7 @@ def test_prompts_are_predicted_to_the_token_until_the_steps_part(script, recorde
     alike = next(n for n, (a, b) in enumerate(zip(first, masked, strict=False)) if a != b)
     assert 5 < alike < len(first)
     for name, session in recorded.items():
-        told = script.replayed(recorded["none"], name)
+        told = script.replay_run(recorded["none"], name)
         sent = [sum(i.tokens for i in told.sent(c.index)) for c in told.calls]
         real = [c.message.usage.prompt_tokens for c in session.calls]
         assert sent[: alike + 1] == real[: alike + 1]
@@ -83,14 +88,14 @@ def test_prompts_are_predicted_to_the_token_until_the_steps_part(script, recorde
 
 
 def test_other_weights_take_other_steps(script, recorded, monkeypatch):
-    class Worse(script.Reader):
+    class Worse(script.ReaderModel):
         def __init__(self, **settings):
             super().__init__(**settings)
             self.network.weights["1.into"] = self.network.weights["1.into"][::-1]
 
-    monkeypatch.setattr(script, "Reader", Worse)
-    at = script.world(questions=1)
-    session = asyncio.run(script.run("reader", script.settings()["none"], at))
+    monkeypatch.setattr(script, "ReaderModel", Worse)
+    at = script.make_world(questions=1)
+    session = asyncio.run(script.run_task("reader", script.make_settings()["none"], at))
     assert steps(session) != steps(recorded["none"])[: len(session.calls)]
 
 
@@ -99,8 +104,8 @@ def test_the_reader_looks_at_what_it_is_shown(script, recorded, reader):
     turn = next(c for c in recorded["none"].calls if c.turn == 2)  # both files were read before
     shown = [i.message for i in recorded["none"].sent(turn.index)]
     assert said(reader, shown) == turn.message.text
-    name, key = script.TASK.asked[2][1]
-    number = str(script.TASK.numbers[name, key])
+    name, key = script.WORLD.questions[2][1]
+    number = str(script.WORLD.numbers[name, key])
     assert number in turn.message.text
     assert "5309" in said(
         reader, [changed(m, rf"{name}_{key} = \d+", f"{name}_{key} = 5309") for m in shown]
@@ -129,31 +134,31 @@ def said(reader, messages):
 
 
 def test_what_does_not_fit_is_refused_and_never_clipped(reader):
-    with pytest.raises(ModelError, match="1002 pieces > 1000") as refused:
+    with pytest.raises(ModelError, match="1002 tokens > 1000") as refused:
         said(reader, [Message(role="user", parts=(Text("~" * 999),))])
     assert refused.value.overflow
 
 
-def test_pieces_keep_every_character_of_the_task(script):
-    from ctxkit.course.pair import pieces
-
-    files = script.TASK.files
+def test_tokens_keep_every_character_of_the_task(script):
+    files = script.WORLD.files
     for text in [
         script.INSTRUCTIONS,
         *files.values(),
-        *map(script.TASK.question, range(12)),
+        *map(script.WORLD.format_question, range(12)),
         "x7: 12345, Zoë",
     ]:
-        assert pieces.decoded(pieces.encoded(text)) == text.replace("ë", "<?>")
-    assert len(pieces.encoded("archive_port = 8431")) == 5
+        assert reader_module.decode_tokens(reader_module.encode_text(text)) == text.replace(
+            "ë", "<?>"
+        )
+    assert len(reader_module.encode_text("archive_port = 8431")) == 5
 
 
 def test_no_number_of_the_task_was_ever_trained_with(script):
-    from ctxkit.course.pair import histories, task
+    from pair import histories
 
-    held = set(script.TASK.numbers.values())
+    held = set(script.WORLD.numbers.values())
     random = Random(1)
-    seen = [said.text for _ in range(300) for said in histories.drawn(random, 6)]
+    seen = [said.text for _ in range(300) for said in histories.draw_conversation(random, 6)]
     numbers = {int(n) for text in seen for n in re.findall(r"= (\d{4})", text)}
     assert len(numbers) > 3_000
     assert not numbers & held
@@ -162,12 +167,12 @@ def test_no_number_of_the_task_was_ever_trained_with(script):
 
 
 def test_only_steps_that_are_right_by_what_is_in_sight_are_learned(script):
-    from ctxkit.course.pair import histories
+    from pair import histories
 
     random = Random(2)
     kinds = set()
     for _ in range(200):
-        sight, asked, told = set(), [], histories.drawn(random, 8)
+        sight, asked, told = set(), [], histories.draw_conversation(random, 8)
         for role, text, kind in told:
             if role == "user":
                 asked = re.findall(r"([a-z]+)_([a-z]+)", text)
@@ -188,21 +193,22 @@ def test_only_steps_that_are_right_by_what_is_in_sight_are_learned(script):
 
 
 def test_the_exam_counts_wrong_steps(script):
-    from pair import exam
+    from pair import exam, histories
 
-    from ctxkit.course.pair import histories, reader, task
-
-    with np.load(reader.WEIGHTS) as kept:
-        network = reader.Network(dict(kept))
-    at = task.world(questions=3, seed=5)
-    good = histories.conversation(at)
+    with np.load(reader_module.WEIGHTS_PATH) as kept:
+        network = reader_module.ReaderNetwork(dict(kept))
+    at = task.make_world(questions=3, seed=5)
+    good = histories.make_conversation(at)
     wrong = [
         s._replace(text=s.text.translate({ord("4"): "5"})) if s.kind == "answer" else s
         for s in good
     ]
     changes = sum(a.text != b.text for a, b in zip(good, wrong, strict=True))
     assert changes
-    before, after = exam.exam(network, [good])["right"], exam.exam(network, [wrong])["right"]
+    before, after = (
+        exam.count_right_steps(network, [good])["right"],
+        exam.count_right_steps(network, [wrong])["right"],
+    )
     assert after["answer"] <= before["answer"] - 1
     assert after["read"] == before["read"]
 
@@ -210,43 +216,43 @@ def test_the_exam_counts_wrong_steps(script):
 def test_the_recipe_says_what_the_weights_can_do(script):
     from pair import exam
 
-    from ctxkit.course.pair import reader
-
     recipe = json.loads((PAIR / "reader.json").read_text())
-    with np.load(reader.WEIGHTS) as kept:
+    with np.load(reader_module.WEIGHTS_PATH) as kept:
         weights = dict(kept)
     assert recipe["parameters"] == sum(each.size for each in weights.values())
-    marks = exam.exam(reader.Network(weights), exam.held_out())
+    marks = exam.count_right_steps(
+        reader_module.ReaderNetwork(weights), exam.make_test_conversations()
+    )
     assert {k: f"{row.right} of {row.steps}" for k, row in marks.iterrows()} == recipe["held_out"]
     assert (marks["right"] > 0.9 * marks["steps"]).all()
 
 
 def test_another_model_is_asked_by_its_name_and_keeps_its_bill(script, tmp_path):
-    made = script.main("scripted/ports", tmp_path / "deep" / "pair")  # it answers sums alone
+    made = script.record_pair("scripted/ports", tmp_path / "deep" / "pair")  # it answers sums alone
     assert made["right"].tolist() == ["0 of 12"] * 2
     session = ck.read(tmp_path / "deep/pair/none.jsonl")
     assert {c.message.model for c in session.calls} == {"scripted/ports"}
-    assert not script.own(session)
-    assert script.billed(session) is session
+    assert not script.is_reader_run(session)
+    assert script.price_run(session) is session
 
 
 def test_the_other_worlds_are_made_again(script):
     kept = pd.read_csv(PAIR / "worlds.csv", index_col=[0, 1])
     assert len(kept) == 40
     assert (kept.xs("mask 3", level=1)["read again"] > 0).all()
-    made = script.worlds([105])
+    made = script.compare_worlds([105])
     pd.testing.assert_frame_equal(made.infer_objects(), kept.loc[[105]], check_dtype=False)
 
 
 def test_what_was_kept_in_the_cache_of_the_network_changes_nothing(reader):
-    pieces = list(range(20, 80))
-    reader.network.forget()
-    whole = reader.network.read(pieces)
-    reader.network.forget()
+    tokens = list(range(20, 80))
+    reader.network.reset()
+    whole = reader.network.compute_logits(tokens)
+    reader.network.reset()
     parts = np.concatenate(
         [
-            reader.network.read(part)
-            for part in (pieces[:1], pieces[1:40], pieces[40:41], pieces[41:])
+            reader.network.compute_logits(part)
+            for part in (tokens[:1], tokens[1:40], tokens[40:41], tokens[41:])
         ]
     )
     np.testing.assert_allclose(parts, whole, atol=2e-4)
@@ -256,29 +262,34 @@ def test_the_network_is_the_one_that_was_trained(script):
     torch = pytest.importorskip("torch")
     from pair import train
 
-    from ctxkit.course.pair import reader
-
-    with np.load(reader.WEIGHTS) as kept:
+    with np.load(reader_module.WEIGHTS_PATH) as kept:
         weights = dict(kept)
-    trained = train.Trained()
+    trained = train.TrainingNetwork()
     for name, each in weights.items():
         trained[name].data = torch.from_numpy(each.astype(np.float32))
-    pieces = list(range(20, 140))
+    tokens = list(range(20, 140))
     with torch.no_grad():
-        there = (trained(torch.tensor([pieces])) @ trained["embed"].T)[
+        there = (trained(torch.tensor([tokens])) @ trained["embed"].T)[
             0
         ].numpy() * train.WIDTH**-0.5
-    np.testing.assert_allclose(reader.Network(weights).read(pieces), there, atol=2e-3)
+    np.testing.assert_allclose(
+        reader_module.ReaderNetwork(weights).compute_logits(tokens), there, atol=2e-3
+    )
 
 
 def test_wrong_answers_are_counted(script):
-    at = script.world(questions=3)
+    at = script.make_world(questions=3)
     log = []
     for n in range(3):
-        log.append(Message(role="user", id=f"u{n}", parts=(Text(at.question(n)),)))
-        text = at.answer(n) if n != 1 else at.answer(0)
+        log.append(Message(role="user", id=f"u{n}", parts=(Text(at.format_question(n)),)))
+        text = at.format_answer(n) if n != 1 else at.format_answer(0)
         log.append(Message(role="assistant", id=f"a{n}", parts=(Text(text),), stop="stop"))
-    assert script.right(ck.Session(id="s", format="native", agent="main", log=tuple(log)), at) == 2
-    first, second = (at.numbers[each] for each in at.asked[0])
-    assert at.right(0, f"They are {first:,} and {second:,}.")
-    assert not at.right(0, f"They are {second} and {first}.")
+    assert (
+        script.count_right_answers(
+            ck.Session(id="s", format="native", agent="main", log=tuple(log)), at
+        )
+        == 2
+    )
+    first, second = (at.numbers[each] for each in at.questions[0])
+    assert at.is_right(0, f"They are {first:,} and {second:,}.")
+    assert not at.is_right(0, f"They are {second} and {first}.")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from course.made import asserted
+from course.notebook_claims import write_asserts
 
 import ctxkit as ck
 from ctxkit.course.exercises import load_exercises
@@ -59,7 +59,7 @@ def test_the_others_are_right_in_their_notebook(number, solve, tmp_path):
 
     path = next(p for p in solve.write(tmp_path / "solved") if p.stem.startswith(number))
     notebook = solve.solved(ROOT / "notebooks" / path.name)
-    notebook.cells.append(new_code_cell(asserted(number)))
+    notebook.cells.append(new_code_cell(write_asserts(number)))
     where = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where).execute()
     marks = [

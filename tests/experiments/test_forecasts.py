@@ -9,7 +9,7 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.experiments import keep_forecast
+from ctxkit.experiments import write_forecast
 from ctxkit.experiments.forecast_records import (
     FILE_NAME,
     Forecast,
@@ -56,7 +56,7 @@ def test_few_values_get_a_wider_interval_and_zeros_none():
 
 def test_what_came_is_held_against_what_was_foretold(tmp_path):
     fill(tmp_path, range(12), calls=lambda day: 4 + day % 3)
-    keep_forecast(tmp_path, now=START + 30 * 86_400, source="me")
+    write_forecast(tmp_path, now=START + 30 * 86_400, source="me")
     fill(tmp_path, (40, 41), calls=lambda _: 5)
     fill(tmp_path, (42,), calls=lambda _: 30)
     report = ck.experiments.forecasts(tmp_path)
@@ -70,20 +70,20 @@ def test_what_came_is_held_against_what_was_foretold(tmp_path):
 
 def test_sessions_that_were_there_are_not_what_came(tmp_path):
     fill(tmp_path, range(5))
-    keep_forecast(tmp_path, now=START + 30 * 86_400)
+    write_forecast(tmp_path, now=START + 30 * 86_400)
     assert "nothing to hold it against yet" in ck.experiments.forecasts(tmp_path).answer
 
 
 def test_a_forecast_does_not_know_what_comes_after_it(tmp_path):
     fill(tmp_path, range(10), calls=lambda day: 3 if day < 5 else 40)
-    (forecast,) = keep_forecast(tmp_path, now=START + 4.5 * 86_400)
+    (forecast,) = write_forecast(tmp_path, now=START + 4.5 * 86_400)
     assert (forecast.sessions_n, forecast.calls.middle) == (5, 3)
     assert ck.experiments.forecasts(tmp_path).outcomes[0].values["calls"] == (40,) * 5
 
 
 def test_under_other_rules_later_sessions_are_replayed(tmp_path):
     fill(tmp_path, range(5))
-    keep_forecast(tmp_path, "none", now=START + 30 * 86_400)
+    write_forecast(tmp_path, "none", now=START + 30 * 86_400)
     fill(tmp_path, (40,))
     report = ck.experiments.forecasts(tmp_path)
     assert "replayed under none they cost" in report.to_text()
@@ -99,11 +99,13 @@ def test_damage_is_left_out_and_what_is_missing_is_said(tmp_path):
     with pytest.raises(BadArguments, match="holds no forecast"):
         ck.experiments.forecasts(tmp_path)
     with pytest.raises(BadArguments, match="no session with times"):
-        keep_forecast(tmp_path)
+        write_forecast(tmp_path)
     fill(tmp_path, range(2))
-    keep_forecast(tmp_path)
+    write_forecast(tmp_path)
     path = tmp_path / FILE_NAME
-    path.write_bytes(b"{broken\n\xff\n" + path.read_bytes() + json.dumps({"made": "x"}).encode())
+    path.write_bytes(
+        b"{broken\n\xff\n" + path.read_bytes() + json.dumps({"created_at": "x"}).encode()
+    )
     assert [type(f) for f in load_forecasts(tmp_path)] == [Forecast]
     with pytest.raises(BadArguments, match="no folder"):
-        keep_forecast(tmp_path / "nowhere")
+        write_forecast(tmp_path / "nowhere")

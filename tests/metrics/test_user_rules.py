@@ -19,7 +19,7 @@ def compacted(*after, summary="Work went on."):
 def test_a_rule_that_went_is_dated():
     rows = user_rules(compacted(assistant("One."), assistant("Two."))).to_dict("records")
     assert [r["rule"] for r in rows] == [BAN, TONGUE]
-    assert {(r["stated_call"], r["stood_until"], r["last_call"], r["in_sight"]) for r in rows} == {
+    assert {(r["stated_call"], r["removed_by"], r["last_call"], r["in_sight"]) for r in rows} == {
         (0, 0, 0, False)
     }
 
@@ -32,7 +32,7 @@ def test_a_summary_in_other_words_keeps_it_in_sight():
 def test_a_rule_that_is_stated_again_is_in_sight_again():
     s = compacted(assistant("One."), user(BAN), assistant("Two."))
     ban = trace_user_rules(s).fates[0]
-    assert (ban.stood_until, ban.in_sight, ban.spans) == (0, True, ((0, 1), (2, 3)))
+    assert (ban.removed_by, ban.in_sight, ban.spans) == (0, True, ((0, 1), (2, 3)))
 
 
 @pytest.mark.parametrize(

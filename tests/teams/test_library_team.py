@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ctxkit as ck
-from ctxkit.course.library_team import TASK, team
+from ctxkit.course.library_team import TASK, open_library_team
 from ctxkit.tokens import prices
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -21,7 +21,7 @@ VIEWS = {"text only": {"TextOnly": True}, "fresh": {"Isolation": "Fresh"},
 def whole(tmp_path_factory):
     known = dict(prices._registered)
     try:
-        with team(tmp_path_factory.mktemp("library")) as made:
+        with open_library_team(tmp_path_factory.mktemp("library")) as made:
             assert made.run(TASK).ended == "done"
             assert made.standing.turns == 21
             found = ck.compare(made, VIEWS)

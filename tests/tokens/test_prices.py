@@ -290,10 +290,10 @@ def test_recorded_costs_come_out_again(real) -> None:
 def test_a_class_without_a_price_of_its_own_is_billed_as_the_next(own, read, short, hour) -> None:
     p = prices.Price(input=3.0, output=15.0, **own)
     assert (p.read, p.write(), p.write(hour=True)) == (read, short, hour)
-    asked = p.asked_usd(10, 2), p.asked_usd(10, 2, cached=True)
+    asked = p.request_usd(10, 2), p.request_usd(10, 2, cached=True)
     assert asked == (10 * 3.0 + 2 * 15.0, 10 * read + 2 * 15.0)
 
 
 def test_a_call_of_its_own_is_billed_by_the_length_of_its_prompt() -> None:
     p = prices.Price(input=1.0, output=1.0, tiers=(prices.Tier(above=10, input=5.0),))
-    assert (p.asked_usd(10, 1), p.asked_usd(11, 1)) == (11.0, 56.0)
+    assert (p.request_usd(10, 1), p.request_usd(11, 1)) == (11.0, 56.0)

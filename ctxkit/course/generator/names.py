@@ -1,4 +1,4 @@
-"""Names and numbers of a made session: those of the sample, or others drawn from a seed.
+"""Draw names and numbers of a made-up session from a seed.
 
 The story is written once, with the names of the sample `billing`. For another seed each name that
 a fact rests on is replaced wherever it is used: in requests, results, replies, summaries and in the
@@ -37,8 +37,8 @@ _LONGEST_PAUSE = 5_000.0
 class StoryNames:
     """Replaces the names of the sample; without any it returns each text as it is."""
 
-    replaced: dict[str, str] = field(default_factory=dict)
-    """New names by old ones."""
+    new_names: dict[str, str] = field(default_factory=dict)
+    """By the sample's name."""
     days_earlier: int = 0
     """Days by which the failing nights lie before those of the sample."""
     random: Random | None = None
@@ -47,12 +47,12 @@ class StoryNames:
     @classmethod
     def draw(cls, seed: int | str) -> StoryNames:
         """Return names drawn from a seed; the same seed draws the same."""
-        rng = Random(f"names {seed}")
+        rng = Random(f"names {seed}")  # noqa: S311  no secret
         currency, market, country = rng.choice(_CURRENCIES)
         rows, missing = rng.randrange(900, 1_900), rng.randrange(21, 79)
         key, error = rng.choice(_KEYS), rng.choice(_ERRORS)
         minor = rng.choice((8, 10, 11, 12))
-        replaced = {
+        new_names = {
             "BILL-4127": f"{rng.choice(_PROJECTS)}-{rng.randrange(1_000, 9_999)}",
             "ISK": currency, '"IS"': f'"{market}"', "Iceland": country,
             "fin-import-7": f"{rng.choice(_QUEUES)}-{rng.randrange(10, 99)}",
@@ -63,28 +63,28 @@ class StoryNames:
             "1203": str(rows), "1171": str(rows - missing), "32 invoices": f"{missing} invoices",
             "3.9": f"3.{minor}", r"3\.9": rf"3\.{minor}",
         }  # fmt: skip
-        return cls(replaced, rng.randrange(1, 6), rng)
+        return cls(new_names, rng.randrange(1, 6), rng)
 
-    def retell(self, text: str) -> str:
+    def replace_names(self, text: str) -> str:
         """Return a text with the new names."""
-        if not self.replaced:
+        if not self.new_names:
             return text
-        words = map(re.escape, sorted(self.replaced, key=len, reverse=True))
+        words = map(re.escape, sorted(self.new_names, key=len, reverse=True))
         old = re.compile(rf"(?<![\w.])(?:{'|'.join(words)})(?!\d)")
-        text = old.sub(lambda match: self.replaced[match[0]], text)
+        text = old.sub(lambda match: self.new_names[match[0]], text)
         text = _DATE.sub(lambda match: f"2026-03-{int(match[1]) - self.days_earlier:02d}", text)
         text = _DAY_OF_MARCH.sub(lambda m: f"{int(m[1]) - self.days_earlier} March", text)
         weekday = _WEEKDAYS[(1 - self.days_earlier) % 7]
         return text.replace("Tuesday", weekday)
 
-    def retell_pattern(self, pattern: str) -> str:
+    def replace_in_pattern(self, pattern: str) -> str:
         """Return the pattern that finds a fact under its new names."""
-        if not self.replaced:
+        if not self.new_names:
             return pattern
         # a class of digits holds no whole date that could be moved
-        return self.retell(pattern.replace("2026-03-1[01]", "2026-03-10|2026-03-11"))
+        return self.replace_names(pattern.replace("2026-03-1[01]", "2026-03-10|2026-03-11"))
 
-    def stretch(self, pause: float) -> float:
+    def vary_pause(self, pause: float) -> float:
         """Return a pause of other length, from two thirds to one and a half, in seconds."""
         if self.random is None or pause > _LONGEST_PAUSE:
             return pause

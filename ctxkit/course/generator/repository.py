@@ -1,12 +1,14 @@
-"""A made-up billing service: files that the sample's tools really read, search and edit."""
+"""A made-up repository, and the agent whose tools read, search and edit its files."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import random
+
+    from ctxkit.course.generator.recorder import SessionRecorder, ToolRun
 
 MODULES = {
     "refunds": ("Refund", "money that goes back to a customer"),
@@ -25,7 +27,7 @@ MODULES = {
     "settlements": ("Settlement", "files from the card processor, matched to payments"),
 }
 
-_HEAD = '''"""{title}: {what}."""
+_MODULE_HEAD = '''"""{title}: {what}."""
 import datetime as dt
 import logging
 from decimal import Decimal
@@ -38,7 +40,7 @@ BATCH = {batch}
 GRACE_DAYS = {grace}
 '''
 
-_BODIES = (
+_FUNCTIONS = (
     '''
 def {one}_total({one}):
     """All lines of one {one}, in minor units."""
@@ -84,7 +86,8 @@ def import_{name}(rows):
         if row["external_id"] in seen:
             raise ValueError(f"twice in one file: {{row['external_id']}}")
         seen.add(row["external_id"])
-        session().add({cls}(amount=Decimal(row["amount"]), currency=row["currency"], note=row.get("note", "")))
+        session().add({cls}(amount=Decimal(row["amount"]), currency=row["currency"], \
+note=row.get("note", "")))
     log.info("imported %d {name} at %s", len(seen), dt.datetime.utcnow().isoformat())
 ''',
     '''
@@ -105,7 +108,8 @@ def find_{name}(customer=None, currency=None, status=None, since=None, text=None
 ''',
     '''
 def move_{name}(source, target):
-    """When two customers turn out to be one: everything of the first goes to the second, and a note says so."""
+    """When two customers turn out to be one: everything of the first goes to the second, \
+and a note says so."""
     moved = 0
     for row in session().query({cls}).filter({cls}.customer_id == source.id).with_for_update():
         if row.closed_on is not None and row.status != "draft":
@@ -132,7 +136,7 @@ def {name}_by_month(rows):
 ''',
 )
 
-_FIXED = {
+_FIXED_FILES = {
     "billing/money.py": '''from decimal import Decimal, ROUND_HALF_UP
 
 # minor-unit exponents of the currencies that we bill in
@@ -226,7 +230,8 @@ def row(invoice):
 * Runs at 02:00 UTC on `bill-worker-3`, writes `/data/export/DAY.csv`, one file a day.
 * Finance reads the folder through the queue `fin-import-7`. Pause it before a file is replaced:
   `ctl queue pause fin-import-7`, and `ctl queue resume fin-import-7` afterwards. Ask finance first.
-* Export one day again: `python -m jobs.export_invoices --day 2026-01-31 --out /data/export/2026-01-31.csv`
+* Export one day again: `python -m jobs.export_invoices --day 2026-01-31 --out \
+/data/export/2026-01-31.csv`
 * The importer goes by the position of a column, not by its name.
 * A row that was imported twice has to be taken out by hand: `ctl import undo INVOICE_ID`.
 """,
@@ -243,9 +248,145 @@ packages = billing, jobs
 }
 
 
-def files(rng: random.Random) -> dict[str, str]:
-    """All files of the service: path to text."""
-    out = dict(_FIXED)
+class RepositoryAgent:
+    """An agent whose tool calls are recorded.
+
+    Args:
+        recorder: gets its steps.
+        files: text by path; its edits change them.
+        rng: draws its detours and mistakes.
+    """
+
+    def __init__(
+        self, recorder: SessionRecorder, files: dict[str, str], rng: random.Random
+    ) -> None:
+        self.recorder, self.files, self.rng = recorder, files, rng
+        self.n_tests = 17
+
+    def read_file(self, path: str, first: int = 1, last: int | None = None) -> ToolRun:
+        """Read a file, or some of its lines."""
+        arguments: dict[str, Any] = (
+            {"path": path}
+            if (first, last) == (1, None)
+            else {"path": path, "first": first, "last": last}
+        )
+        if path not in self.files:
+            return "read_file", arguments, f"no such file: {path}", True
+        return "read_file", arguments, _number_lines(self.files[path], first, last), False
+
+    def search_files(self, pattern: str, under: str = "") -> ToolRun:
+        """Search the files below a folder."""
+        return (
+            "search",
+            {"pattern": pattern, "path": under or "."},
+            _search_files(self.files, pattern, under),
+            False,
+        )
+
+    def edit_file(self, path: str, old: str, new: str) -> ToolRun:
+        """Replace a text everywhere in a file."""
+        arguments = {"path": path, "old": old, "new": new}
+        if old not in self.files.get(path, ""):
+            error = f"{path}: the old text was not found; read the file again"
+            return "edit", arguments, error, True
+        self.files[path] = self.files[path].replace(old, new)
+        return "edit", arguments, f"edited {path}: {new.count(chr(10)) + 1} lines now", False
+
+    def create_file(self, path: str, text: str) -> ToolRun:
+        """Write a new file."""
+        self.files[path] = text
+        return (
+            "edit",
+            {"path": path, "old": "", "new": text},
+            f"created {path}: {len(text.splitlines())} lines",
+            False,
+        )
+
+    @staticmethod
+    def run_command(command: str, output: str, *, failed: bool = False) -> ToolRun:
+        """Run a command whose output is given."""
+        return "run", {"command": command}, output, failed
+
+    def run_tests(self, *names: str, failure: str = "") -> ToolRun:
+        """Run tests; `failure` is what pytest prints for the one that fails."""
+        paths = [f"tests/test_{n}.py" for n in names]
+        n = self.n_tests if not names else 3 * len(names)
+        dots, seconds = "." * n, f"{0.31 * n + self.rng.random():.2f}s"
+        if not failure:
+            return self.run_command(
+                f"pytest -q {' '.join(paths)}".strip(), f"{dots} [100%]\n{n} passed in {seconds}"
+            )
+        body = (
+            f"{dots[:-1]}F [100%]\n{'=' * 25} FAILURES {'=' * 25}\n{failure}\n1 failed, {n - 1} "
+            f"passed in {seconds}\nexit status 1"
+        )
+        return self.run_command(f"pytest -q {' '.join(paths)}".strip(), body, failed=True)
+
+    def change_module(
+        self, module: str, old: str, new: str, *, reason: str, import_line: str = ""
+    ) -> None:
+        """Read a module, edit it, run its tests; sometimes the first attempt fails."""
+        path, record = f"billing/{module}.py", self.recorder.add_tool_calls
+        if old not in self.files[path]:
+            record(
+                self.search_files(old.split("(", maxsplit=1)[0].rsplit(maxsplit=1)[-1], path),
+                text=f"{path} may have it under another form.",
+            )
+            return
+        if self.rng.random() < 0.3:
+            record(self.search_files(f"{module}\\.", "tests/"), text="Who else uses it?")
+        record(self.read_file(path), thinking=reason if self.rng.random() < 0.4 else "")
+        if self.rng.random() < 0.3:
+            record(self.edit_file(path, old.replace("    ", "  ", 1) + " ", new))
+            line = next(
+                i
+                for i, t in enumerate(self.files[path].splitlines(), 1)
+                if old.splitlines()[0] in t
+            )
+            record(
+                self.read_file(path, max(1, line - 4), line + 6),
+                text="The old text differs in its spaces; I read those lines again.",
+            )
+        record(self.edit_file(path, old, new))
+        head = "import datetime as dt\n"
+        if import_line and import_line not in self.files[path]:
+            if self.rng.random() < 0.35:
+                record(
+                    self.run_tests(
+                        module,
+                        failure=f"E   NameError: name '{import_line.rsplit(maxsplit=1)[-1]}' "
+                        f"is not defined ({path})",
+                    )
+                )
+            record(
+                self.edit_file(path, head, f"{head}{import_line}\n"),
+                text="The import is missing." if self.rng.random() < 0.5 else "",
+            )
+        if self.rng.random() < 0.25:
+            record(
+                self.run_tests(
+                    module,
+                    failure=f"E   AssertionError: {module}: assert {self.rng.randrange(100, 9999)} "
+                    f"== 0\ntests/test_{module}.py:{self.rng.randrange(9, 24)}: "
+                    f"AssertionError",
+                )
+            )
+            record(
+                self.read_file(f"tests/test_{module}.py"),
+                thinking="The test fakes the row without a currency, so it fails for another "
+                "reason than my change.",
+            )
+            record(
+                self.edit_file(
+                    f"tests/test_{module}.py", 'currency="EUR"', 'currency="EUR", seller="DE"'
+                )
+            )
+        record(self.run_tests(module))
+
+
+def make_files(rng: random.Random) -> dict[str, str]:
+    """Return all files of the service: text by path."""
+    files = dict(_FIXED_FILES)
     for name, (cls, what) in MODULES.items():
         words = {
             "name": name,
@@ -254,16 +395,18 @@ def files(rng: random.Random) -> dict[str, str]:
             "what": what,
             "title": name.replace("_", " ").capitalize(),
         }
-        bodies = [b for b in _BODIES if b is _BODIES[0] or b is _BODIES[2] or rng.random() < 0.75]
-        head = _HEAD.format(
+        bodies = [
+            b for b in _FUNCTIONS if b is _FUNCTIONS[0] or b is _FUNCTIONS[2] or rng.random() < 0.75
+        ]
+        head = _MODULE_HEAD.format(
             batch=rng.choice((50, 200, 500)), grace=rng.choice((7, 14, 30)), **words
         )
-        out[f"billing/{name}.py"] = head + "\n".join(b.format(**words) for b in bodies)
-        out[f"tests/test_{name}.py"] = _tests(name, cls.lower(), rng)
-    return out
+        files[f"billing/{name}.py"] = head + "\n".join(b.format(**words) for b in bodies)
+        files[f"tests/test_{name}.py"] = _write_test_file(name, cls.lower(), rng)
+    return files
 
 
-def _tests(name: str, one: str, rng: random.Random) -> str:
+def _write_test_file(name: str, one: str, rng: random.Random) -> str:
     cents, day = rng.randrange(1000, 99999), rng.randrange(1, 28)
     return f"""from decimal import Decimal
 
@@ -289,20 +432,20 @@ def test_closing_twice_is_refused(make, db):
 """
 
 
-def numbered(text: str, first: int = 1, last: int | None = None) -> str:
-    """Lines `first` to `last` of a file as the read tool shows them."""
+def _number_lines(text: str, first: int = 1, last: int | None = None) -> str:
+    """Return lines `first` to `last` of a file as the read tool prints them."""
     lines = text.splitlines()[first - 1 : last]
     return "\n".join(f"{n:4d}  {line}" for n, line in enumerate(lines, first))
 
 
-def search(repository: dict[str, str], pattern: str, under: str = "") -> str:
-    """Lines that match, as `path:line: text`; at most 40."""
-    found = [
+def _search_files(files: dict[str, str], pattern: str, under: str = "") -> str:
+    """Return lines that match, as `path:line: text`; at most 40."""
+    matches = [
         f"{path}:{n}: {line.strip()}"
-        for path, text in sorted(repository.items())
+        for path, text in sorted(files.items())
         if path.startswith(under)
         for n, line in enumerate(text.splitlines(), 1)
         if re.search(pattern, line)
     ]
-    more = f"\n... and {len(found) - 40} more" if len(found) > 40 else ""
-    return "\n".join(found[:40]) + more if found else "no matches"
+    more = f"\n... and {len(matches) - 40} more" if len(matches) > 40 else ""
+    return "\n".join(matches[:40]) + more if matches else "no matches"

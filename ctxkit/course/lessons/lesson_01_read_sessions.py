@@ -36,10 +36,10 @@ def _guess_tool_result_share(answer: Any) -> str:
     "neighbours; the first and the last call of the gap are asked for.",
 )
 def _judge_hidden_calls(answer: Any) -> str:
-    shown = [any(_QUEUE in m.text for m in view) for _, view in load_sample().views()]
+    is_visible = [any(_QUEUE in m.text for m in view) for _, view in load_sample().views()]
     # calls before the name was first seen do not count as hidden
-    first = shown.index(True)
-    gone = [i for i, seen in enumerate(shown) if i > first and not seen]
+    first = is_visible.index(True)
+    gone = [i for i, seen in enumerate(is_visible) if i > first and not seen]
     return mark_span(answer, (gone[0], gone[-1]))
 
 

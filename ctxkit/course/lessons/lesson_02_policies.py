@@ -100,12 +100,12 @@ def _find_mistake(replay: Session, index: int) -> str:
 )
 def _judge_safe_cut(answer: Any) -> str:
     call, position = numbers("02-a").values()
-    shown = load_sample().view(call)
-    right = next(p for p in range(position, len(shown)) if shown[p].role != "tool")
+    view = load_sample().view(call)
+    right = next(p for p in range(position, len(view)) if view[p].role != "tool")
     at = as_float(answer)
-    if at is not None and at != right and at in range(position, len(shown)):
+    if at is not None and at != right and at in range(position, len(view)):
         # a cut is safe before anything but a result
-        if shown[int(at)].role == "tool":
+        if view[int(at)].role == "tool":
             return "There a result would stand without its call."
         return "That one is safe, but it is not the first."
     return mark_number(answer, right, within=0)

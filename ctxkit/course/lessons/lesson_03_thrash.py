@@ -69,8 +69,8 @@ def _judge_calm_rules(answer: Any) -> str:
     if scored["peak_tokens"] >= peak:
         return f"The largest prompt has {scored['peak_tokens']:,} tokens."
     if scored["is_thrashing"]:
-        bad, made = scored["not_paid_back_n"], scored["compactions_n"]
-        return f"They thrash: {bad} of {made} compactions were not paid back."
+        bad, total = scored["not_paid_back_n"], scored["compactions_n"]
+        return f"They thrash: {bad} of {total} compactions were not paid back."
     if scored["cost_usd"] > dollars:
         return f"They cost ${scored['cost_usd']:.2f}."
     return ""

@@ -66,8 +66,8 @@ def _judge_hidden_ports(answer: Any, session: Any = None) -> str:
     ever = find_ports(session.messages)
     # what the messages of that session show: its later runs, where it was restored and compacted
     # again, are other sessions
-    shown = ports_in_sight(session)
-    return mark_list(answer, sorted(set(ever) - set(shown)))
+    ports = ports_in_sight(session)
+    return mark_list(answer, sorted(set(ever) - set(ports)))
 
 
 @exercise(

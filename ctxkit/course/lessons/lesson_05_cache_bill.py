@@ -46,8 +46,8 @@ def _judge_break_even(answer: Any) -> str:
 
     # What is paid once is writing the tokens behind instead of reading them (w - r each); what is
     # saved in each later call is reading the tokens taken (r each): n = (w - r) / r * ratio.
-    taken, behind = numbers("05-b").values()
-    ratio = behind / taken
+    removed, behind = numbers("05-b").values()
+    ratio = behind / removed
     slips = {
         "You counted the writing, but without it the tokens behind would have been read: w - r.": (
             _WRITE / _READ * ratio
@@ -56,7 +56,7 @@ def _judge_break_even(answer: Any) -> str:
         "Prices are missing: what is saved is a read, what is paid is a write.": ratio,
         "You took the price of plain input for that of writing.": (_INPUT - _READ) / _READ * ratio,
     }
-    right = reads_until_mutation_pays(taken, behind)
+    right = reads_until_mutation_pays(removed, behind)
     return mark_number(answer, right, within=0.01, slips=slips)
 
 

@@ -35,7 +35,9 @@ def _count_facts_under_pi() -> int:
     hint="`ck.course.facts_kept(session)` says of each sentence whether it is shown.",
 )
 def _judge_lost_facts(answer: Any) -> str:
-    return mark_list(answer, [fact for fact, kept in facts_kept(load_sample()).items() if not kept])
+    return mark_list(
+        answer, [fact for fact, is_visible in facts_kept(load_sample()).items() if not is_visible]
+    )
 
 
 @exercise(
@@ -47,8 +49,8 @@ def _judge_lost_facts(answer: Any) -> str:
 )
 def _judge_rules_keeping_facts(answer: Any) -> str:
     replay = replay_sample(answer)
-    kept = facts_kept(replay)
-    if not all(kept.values()):
-        return f"They keep {sum(kept.values())} of {len(kept)} facts."
+    facts = facts_kept(replay)
+    if not all(facts.values()):
+        return f"They keep {sum(facts.values())} of {len(facts)} facts."
     cost = score_replay(replay, loss=False)["cost_usd"]
     return f"They cost ${cost:.2f}." if cost > numbers("06-b")["dollars"] else ""

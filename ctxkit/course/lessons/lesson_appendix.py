@@ -55,9 +55,9 @@ def _guess_chance_cases(answer: Any) -> str:
 def _measure_chance() -> float:
     from ctxkit.metrics.retention_checks import mcnemar
 
-    kept = (list(facts_kept(replay_sample(name)).values()) for name in ("none", "codex"))
+    facts = (list(facts_kept(replay_sample(name)).values()) for name in ("none", "codex"))
     # McNemar's test: only facts that one of both kept and the other lost count
-    return mcnemar(*kept).p
+    return mcnemar(*facts).p
 
 
 @guess(
@@ -161,7 +161,7 @@ def _judge_cheapest_pair(answer: Any, runs: Any = None) -> str:
     pair = as_pair(answer)
     if pair is None:
         return "Give two numbers: (reserve_tokens, keep_recent_tokens)."
-    wrong = [name for name, said, is_ in zip(names, pair, right, strict=True) if said != is_]
+    wrong = [name for name, reply, is_ in zip(names, pair, right, strict=True) if reply != is_]
     return f"Look again at {' and '.join(wrong)}." if wrong else ""
 
 

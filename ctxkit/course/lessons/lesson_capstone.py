@@ -25,12 +25,14 @@ _PARTS = ("sessions", "rules", "held_out", "cheaper", "loses")
 def _judge_capstone(answer: Any) -> str:
     if not isinstance(answer, dict) or set(_PARTS) - set(answer):
         return f"Give a dictionary with {', '.join(_PARTS)}."
-    chosen, held_out = (_require_sessions(answer[key], key) for key in ("sessions", "held_out"))
-    if {s.id for s in chosen} & {s.id for s in held_out}:
+    chosen, test_sessions = (
+        _require_sessions(answer[key], key) for key in ("sessions", "held_out")
+    )
+    if {s.id for s in chosen} & {s.id for s in test_sessions}:
         return "A session that you chose on is among the held-out ones."
-    if short := [s.id for s in (*chosen, *held_out) if len(s.calls) < _FEWEST_CALLS]:
+    if short := [s.id for s in (*chosen, *test_sessions) if len(s.calls) < _FEWEST_CALLS]:
         return f"Session {short[0][:40]} has fewer than {_FEWEST_CALLS} calls: take longer ones."
-    saving, loss, over = _measure(held_out, answer["rules"])
+    saving, loss, over = _measure(test_sessions, answer["rules"])
     wrong = []
     if over:
         wrong.append("a held-out session does not fit its window under your rules")

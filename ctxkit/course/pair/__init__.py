@@ -1,1 +1,1 @@
-"""One task, a small model that was trained for it from nothing, and two recorded runs of it (`runs`)."""
+"""One task, a small model trained for it from random weights, and two recorded runs of it."""

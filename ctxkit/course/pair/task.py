@@ -1,7 +1,7 @@
-"""The task of the pair: settings that stand in files, and questions whose answers are copied from them.
+"""The task of the recorded pair: copy numbers out of configuration files.
 
-Each file has a number for each of the keys. A question asks for two numbers, and no number is asked for twice: so
-what an answer said before is of no use, and a file must be in sight, or be read again.
+Each file has one number for each key. A question asks for two numbers, and no number is asked for
+twice. An earlier answer is therefore of no use: the file must be visible, or be read again.
 """
 
 from __future__ import annotations
@@ -14,105 +14,115 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-NAMES = (
+SERVICES = (
     *("archive", "billing", "cache", "deploy", "export", "fleet", "gateway", "health", "import"),
     *("journal", "kiosk", "ledger", "mirror", "notify", "orders", "portal", "queue", "router"),
     *("search", "tariff", "upload", "vault", "worker", "zone"),
 )
-KEYS = ("port", "retries", "timeout", "batch", "limit")
+CONFIG_KEYS = ("port", "retries", "timeout", "batch", "limit")
 INSTRUCTIONS = (
-    "You look after the settings of services. Those of a service NAME stand in etc/NAME.toml. Read the file with "
-    "read_file before you answer, and again when its numbers are not in sight. Never guess a number. Answer as it "
+    "You look after the settings of services. Those of a service NAME stand in etc/NAME.toml. "
+    "Read the file with read_file before you answer, and again when its numbers are not in sight. "
+    "Never guess a number. Answer as it "
     "stands in the files: NAME_KEY = NUMBER, NAME_KEY = NUMBER."
 )
-SOON = 3
-"""Services asked about last, from which the next is drawn where a question is near."""
-Asked = tuple[tuple[str, str], ...]
+N_RECENT_SERVICES = 3
+"""Services of the last questions from which the next one is drawn, if it is a near one."""
+QuestionKeys = tuple[tuple[str, str], ...]
 """Service and key of each number that a question asks for."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Files, and questions about them."""
+    """Configuration files and questions about them."""
 
     files: dict[str, str]
     """Text by path."""
-    asked: tuple[Asked, ...]
+    questions: tuple[QuestionKeys, ...]
     numbers: dict[tuple[str, str], int]
     """By service and key."""
 
-    def question(self, n: int) -> str:
-        """Return what the user says."""
-        return f"Question {n + 1}: what are {' and '.join(f'{a}_{k}' for a, k in self.asked[n])}?"
+    def format_question(self, n: int) -> str:
+        """Return question `n` (from 0) as the user asks it."""
+        keys = " and ".join(f"{service}_{key}" for service, key in self.questions[n])
+        return f"Question {n + 1}: what are {keys}?"
 
     def read_file(self, path: str) -> str:
         """Read a configuration file, for instance etc/archive.toml."""
         return self.files.get(path, f"there is no file {path}")
 
-    def answer(self, n: int) -> str:
-        """Return the right answer as it was asked for."""
-        return ", ".join(f"{a}_{k} = {self.numbers[a, k]}" for a, k in self.asked[n])
+    def format_answer(self, n: int) -> str:
+        """Return the right answer to question `n` in the requested form."""
+        return ", ".join(
+            f"{service}_{key} = {self.numbers[service, key]}" for service, key in self.questions[n]
+        )
 
-    def right(self, n: int, reply: str) -> bool:
-        """Return whether a reply ends with the numbers that were asked for, in their order."""
+    def is_right(self, n: int, reply: str) -> bool:
+        """Return whether a reply ends with the numbers of question `n`, in their order."""
         digits = re.findall(r"\d+", re.sub(r"(?<=\d),(?=\d{3}\b)", "", reply))
-        wanted = [str(self.numbers[each]) for each in self.asked[n]]
-        return digits[-len(wanted) :] == wanted
+        expected = [str(self.numbers[each]) for each in self.questions[n]]
+        return digits[-len(expected) :] == expected
 
 
-def path(name: str) -> str:
-    """Return the file of a service."""
-    return f"etc/{name}.toml"
+def format_config_path(service: str) -> str:
+    """Return the path of a service's configuration file."""
+    return f"etc/{service}.toml"
 
 
 def is_unseen(number: int) -> bool:
-    """Return whether a number is kept from training: one in ten."""
+    """Return whether a number is excluded from training: one in ten is."""
     return number * 7_919 % 1_009 < 101
 
 
-def world(
+def make_world(
     *,
     questions: int = 12,
     services: int = 8,
-    each: int = 2,
-    near: float = 0.5,
+    numbers_per_question: int = 2,
+    near_share: float = 0.5,
     seed: int = 7,
     unseen: bool = True,
 ) -> World:
-    """Return a world made by chance: the same for the same numbers.
+    """Make random files and questions; the same arguments make the same world.
 
     Args:
-        questions: that the user asks, one a turn; fewer where no numbers are left to be asked for.
-        services: files that there are, at most 24.
-        each: numbers that a question asks for, of as many services.
-        near: share of the numbers that are of one of the last `SOON` services.
-        seed: of the chance.
-        unseen: its numbers are those that no training has seen (`is_unseen`); False: the others.
+        questions: how many are asked, one a turn; fewer where no number is left to ask for.
+        services: number of files, at most 24.
+        numbers_per_question: how many a question asks for, each of another service.
+        near_share: share of the numbers that are of one of the last `N_RECENT_SERVICES` services.
+        seed: of the random choices.
+        unseen: use only numbers that training has not seen (`is_unseen`); False: only the others.
+
+    Returns:
+        The files, the keys of each question, and the number of each key.
     """
-    random = Random(seed)
-    names = random.sample(NAMES, services)
+    random = Random(seed)  # noqa: S311  no secret
+    names = random.sample(SERVICES, services)
     pool = [n for n in range(1_000, 10_000) if is_unseen(n) == unseen]
-    drawn = iter(random.sample(pool, services * len(KEYS)))
-    numbers = {(name, key): next(drawn) for name in names for key in KEYS}
+    sample = iter(random.sample(pool, services * len(CONFIG_KEYS)))
+    numbers = {(name, key): next(sample) for name in names for key in CONFIG_KEYS}
     files = {}
     for name in names:
-        keys = random.sample(KEYS, len(KEYS))
-        files[path(name)] = "\n".join(f"{name}_{key} = {numbers[name, key]}" for key in keys)
-    return World(files, tuple(_asked(names, questions, each, near, random)), numbers)
+        keys = random.sample(CONFIG_KEYS, len(CONFIG_KEYS))
+        lines = [f"{name}_{key} = {numbers[name, key]}" for key in keys]
+        files[format_config_path(name)] = "\n".join(lines)
+    drawn_keys = _draw_questions(names, questions, numbers_per_question, near_share, random)
+    return World(files, tuple(drawn_keys), numbers)
 
 
-def _asked(
-    names: Sequence[str], questions: int, each: int, near: float, random: Random
-) -> Iterable[Asked]:
-    left = {name: random.sample(KEYS, len(KEYS)) for name in names}
-    last: list[str] = []
+def _draw_questions(
+    names: Sequence[str], questions: int, numbers: int, near_share: float, random: Random
+) -> Iterable[QuestionKeys]:
+    unused = {name: random.sample(CONFIG_KEYS, len(CONFIG_KEYS)) for name in names}
+    previous: list[str] = []
     for _ in range(questions):
         chosen: list[str] = []
-        while len(chosen) < each:
-            free = [n for n in names if left[n] and n not in chosen]
+        while len(chosen) < numbers:
+            free = [n for n in names if unused[n] and n not in chosen]
             if not free:
                 return
-            soon = [n for n in dict.fromkeys(last[::-1]) if n in free][:SOON]
-            chosen.append(random.choice(soon if soon and random.random() < near else free))
-        last += chosen
-        yield tuple((name, left[name].pop()) for name in chosen)
+            recent = [n for n in dict.fromkeys(previous[::-1]) if n in free][:N_RECENT_SERVICES]
+            is_near = bool(recent) and random.random() < near_share
+            chosen.append(random.choice(recent if is_near else free))
+        previous += chosen
+        yield tuple((name, unused[name].pop()) for name in chosen)

@@ -211,7 +211,7 @@ class RoundResult(NamedTuple):
     """Sizes, surviving facts and faults of one round."""
 
     number: int
-    tokens_given: int
+    tokens_before: int
     tokens_left: int
     kept: tuple[bool, ...]
     """For each fact planted so far, in order, whether its word is in the output."""
@@ -263,7 +263,7 @@ class Survival:
     @property
     def tokens_left(self) -> float:
         """Mean ratio of output tokens to input tokens over the rounds."""
-        shares = [r.tokens_left / max(r.tokens_given, 1) for r in self.rounds]
+        shares = [r.tokens_left / max(r.tokens_before, 1) for r in self.rounds]
         return sum(shares) / len(shares)
 
     @property
@@ -281,7 +281,7 @@ class Survival:
         round_rows = [
             [
                 f"{n:,}"
-                for n in (r.number, r.tokens_given, r.tokens_left, r.stale_values_n, r.wrong_n)
+                for n in (r.number, r.tokens_before, r.tokens_left, r.stale_values_n, r.wrong_n)
             ]
             for r in self.rounds
         ]

@@ -55,8 +55,11 @@ def read_answers(root: Path | None = None) -> pd.DataFrame:
 
 def _iter_rows(fixture: dict[str, Any], trial: dict[str, Any]) -> Iterator[dict[str, Any]]:
     compaction = trial["piDefault"]
-    kept = [*fixture["messages"][compaction["summarizedMessageCount"] :], *fixture["sharedTail"]]
-    folded = json.dumps([compaction["summary"], kept]).casefold()
+    remaining = [
+        *fixture["messages"][compaction["summarizedMessageCount"] :],
+        *fixture["sharedTail"],
+    ]
+    folded = json.dumps([compaction["summary"], remaining]).casefold()
     scores = {s["questionId"]: s for s in trial["evaluations"]["pi_default"]["scores"]}
     for question in fixture["questions"]:
         yield {
@@ -98,7 +101,7 @@ def compare_with_answers(answers: pd.DataFrame, seed: int = 0) -> AnswerComparis
     """
     rng = np.random.default_rng(seed)
     histories = [g for _, g in answers.groupby("history")]
-    shown, gone = (answers[answers["answer"] == a]["right"] for a in ("shown", "gone"))
+    visible, gone = (answers[answers["answer"] == a]["right"] for a in ("shown", "gone"))
     picks = rng.integers(0, len(histories), (_DRAWS, len(histories)))
     counts = np.array([_count(h["answer"] == "shown", h["right"]) for h in histories])
     sums = counts[picks].sum(axis=1)
@@ -107,8 +110,8 @@ def compare_with_answers(answers: pd.DataFrame, seed: int = 0) -> AnswerComparis
     return AnswerComparison(
         histories_n=len(histories),
         policies_n=answers["policy"].nunique(),
-        shown=len(shown),
-        right_shown=int(shown.sum()),
+        shown=len(visible),
+        right_shown=int(visible.sum()),
         gone=len(gone),
         right_gone=int(gone.sum()),
         difference_interval=(float(low), float(high)),

@@ -69,10 +69,10 @@ def measure_coverage(
         values = [figure(row) for row in ordered]
         half = len(values) // 2
         interval = predict_interval(values[:half])
-        held = [interval.holds(v) for v in values[half:]] if interval is not None else []
-        known = [h for h in held if h is not None]
+        hits = [interval.holds(v) for v in values[half:]] if interval is not None else []
+        judged = [h for h in hits if h is not None]
         inside, of = by_developer.get(developer, (0, 0))
-        by_developer[developer] = (inside + sum(known), of + len(known))
+        by_developer[developer] = (inside + sum(judged), of + len(judged))
     counts = [c for c in by_developer.values() if c[1]]
     return ForecastCoverage(
         sum(c[0] for c in counts), sum(c[1] for c in counts), len(counts), by_developer

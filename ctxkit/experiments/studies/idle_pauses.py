@@ -70,8 +70,8 @@ def measure_orders_by_length(sessions: Iterable[Session]) -> list[bool]:
     for session in sessions:
         for pause in find_pauses(session):
             if pause.gap < inf and pause.recorded_write is not None:
-                kept = max(pause.prefix + pause.grown - pause.recorded_write, 0)
-                real = pause._replace(kept=kept)
+                cached = max(pause.prefix + pause.grown - pause.recorded_write, 0)
+                real = pause._replace(still_cached=cached)
                 foretold, right = (
                     rank_choices({c: p.cost(c) for c in CHOICES}) for p in (pause, real)
                 )
@@ -146,11 +146,11 @@ def make_developers(n: int = 20, seed: int = 0, sessions: int = 8) -> dict[str, 
         rng = random.Random(f"{seed}-{i}")  # noqa: S311  no secret
         typical, spread = 180 * 40 ** rng.random(), rng.uniform(0.3, 1.2)
         name, start = f"dev-{i}", 1.76e9
-        made = []
+        rows = []
         for k in range(sessions):
             session, start = _make_session(rng, f"{name}-{k}", start, (typical, spread))
-            made.append(session)
-        out[name] = made
+            rows.append(session)
+        out[name] = rows
     return out
 
 

@@ -198,7 +198,7 @@ def _make_turn(rng: random.Random, turn: int, request: str) -> list[Message]:
     path = f"src/{rng.choice(_NOUNS)}/{rng.choice(_WORDS)}.py"
     call = ToolCall(id=f"c{turn}", name="read_file", arguments={"path": path})
     lines = [" ".join(rng.choices(_WORDS, k=9)) for _ in range(rng.randrange(60, 180))]
-    said = f"I read {path}: the {rng.choice(_WORDS)} {' '.join(rng.choices(_WORDS, k=30))}."
+    reply = f"I read {path}: the {rng.choice(_WORDS)} {' '.join(rng.choices(_WORDS, k=30))}."
     return [
         Message(role="user", id=f"u{turn}", parts=(Text(request),)),
         Message(role="assistant", id=f"a{turn}", parts=(Text("I read the file."), call)),
@@ -209,7 +209,7 @@ def _make_turn(rng: random.Random, turn: int, request: str) -> list[Message]:
             call_id=call.id,
             tool=call.name,
         ),
-        Message(role="assistant", id=f"b{turn}", parts=(Text(said),)),
+        Message(role="assistant", id=f"b{turn}", parts=(Text(reply),)),
     ]
 
 

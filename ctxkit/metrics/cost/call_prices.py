@@ -134,4 +134,4 @@ def _estimate_summary_cost(measured: MeasuredCompaction, *, reuse: bool) -> floa
         return None
     source_tokens = sum(e.details.get("source_tokens", 0) for e in measured.group.edits)
     removed = source_tokens or max(before - after + summary, 0)
-    return p.asked_usd(before if reuse else removed, summary, cached=reuse)
+    return p.request_usd(before if reuse else removed, summary, cached=reuse)

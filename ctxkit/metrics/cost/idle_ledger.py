@@ -85,7 +85,7 @@ class Pause(NamedTuple):
     """Seconds until the next call; infinite: the session ended."""
     prefix: int
     """Tokens that lie in the cache."""
-    kept: int
+    still_cached: int
     """Tokens that stay cached when it expires, as other sessions use them: a guess before."""
     left: int
     """Tokens that a compaction would leave."""
@@ -114,7 +114,7 @@ class Pause(NamedTuple):
 
     def predict_write(self) -> int:
         """Return the tokens that the next call writes after an expired cache, growth left out."""
-        return max(self.prefix - self.kept, 0)
+        return max(self.prefix - self.still_cached, 0)
 
 
 def _return_cost(pause: Pause, gap: float) -> float:
@@ -124,8 +124,8 @@ def _return_cost(pause: Pause, gap: float) -> float:
         return 0.0
     if gap < p.life:
         return p.read * pause.prefix
-    kept = min(pause.kept, pause.prefix)
-    return p.write * (pause.prefix - kept) + p.read * kept
+    cached = min(pause.still_cached, pause.prefix)
+    return p.write * (pause.prefix - cached) + p.read * cached
 
 
 def _warm_cost(pause: Pause, gap: float) -> float:
@@ -170,7 +170,7 @@ def find_pauses(session: Session) -> list[Pause]:
     models = {c.index: c.message.model or session.model for c in session.calls}
     floor = min(f.prompt for f in features)
     pauses: list[Pause] = []
-    kept_before: list[int] = []
+    expired_reads: list[int] = []
     written = 0
     for i, feature in enumerate(features):
         model_price = price(models[feature.call])
@@ -185,18 +185,20 @@ def find_pauses(session: Session) -> list[Pause]:
                 _make_pause(session, features[i - 1], model_price, floor, written)._replace(
                     gap=float(feature.gap or 0.0),
                     prefix=prefix,
-                    kept=round(median(kept_before)) if kept_before else 0,
+                    still_cached=round(median(expired_reads)) if expired_reads else 0,
                     recorded_write=max(feature.prompt - read, 0),
                     grown=feature.prompt - prefix,
                 )
             )
-            kept_before += [read] if feature.expired else []
+            expired_reads += [read] if feature.expired else []
             written = 0
         written += (usage.cache_write_tokens or 0) + (usage.input_tokens or 0)
     last_price = price(models[features[-1].call])
     if last_price is not None:
         end = _make_pause(session, features[-1], last_price, floor, written)
-        pauses.append(end._replace(kept=round(median(kept_before)) if kept_before else 0))
+        pauses.append(
+            end._replace(still_cached=round(median(expired_reads)) if expired_reads else 0)
+        )
     return pauses
 
 
@@ -219,7 +221,7 @@ def _make_pause(
         call=before.call,
         gap=inf,
         prefix=before.prompt,
-        kept=0,
+        still_cached=0,
         left=floor + SUMMARY_TOKENS,
         summary=SUMMARY_TOKENS,
         written=written,
@@ -236,14 +238,14 @@ def expect_cost(pause: Pause, choice: str, gaps: Sequence[float]) -> float | Non
         gaps: lengths of earlier pauses in seconds; infinite: no return.
     """
     costs = [pause.cost(choice, gap) for gap in gaps if gap >= READY_SHARE * pause.prices.life]
-    known = [c for c in costs if c is not None]
-    return sum(known) / len(known) if known else None
+    priced = [c for c in costs if c is not None]
+    return sum(priced) / len(priced) if priced else None
 
 
 def rank_choices(costs: dict[str, float | None]) -> tuple[str, ...]:
     """Return the choices that have a cost, the cheapest first."""
-    known = {name: cost for name, cost in costs.items() if cost is not None}
-    return tuple(sorted(known, key=lambda name: (known[name], list(CHOICES).index(name))))
+    priced = {name: cost for name, cost in costs.items() if cost is not None}
+    return tuple(sorted(priced, key=lambda name: (priced[name], list(CHOICES).index(name))))
 
 
 def idle(sessions: SessionsLike) -> IdleLedger:

@@ -427,7 +427,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         if call_price is None or s.summary is None or s.usd is not None:
             return s.usd
         is_read = reuse or s.warm
-        return call_price.asked_usd(s.prompt if is_read else s.source, s.summary, cached=is_read)
+        return call_price.request_usd(s.prompt if is_read else s.source, s.summary, cached=is_read)
 
     def at(self, call: int) -> Price | None:
         """Return the price of a call."""

@@ -53,7 +53,7 @@ def _what_if_hour_cache(
     session: Session, bill: SessionBill, resent: Sequence[ResentTokens]
 ) -> WhatIf | None:
     """Estimate a cache that lives an hour: shorter pauses become hits, every write costs more."""
-    model_price = _get_own_price(session)
+    model_price = _get_session_price(session)
     if model_price is None or model_price.cache_write is None or model_price.cache_write_1h is None:
         return None
     after_pauses = [r for r in resent if r.miss.paused]
@@ -159,9 +159,9 @@ def _what_if_append_only(session: Session) -> WhatIf | None:
 
 
 def _what_if_cheaper_summaries(session: Session, bill: SessionBill) -> WhatIf | None:
-    session_price, usd = _get_own_price(session), bill.priced_summaries_usd
-    known = ((n, p) for n in get_comparison_models() if (p := price(n)) is not None)
-    cheapest = min(known, key=lambda item: item[1].input, default=None)
+    session_price, usd = _get_session_price(session), bill.priced_summaries_usd
+    priced = ((n, p) for n in get_comparison_models() if (p := price(n)) is not None)
+    cheapest = min(priced, key=lambda item: item[1].input, default=None)
     if (
         session_price is None
         or cheapest is None
@@ -179,7 +179,7 @@ def _what_if_cheaper_summaries(session: Session, bill: SessionBill) -> WhatIf | 
     return WhatIf("cheaper summaries", difference, sentence)
 
 
-def _get_own_price(session: Session) -> Price | None:
+def _get_session_price(session: Session) -> Price | None:
     """Return the prices of the session's model at the time of its first call."""
     times = (c.message.time for c in session.calls if c.message.time is not None)
     return price(_first_model(session), at=next(times, None))

@@ -57,12 +57,12 @@ def find_invented_decisions(decisions: Iterable[str], sources: Iterable[str]) ->
         sources: all texts that it may know.
     """
     texts = list(sources)
-    known = _stems("\n".join(texts))
+    source_stems = _stems("\n".join(texts))
     of_sentences = [_stems(s) for text in texts for s in split_statements(text)]
     return tuple(
         decision
         for decision in decisions
-        if not _names(decision) <= known
+        if not _names(decision) <= source_stems
         or not any(_share(decision, stems) >= _INVENTED_BELOW for stems in of_sentences)
     )[:MAX_NAMED]
 
@@ -77,13 +77,13 @@ def find_invented_approvals(
         user_texts: what the user wrote.
         approvals: the approvals that are on record, each in words.
     """
-    given = [_stems(s) for text in user_texts for s in split_statements(text)]
-    given += [_stems(each) for each in approvals]
+    user_stems = [_stems(s) for text in user_texts for s in split_statements(text)]
+    user_stems += [_stems(each) for each in approvals]
     claims = (s for line in lines for s in split_statements(line) if _APPROVAL.search(s))
     return tuple(
         claim
         for claim in dict.fromkeys(claims)
-        if not any(_share(claim, stems) >= _INVENTED_BELOW for stems in given)
+        if not any(_share(claim, stems) >= _INVENTED_BELOW for stems in user_stems)
     )[:MAX_NAMED]
 
 

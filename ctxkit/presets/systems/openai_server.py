@@ -72,10 +72,10 @@ class StandaloneItem(ServerItem):
         if not (removable_mask(history, 0, n) & ~requests[:n]).any():
             return history
         rest = requests | history.stays | (np.arange(len(history)) >= n)
-        kept, tail = history.keep(rest).messages, len(history) - n
-        head = len(kept) - tail
+        remaining, tail = history.keep(rest).messages, len(history) - n
+        head = len(remaining) - tail
         new = history.become(
-            [*kept[:head], make_opaque_item(self.item_tokens), *kept[head:]],
+            [*remaining[:head], make_opaque_item(self.item_tokens), *remaining[head:]],
             "the provider compacts all but the user's messages",
             method="native",
         )

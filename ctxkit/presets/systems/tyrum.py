@@ -226,7 +226,7 @@ def _find_pending_work(messages: Sequence[Message]) -> list[str]:
         s
         for m in messages
         if m.role in ("user", "assistant")
-        for s in checkpoint_audit.split_statements(_own_words(m))
+        for s in checkpoint_audit.split_statements(_message_words(m))
         if _PENDING_WORK.search(s)
     ]
 
@@ -242,13 +242,15 @@ def _find_invented_statements(
     point: Checkpoint, passage: Passage, previous: Checkpoint | None
 ) -> tuple[str, ...]:
     """Return the decisions and approvals of a model's checkpoint that nobody made."""
-    spoken = [_own_words(m) for m in passage.messages if m.role in ("user", "assistant", "system")]
-    known = [*spoken, _checkpoint_words(previous), passage.instructions]
-    user = [_own_words(m) for m in passage.messages if m.role == "user"]
+    spoken = [
+        _message_words(m) for m in passage.messages if m.role in ("user", "assistant", "system")
+    ]
+    sources = [*spoken, _checkpoint_words(previous), passage.instructions]
+    user = [_message_words(m) for m in passage.messages if m.role == "user"]
     approved = with_approvals(Checkpoint(), passage.messages, previous).approvals
     words = _checkpoint_words(replace(point, handoff_md=""))
     return (
-        *checkpoint_audit.find_invented_decisions(point.decisions, known),
+        *checkpoint_audit.find_invented_decisions(point.decisions, sources),
         *checkpoint_audit.find_invented_approvals(
             [words, point.handoff_md],
             [*user, _checkpoint_words(previous), passage.instructions],
@@ -490,12 +492,12 @@ def checkpoint_without_model(
         quirks: find only the inner part of a path, as Tyrum's program does.
     """
     old = previous or Checkpoint()
-    lines = [(m.role, short_line(_own_words(m))) for m in messages]
+    lines = [(m.role, short_line(_message_words(m))) for m in messages]
     user = [t for role, t in lines if role == "user" and t]
     agent = [t for role, t in lines if role == "assistant" and t]
     system = [t for role, t in lines if role == "system" and t]
     names = summary_prompts.find_identifiers(
-        "\n".join(map(_own_words, messages)), inner_paths=quirks
+        "\n".join(map(_message_words, messages)), inner_paths=quirks
     )
     recent = unique_lines([*user[-2:], *agent[-2:]], 8)
     history = unique_lines((f"{role}: {text}" for role, text in lines if text), 8)
@@ -526,7 +528,7 @@ _BLOCKS_OF_THE_KIT = frozenset({"memory", "runtime", "time", "gitignore", "store
 """Sections that are about the session and are no words of anybody."""
 
 
-def _own_words(message: Message) -> str:
+def _message_words(message: Message) -> str:
     """Return what user, agent or system said, without what was put in about the session."""
     if message.kind in (INJECTED_KIND, RECALLED_KIND) and message.role == "user":
         return ""

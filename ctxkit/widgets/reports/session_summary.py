@@ -216,16 +216,18 @@ def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
     table = frame(session, per="compaction")
     falls = int(table["kind"].eq("unmarked").sum())
     attempts = int(table["kind"].isin(ATTEMPT_OUTCOMES).sum())
-    told = pluralize(len(table) - falls - attempts, "compaction")
+    sentence = pluralize(len(table) - falls - attempts, "compaction")
     if attempts:
-        told += f", {pluralize(attempts, 'attempt')} without an effect"
+        sentence += f", {pluralize(attempts, 'attempt')} without an effect"
     if falls:
-        told += f", {pluralize(falls, 'fall')} of the prompt without a mark"
+        sentence += f", {pluralize(falls, 'fall')} of the prompt without a mark"
     cut = rows is not None and len(table) > rows
-    caption = f"The first {rows} of {told}." if cut else f"{told}." if falls or attempts else ""
-    rows_shown = table if rows is None else table.head(rows)
+    caption = (
+        f"The first {rows} of {sentence}." if cut else f"{sentence}." if falls or attempts else ""
+    )
+    first_rows = table if rows is None else table.head(rows)
     return Table(
-        _COMPACTION_HEADS, tuple(_compaction_cells(r) for r in rows_shown.itertuples()), caption
+        _COMPACTION_HEADS, tuple(_compaction_cells(r) for r in first_rows.itertuples()), caption
     )
 
 

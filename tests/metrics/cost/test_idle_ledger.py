@@ -39,7 +39,7 @@ def test_each_choice_has_its_price(choice, gap, usd):
 
 
 def test_what_stays_cached_is_read_and_an_hour_that_is_paid_is_no_choice():
-    assert PAUSE._replace(kept=400).cost("nothing") == 6_400
+    assert PAUSE._replace(still_cached=400).cost("nothing") == 6_400
     paid = PAUSE._replace(prices=PRICES._replace(hour_write=None))
     assert paid.cost("hour") is None
     assert rank_choices({c: paid.cost(c) for c in ("nothing", "hour")}) == ("nothing",)

@@ -1,4 +1,4 @@
-"""Rules as data: what an entry of the contest keeps, so that a lecturer can run it again.
+"""Contest entries as data: rules that a file can hold, and the files of a contest.
 
 Only parts of the kit and plain settings (numbers, words, lists) are written. Nothing that a file
 holds is executed: a part is looked up by its name among the kit's policies, triggers and guards.
@@ -6,11 +6,19 @@ holds is executed: a part is looked up by its name among the kit's policies, tri
 
 from __future__ import annotations
 
+import getpass
+import os
+import re
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.errors import BadArguments, CtxkitError, short_repr
 from ctxkit.policies import guards, triggers
 from ctxkit.policies.base import BasePolicy, Chain
@@ -25,8 +33,24 @@ if TYPE_CHECKING:
 
     from ctxkit.presets.registry import RulesLike
 
-__all__ = ["decode_rules", "encode_rules"]
 
+__all__ = [
+    "StoredEntry",
+    "decode_rules",
+    "encode_rules",
+    "read_entries",
+    "store_entry",
+    "working_folder",
+]
+
+MOST_FILE_BYTES = 1_000_000
+"""Bytes of a file that is read."""
+MOST_ENTRIES = 200
+"""Entries of one file that are read."""
+MOST_FILES = 1_000
+"""Files of a folder that are read."""
+_SHARED_MODE = 0o644
+"""A file of a shared folder is read by the others and written by its owner alone."""
 _PARTS = ("policy", "trigger", "pruning", "guards")
 _NUMBERS = ("window", "reserve")
 _MOST_PARTS = 20
@@ -66,11 +90,73 @@ def decode_rules(data: object) -> Rules:
             return preset(str(data["preset"]), **_decode_settings(settings))
         if unknown := set(data) - {*_PARTS, *_NUMBERS, "name"}:
             raise BadArguments(f"Rules of an entry have no setting {min(unknown)!r}.")
-        made = {key: _decode_value(data[key], 0) for key in _PARTS if key in data}
-        made |= {key: data[key] for key in _NUMBERS if key in data}
-        return Rules(**made, name=str(data.get("name", "")))
+        parts = {key: _decode_value(data[key], 0) for key in _PARTS if key in data}
+        parts |= {key: data[key] for key in _NUMBERS if key in data}
+        return Rules(**parts, name=str(data.get("name", "")))
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadArguments(f"The entry's rules cannot be made: {error}.") from None
+
+
+class StoredEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry as a file has it: rules, and no figures."""
+
+    name: str
+    rules: dict[str, Any]
+    by: str = ""
+    """The user of a shared folder."""
+
+
+def read_entries(path: Path) -> tuple[StoredEntry, ...]:
+    """Return the entries of a file, or of all files of a shared folder.
+
+    Raises:
+        OSError: the file cannot be read; of a folder such a file is left out.
+        msgspec.MsgspecError: it holds something else; of a folder such a file is left out.
+    """
+    if not path.is_dir():
+        return _read_file(path)
+    entries: list[StoredEntry] = []
+    for file in sorted(path.glob("*.json"))[:MOST_FILES]:
+        try:
+            entries += _read_file(file)
+        except (OSError, msgspec.MsgspecError):
+            continue
+    return tuple(entries)
+
+
+def store_entry(path: Path, entry: StoredEntry) -> None:
+    """Write an entry, in the place of one of the same name by the same user.
+
+    Raises:
+        BadArguments: it cannot be written.
+    """
+    try:
+        if path.is_dir():
+            _store_in_folder(path, entry)
+        else:
+            _store_in_file(path, entry)
+    except OSError as error:
+        raise BadArguments(
+            f"The table cannot be kept in {str(path)!r} ({error.strerror}): name another place, "
+            "as in ck.contest('contest.json')."
+        ) from None
+
+
+def user_name() -> str:
+    """Return the name of the system's user, as it may stand in the name of a file."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        name = str(os.getuid()) if hasattr(os, "getuid") else "user"
+    return re.sub(r"[^\w.-]", "_", name)[:40] or "user"
+
+
+def working_folder() -> Path:
+    """Return the folder in which the notebook was opened, also where a cell has left it."""
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    return Path(getattr(shell, "starting_dir", "") or Path.cwd())
 
 
 def _encode_preset(rules: Rules) -> dict[str, Any] | None:
@@ -170,3 +256,42 @@ def _list_parts() -> dict[str, Any]:
     bases = (BasePolicy, BaseTrigger, BaseGuard)
     parts = [c for c in (*classes, Chain) if isinstance(c, type) and issubclass(c, bases)]
     return {c.__name__: c for c in parts if is_dataclass(c)}
+
+
+def _read_file(path: Path) -> tuple[StoredEntry, ...]:
+    if path.is_symlink() or path.stat().st_size > MOST_FILE_BYTES:
+        raise OSError(0, "it is a link, or too large")
+    entries = msgspec.json.decode(path.read_bytes(), type=list[StoredEntry])
+    return tuple(entries[:MOST_ENTRIES])
+
+
+def _store_in_file(path: Path, entry: StoredEntry) -> None:
+    with SafeFolder.own(path.parent) as folder, folder.locked():
+        try:
+            entries = list(_read_file(path))
+        except FileNotFoundError:
+            entries = []
+        except (OSError, msgspec.MsgspecError):
+            # what cannot be read is kept beside the new table
+            folder.rename(path.name, f"{path.stem}.damaged.json")
+            entries = []
+        others = [each for each in entries if each.name != entry.name]
+        folder.write(path.name, (_encode_entries([*others, entry]),))
+
+
+def _store_in_folder(path: Path, entry: StoredEntry) -> None:
+    """Write a file of its own, so that users need no right to each other's files."""
+    name = f"{entry.by}-{sha256(entry.name.encode()).hexdigest()[:12]}.json"
+    with SafeFolder(path.resolve()) as folder:
+        folder.write(name, (_encode_entries([entry]),), _SHARED_MODE)
+        # a umask that hides new files would hide the entry from the class
+        handle = folder.open(name, os.O_RDONLY)
+        try:
+            if hasattr(os, "fchmod"):
+                os.fchmod(handle, _SHARED_MODE)
+        finally:
+            os.close(handle)
+
+
+def _encode_entries(entries: list[StoredEntry]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(entries), indent=1)

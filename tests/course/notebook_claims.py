@@ -1,4 +1,4 @@
-"""What notebooks say of what they made: each sentence, and what must hold after their last cell."""
+"""Sentences of notebooks about their results, and the code that must hold after the last cell."""
 
 SETUP = {
     "04": """
@@ -20,7 +20,7 @@ usages = [c.message.usage for c in reviewer.shared.calls]
 rules = {view.name: view.rules("Reviewer") for view in parse_views("views")}
 where = {name: ck.replay(reviewer.shared, each).sent(call) for name, each in rules.items()}
 where = {
-    name: {i.message.kind or i.message.role for i in sent if CODE in i.message.text}
+    name: {i.message.kind or i.message.role for i in sent if ERROR_CODE in i.message.text}
     for name, sent in where.items()
 }
 """,
@@ -33,7 +33,7 @@ late = told[(told["compaction"] == 1) & told["meaning_kept"] & ~told["values_kep
 audited = audits(session)
 """,
 }
-MADE = {
+NOTEBOOK_CLAIMS = {
     "04": {
         "Nearly all of it are results of tools": (
             'told.groups()["tool results"] > 0.8 * told.prompt_tokens'
@@ -145,8 +145,8 @@ MADE = {
 }
 
 
-def asserted(number: str) -> str:
-    """The code that holds all of a notebook."""
-    claims = MADE.get(number, {})
-    held = "\n".join(f"assert {told}, {said!r}" for said, told in claims.items())
-    return f"{SETUP.get(number, '')}\n{held}"
+def write_asserts(number: str) -> str:
+    """Return the code that checks all claims of a notebook."""
+    claims = NOTEBOOK_CLAIMS.get(number, {})
+    asserts = "\n".join(f"assert {code}, {text!r}" for text, code in claims.items())
+    return f"{SETUP.get(number, '')}\n{asserts}"
