@@ -141,6 +141,8 @@ class _Line(TypedDict, total=False):
     compact_metadata: Any
     microcompactMetadata: Any
     attachment: Any
+    rendered: Any
+    shape: Any
     data: Any
     error: Any
     model: Any

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 
 from ctxkit.cli.session_index import index_session
 from ctxkit.errors import ReadError
-from ctxkit.formats import Source, claude_code, claude_code_conversation, read_source
+from ctxkit.formats import (
+    Source,
+    claude_code,
+    claude_code_attachments,
+    claude_code_conversation,
+    read_source,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +118,8 @@ def test_a_subagent_is_found_in_a_result_that_stays_raw(tmp_path: Path) -> None:
 
 def test_every_field_that_the_reader_names_is_decoded() -> None:
     """A field that is read and not declared would be missing without a word."""
-    sources = [inspect.getsource(m) for m in (claude_code, claude_code_conversation)]
+    modules = (claude_code, claude_code_attachments, claude_code_conversation)
+    sources = [inspect.getsource(m) for m in modules]
     names = set(re.findall(r'\b(?:record|boundary)(?:\.get\(|\[)\s*"(\w+)"', "\n".join(sources)))
     assert len(names) > 20
     names |= set(claude_code._METADATA_FIELDS) | set(claude_code._TITLE_FIELDS.values())
