@@ -69,7 +69,7 @@ def sniff(source: Source) -> bool:
         return False
     first_record = source.head[0]
     return _is_record(first_record) or (
-        is_chat_message(first_record) and _has_anthropic_messages(source.head)
+        is_chat_message(first_record) and _has_anthropic_messages(source.head[:64])
     )
 
 
