@@ -197,6 +197,7 @@ FRAMES = {
         "tool_calls_n": [2],
         "tool_errors_n": [1],
         "failed_calls_n": [0],
+        "errors_n": [1],
         "events_n": [0],
         "images_n": [0],
         "compactions_n": [1],
