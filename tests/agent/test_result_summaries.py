@@ -21,7 +21,10 @@ def flood(n: int = 0) -> str:
 
 
 def worked(writer, strategy="llm", cutoff=1, **more):
-    rules = presets.ai(tool_call_cutoff=cutoff, tool_summary_strategy=strategy)
+    # in a window in which no compaction of the whole prompt is due
+    rules = presets.ai(
+        context_window=200_000, tool_call_cutoff=cutoff, tool_summary_strategy=strategy
+    )
     calls = [said("", tool_call("flood", f"c{n}", n=n)) for n in range(3)]
     heard = more.pop("heard", [])
     made = agent(*calls, said("done"), rules=rules, tools=[tool(flood)], summary_model=writer,
