@@ -52,6 +52,8 @@ def digests(s, call=None):
             "do not touch prod",
             "Antworte bitte auf Deutsch.",
             "Only Petra may release it.",
+            "Use Node 20.11.",
+            "Please pin it to 2.32.5.",
         ),
         *(
             "不要修改数据库中的任何表。",
@@ -74,6 +76,7 @@ def test_what_binds_or_chooses_is_a_rule(text):
             "> never do this",
         ),
         *("npm error must never happen", "Error: file must exist", "It looked odd this morning."),
+        "Using cached flask-3.0.3-py3-none-any.whl (101 kB)",
     ],
 )
 def test_requests_questions_quotes_and_output_are_none(text):

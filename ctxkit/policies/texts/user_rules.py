@@ -185,6 +185,8 @@ _REQUEST = re.compile(
 """The beginning of a request or of an answer."""
 MIN_LETTER_SHARE = 0.7
 """Share of letters and blanks below which a sentence is taken for output of a program."""
+_CHOICE_START = re.compile(r"(?:please\s+)?(?:use|pin|prefer|target)(?!\w)", re.IGNORECASE)
+"""Beginning of what is speech even where most of it is a value ("Use Node 20.11.")."""
 _OUTPUT_START = re.compile(
     r"\s*(?:<|https?://|\$ |\w*(?:Error|Exception|error)\b|Traceback|at \S+ ?\("
     r"|\[?\d[\d:.,T/-]{3,}|npm |\{|\})"
@@ -248,6 +250,8 @@ def _is_pasted(sentence: str) -> bool:
     """Return True where a sentence looks like output of a program and not like speech."""
     if _OUTPUT_START.match(sentence) or "\\n" in sentence:
         return True
+    if _CHOICE_START.match(sentence):
+        return False
     letters = sum(c.isalpha() or c == " " for c in sentence)
     return letters < MIN_LETTER_SHARE * len(sentence)
 
