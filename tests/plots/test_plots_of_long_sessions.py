@@ -22,6 +22,7 @@ from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.presets import names
 
 CALLS, OUTPUT, RESULT = 450, 40, 380
+RULE = "Never push to main."
 MODEL = "claude-sonnet-4-5"
 PRESETS = sample(names(), 6)
 CUT = ("ai", "codex", "fased", "openclaw", "pi")
@@ -30,7 +31,7 @@ CUT = ("ai", "codex", "fased", "openclaw", "pi")
 
 def record(agents=("agent",), compaction=420):
     """Return a record of a read file a call; at one call all but the system prompt was folded."""
-    log, window = [system("You fix things. " * 40), user("Fix it all. " * 40)], 900
+    log, window = [system("You fix things. " * 40), user("Fix it all. " * 39 + RULE)], 900
     for n in range(CALLS):
         if n == compaction:
             log.append(summarised(log[1:], "So far: much. " * 60, time=6.0 * n))
