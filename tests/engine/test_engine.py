@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from builders import assistant, session, step, system, user
@@ -20,7 +21,9 @@ from ctxkit.policies import triggers as t
 from ctxkit.policies.modifiers import TaskBoundary
 from ctxkit.policies.triggers import CompositeTrigger, as_trigger
 from ctxkit.presets.systems.boise import Armed
+from ctxkit.presets.systems.claude_code import OneHourCache
 from ctxkit.presets.systems.fuseraft import GuardUnlessDue
+from ctxkit.session import Usage
 
 
 def pi(keep):
@@ -99,6 +102,7 @@ FAMILIES = {
     "last total": lambda a, b: dict(policy=pi(b), trigger=LastUsageOverBudget(), window=a),
     "task ends": lambda a, b: dict(policy=pi(b), trigger=TaskBoundary(0.4), window=a),
     "armed": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=Armed(a / 2, 2 * a)),
+    "one hour": lambda a, b: dict(policy=pi(b), trigger=t.Above(a) & OneHourCache()),
     "except": lambda a, b: dict(
         policy=window(a),
         trigger=t.Above(a),
@@ -126,7 +130,13 @@ def rules_of(family, pruning, a, b):
 
 
 def log_by_chance(seed, calls=60, **more):
-    return log_from_session(by_chance(seed, calls, **more), Rules(counter=Fours()), tokens=None)
+    log = log_from_session(by_chance(seed, calls, **more), Rules(counter=Fours()), tokens=None)
+    # One reply reports that its prompt was cached for an hour. It is put in here, as sizes are
+    # anchored on the usage of a session.
+    billed = Usage(input_tokens=0, cache_write_tokens=9, cache_write_1h_tokens=9, output_tokens=1)
+    at = seed % (calls // 2)
+    log.replies[at] = msgspec.structs.replace(log.replies[at], usage=billed)
+    return log
 
 
 def same(a: Run, b: Run):
