@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.errors import CtxkitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ctxkit.policies.rules import Rules
 
@@ -35,20 +35,20 @@ class InertSetting(NamedTuple):
     """Settings that can be without effect, and why."""
 
     settings: tuple[str, ...]
-    held_by: str
+    controller: str
     """The setting of the preset that holds them; empty: none does."""
     why: str
     free: Any = None
-    """A value of `held_by` under which they have an effect."""
+    """A value of `controller` under which they have an effect."""
     scope: Scope = Scope.OTHER_SETTINGS
 
     def describe(self) -> str:
         """Return the reason as the end of a sentence: what holds the setting, and why."""
-        return f"held by {self.held_by}: {self.why}" if self.held_by else self.why
+        return f"held by {self.controller}: {self.why}" if self.controller else self.why
 
 
-def _held(settings: str, held_by: str, free: Any, why: str) -> InertSetting:
-    return InertSetting(tuple(settings.split()), held_by, why, free)
+def _held(settings: str, controller: str, free: Any, why: str) -> InertSetting:
+    return InertSetting(tuple(settings.split()), controller, why, free)
 
 
 def _for_models(settings: str) -> InertSetting:
@@ -328,7 +328,7 @@ def find_inert_setting(
         (
             r
             for r in blocked
-            if has_effect(name, {**parameters, r.held_by: r.free}, setting, values)
+            if has_effect(name, {**parameters, r.controller: r.free}, setting, values)
         ),
         blocked[0],
     )
@@ -342,16 +342,15 @@ def has_effect(
     Returns:
         None where the preset refuses the settings as they are, or with each of the values.
     """
-    from ctxkit.presets.registry import preset
-
+    preset = _get_factory(name)
     out = None
     try:
-        rules = preset(name, **parameters)
+        rules = preset(**parameters)
     except CtxkitError:
         return None
     for value in values:
         try:
-            other = preset(name, **{**parameters, setting: value})
+            other = preset(**{**parameters, setting: value})
         except CtxkitError:  # a value that cannot work says nothing
             continue
         out = False
@@ -388,8 +387,7 @@ def describe_inert_settings(rules: Rules) -> list[str]:
 @cache
 def get_defaults(name: str) -> Mapping[str, Any]:
     """Return the settings of a preset with their defaults."""
-    factory = getattr(import_module(f"ctxkit.presets.systems.{name}"), name)
-    return {n: p.default for n, p in signature(factory).parameters.items()}
+    return {n: p.default for n, p in signature(_get_factory(name)).parameters.items()}
 
 
 def list_inert_settings(name: str) -> list[str]:
@@ -404,3 +402,8 @@ def add_inert_settings(doc: str, name: str) -> str:
         return doc
     head = "    Note:\n        No effect, as the other settings stand or in a replay:\n"
     return doc.replace("    Example:\n", "\n".join([head, *rows, "", "    Example:\n"]), 1)
+
+
+def _get_factory(name: str) -> Callable[..., Rules]:
+    factory: Callable[..., Rules] = getattr(import_module(f"ctxkit.presets.systems.{name}"), name)
+    return factory
