@@ -35,20 +35,20 @@ class InertSetting(NamedTuple):
     """Settings that can be without effect, and why."""
 
     settings: tuple[str, ...]
-    held_by: str
+    controller: str
     """The setting of the preset that holds them; empty: none does."""
     why: str
     free: Any = None
-    """A value of `held_by` under which they have an effect."""
+    """A value of `controller` under which they have an effect."""
     scope: Scope = Scope.OTHER_SETTINGS
 
     def describe(self) -> str:
         """Return the reason as the end of a sentence: what holds the setting, and why."""
-        return f"held by {self.held_by}: {self.why}" if self.held_by else self.why
+        return f"held by {self.controller}: {self.why}" if self.controller else self.why
 
 
-def _held(settings: str, held_by: str, free: Any, why: str) -> InertSetting:
-    return InertSetting(tuple(settings.split()), held_by, why, free)
+def _held(settings: str, controller: str, free: Any, why: str) -> InertSetting:
+    return InertSetting(tuple(settings.split()), controller, why, free)
 
 
 def _for_models(settings: str) -> InertSetting:
@@ -328,7 +328,7 @@ def find_inert_setting(
         (
             r
             for r in blocked
-            if has_effect(name, {**parameters, r.held_by: r.free}, setting, values)
+            if has_effect(name, {**parameters, r.controller: r.free}, setting, values)
         ),
         blocked[0],
     )

@@ -230,7 +230,7 @@ def test_a_setting_that_makes_equal_rules_is_declared_with_what_holds_it(name):
             if len(equal) > 1:
                 reason = find_inert_setting(name, rules.parameters, setting, equal)
                 assert reason is not None, (setting, base, equal)
-                assert not reason.held_by or reason.held_by in rules.parameters
+                assert not reason.controller or reason.controller in rules.parameters
 
 
 @pytest.mark.parametrize("name", INERT_SETTINGS)
@@ -241,12 +241,12 @@ def test_what_holds_a_setting_lets_it_act_once_it_is_turned(name):
         for setting in reason.settings if reason.scope is Scope.OTHER_SETTINGS else ():
             values = values_of(setting, parameters[setting])
             freed = [
-                has_effect(name, {**settings, reason.held_by: reason.free}, setting, values)
+                has_effect(name, {**settings, reason.controller: reason.free}, setting, values)
                 for base in bases(name)
                 if has_effect(name, settings := dict(preset(name, **base).parameters), setting, [])
                 is None
             ]
-            assert True in freed, (reason.held_by, setting)
+            assert True in freed, (reason.controller, setting)
 
 
 def test_a_setting_below_its_floor_names_the_floor():
