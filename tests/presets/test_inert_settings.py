@@ -241,9 +241,7 @@ def test_what_holds_a_setting_lets_it_act_once_it_is_turned(name):
         for setting in reason.settings if reason.scope is Scope.OTHER_SETTINGS else ():
             values = values_of(setting, parameters[setting])
             freed = [
-                has_effect(
-                    name, {**settings, reason.controller: reason.free}, setting, values
-                )
+                has_effect(name, {**settings, reason.controller: reason.free}, setting, values)
                 for base in bases(name)
                 if has_effect(name, settings := dict(preset(name, **base).parameters), setting, [])
                 is None
