@@ -17,30 +17,49 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@arguments.session_argument
+@arguments.sessions_argument
 @click.option(
-    "--window", type=click.IntRange(min=1), help="Tokens of the window; default: the session's."
+    "--window", type=click.IntRange(min=1), help="Tokens of the window; default: the sessions'."
 )
+@click.option(
+    "--extra-loss",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="For several sessions: share of what is used again that may be lost beyond the default's.",
+)
+@arguments.tool_option
 @arguments.forecast_option
 @arguments.why_option
 @arguments.add_output_options
 def when_(
-    out: CommandOutput, *, session: str, window: int | None, forecast: str | None, why: bool
+    out: CommandOutput,
+    *,
+    sessions: tuple[str, ...],
+    window: int | None,
+    extra_loss: float,
+    tool: str | None,
+    forecast: str | None,
+    why: bool,
 ) -> None:
-    """Say at which size to compact SESSION, what that saves and loses, and the setting for it."""
-    from ctxkit.metrics.timing import when_to_compact
+    """Say at which size to compact, what that saves and loses, and the setting for it.
 
-    timing = when_to_compact(resolve_session(session), context_window=window)
+    For several SESSIONS or a folder: one setting, also tried on the later half of them.
+    """
+    from ctxkit.metrics.threshold import when
+
+    timing = when(
+        arguments.resolve_sessions(sessions),
+        context_window=window,
+        extra_loss=extra_loss,
+        tool=tool,
+    )
     if forecast is not None:
         from ctxkit.experiments.forecast_records import write_trigger_setting
 
         keep_promise(forecast, write_trigger_setting(timing), "when")
     if out.json:
-        import msgspec
-
-        print_json(
-            {"answer": timing.answer, "setting": timing.setting, **msgspec.to_builtins(timing)}
-        )
+        print_json({"answer": timing.answer, "setting": timing.setting, **timing.to_dict()})
     else:
         print_answer(out, "When to compact", timing, why=why)
 
