@@ -36,7 +36,7 @@ from ctxkit.experiments.studies.rule_survival import (
 )
 from ctxkit.metrics.cost.idle_ledger import find_pauses
 from ctxkit.metrics.growth_profile import GrowthProfile
-from ctxkit.metrics.threshold import LATER_SESSIONS
+from ctxkit.metrics.threshold_sizes import LATER_SESSIONS
 from ctxkit.metrics.timing import EXTRA_LOSS
 
 if TYPE_CHECKING:
@@ -235,7 +235,16 @@ def measure_thresholds() -> str:
         f" and stays within that bound for {within} of {n} ({within / n:.0%}). Thresholds within 5 %"
         f" of a price step: {near}.\n\n"
         + make_table(
-            ["developer", "default", "threshold", "a session", "by default", "lost", "by default", ""],
+            [
+                "developer",
+                "default",
+                "threshold",
+                "a session",
+                "by default",
+                "lost",
+                "by default",
+                "",
+            ],
             [_trial_row(t) for t in bounded],
         )
         + f"\n\nAll {n} developers, with up to {100 * EXTRA_LOSS:g} points more loss; dollars and loss"

@@ -127,9 +127,7 @@ def write_trigger_setting(timing: CompactionTiming | Threshold) -> str:
     """Return rules as text that compact where `ck.when` says: Pi's, with its trigger and floor."""
     reserve = max(timing.window - timing.best, 1)
     keep = min(max(timing.keep, 1), max(timing.best - 1, 1))
-    return (
-        f"pi:context_window={timing.window},reserve_tokens={reserve},keep_recent_tokens={keep}"
-    )
+    return f"pi:context_window={timing.window},reserve_tokens={reserve},keep_recent_tokens={keep}"
 
 
 def _parse_setting(rules: str) -> Rules | None:

@@ -1,24 +1,9 @@
 """One threshold for the sessions of a person, tried on the sessions that it was not chosen from."""
 
-# Choice of a threshold
-#
-# Every session is replayed with compactions at each of some sizes, down to the floor that its own
-# log gives (`trigger_replays`), and what these would take before its use is counted
-# (`growth_profile.LossRisk`). So all that a bill depends on is that of the person: growth, pauses
-# that outlive the cache, one-hour writes, price tiers. Over the sessions the threshold is the
-# cheapest that loses at most as much as the tool's default and some share more.
-#
-# Near a price step: a tool compacts at the first prompt above its threshold, and some settings are
-# shares of the window in whole per cent. So sizes nearer to a step than `STEP_MARGIN` are no
-# candidates; the size just below that margin is.
-#
-# The dollars of a session are known only to the cache model's accuracy; the intervals are those of
-# drawing other sessions (bootstrap), and hold for more sessions like these.
-
 from __future__ import annotations
 
 from collections import Counter
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,63 +20,31 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import as_sessions
-from ctxkit.metrics.growth_profile import GrowthProfile, LossRisk, estimate_floor
-from ctxkit.metrics.item_index import ItemIndex
-from ctxkit.metrics.items import MessageItemCache
+from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.stats import FEW_SESSIONS, bootstrap_mean
-from ctxkit.metrics.timing import EXTRA_LOSS, get_floor, when_to_compact
-from ctxkit.metrics.trigger_replays import TriggerReplays
+from ctxkit.metrics.threshold_sizes import (
+    choose_size,
+    hold_out,
+    list_sizes,
+    list_steps,
+    mean_loss,
+    mean_usd,
+    measure_session_sizes,
+)
+from ctxkit.metrics.timing import EXTRA_LOSS, when_to_compact
 from ctxkit.metrics.trigger_settings import describe_setting, find_default_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ctxkit.formats.inputs import SessionsLike
+    from ctxkit.metrics.threshold_sizes import HeldOut, SessionSizes
     from ctxkit.metrics.timing import CompactionTiming
     from ctxkit.session.session import Session
 
 
-__all__ = [
-    "SessionSizes",
-    "SizeCost",
-    "Threshold",
-    "choose_size",
-    "measure_session_sizes",
-    "when",
-]
+__all__ = ["Threshold", "when"]
 __dir__ = public_dir(__all__)
-
-CANDIDATES = 24
-"""Sizes of which the threshold is one, besides the default and those below price steps."""
-STEP_MARGIN = 0.05
-"""No threshold lies nearer to a price step than this share of it."""
-ROUND_TO = 1_000
-"""Thresholds are multiples of so many tokens."""
-LATER_SESSIONS = 2
-"""Sessions on which a choice from the earlier ones is tried, at least."""
-
-
-class SizeCost(NamedTuple):
-    """What a session costs and loses with compactions at a size."""
-
-    usd: float
-    loss: float | None
-    """Share of what is used again that is taken before its use; None: nothing is used again."""
-
-
-class SessionSizes(NamedTuple):
-    """The costs of one session with compactions at each of some sizes."""
-
-    session: str
-    floor: int
-    """Tokens that a compaction leaves."""
-    keep: int
-    """Of them, the newest messages and the summary."""
-    peak: int
-    """Tokens of its largest prompt."""
-    steps: tuple[int, ...]
-    """Prompts longer than these are dearer."""
-    costs: dict[int, SizeCost]
 
 
 def when(
@@ -152,101 +105,19 @@ def when(
     log_format = _get_format(group[0])
     window = context_window or round(median(p.window[0] for p in profiles))
     default = find_default_trigger(log_format, window)
-    sizes = list_sizes(window, default, {s for p in profiles for s in _list_steps(p)})
+    sizes = list_sizes(window, default, {s for p in profiles for s in list_steps(p)})
     measured = [
         measure_session_sizes(p, sizes, floor=floor, summary_tokens=summary_tokens)
         for p in profiles
     ]
     return _make_threshold(
-        tuple(measured), log_format, window, default, extra_loss, tuple(notes)
+        tuple(measured),
+        log_format,
+        window,
+        default=default,
+        extra_loss=extra_loss,
+        notes=tuple(notes),
     )
-
-
-def list_sizes(window: int, default: int | None, steps: Iterable[int]) -> tuple[int, ...]:
-    """Return the sizes that are replayed, rising: candidates, the default and the window.
-
-    Args:
-        window: tokens of the window.
-        default: tokens at which the tool compacts by itself; None: not known.
-        steps: tokens above which prompts are dearer.
-    """
-    low = max(window // 25, ROUND_TO)
-    spaced = np.geomspace(low, window, CANDIDATES)
-    below_steps = [s * (1 - STEP_MARGIN) for s in steps if low < s < window]
-    rounded = {int(n // ROUND_TO) * ROUND_TO for n in (*spaced, *below_steps)}
-    return tuple(sorted({n for n in rounded if n > 0} | {default or window, window}))
-
-
-def measure_session_sizes(
-    profile: GrowthProfile,
-    sizes: Sequence[int],
-    *,
-    floor: int | None = None,
-    summary_tokens: int | None = None,
-) -> SessionSizes:
-    """Replay a session with compactions at each of some sizes.
-
-    Args:
-        profile: the growth profile of the session.
-        sizes: tokens at which to compact; sizes that the session does not reach cost alike, and
-            those within its floor are left out.
-        floor: tokens that a compaction leaves; None: see `when`.
-        summary_tokens: tokens of a summary; None: see `when`.
-    """
-    session, anchored = profile.session, profile.anchored
-    summary = profile.summary if summary_tokens is None else summary_tokens
-    index = ItemIndex(session, MessageItemCache(anchored)) if session.has_text else None
-    stays = estimate_floor(session, anchored, index)
-    tokens, _ = get_floor(profile, stays, summary) if floor is None else (floor, "")
-    front = min(stays.fixed, tokens)
-    replays = TriggerReplays(session, anchored, tokens - front - summary, summary)
-    risk = None if index is None else LossRisk(index, anchored, tokens, front)
-    costs = {}
-    for size in sizes:
-        usd = replays.bill(size) if size > tokens else None
-        if usd is not None:
-            costs[size] = SizeCost(usd, None if risk is None else risk.at(size))
-    return SessionSizes(session.id, tokens, tokens - front, profile.peak, _list_steps(profile), costs)
-
-
-def choose_size(
-    measured: Sequence[SessionSizes], default: int, extra_loss: float = 0.0
-) -> int | None:
-    """Return the cheapest size that loses at most what the default does, and a share more.
-
-    None where every size is within a session's floor or near a price step. The default itself is
-    always allowed to be the answer unless it lies near a price step.
-
-    Args:
-        measured: sessions, replayed at the same sizes.
-        default: the size whose loss bounds that of the answer.
-        extra_loss: share of reused items that may be taken beyond that.
-    """
-    steps = {step for m in measured for step in m.steps}
-    common = set.intersection(*(set(m.costs) for m in measured)) if measured else set()
-    far = [n for n in sorted(common) if not is_near_step(n, steps)]
-    most = _mean_loss(measured, default)
-    fits = [n for n in far if most is None or (_mean_loss(measured, n) or 0.0) <= most + extra_loss]
-    # of two that cost the same, the default, then the later compaction
-    return min(
-        fits, key=lambda n: (round(_mean_usd(measured, n), 9), n != default, -n), default=None
-    )
-
-
-def is_near_step(size: int, steps: Iterable[int]) -> bool:
-    """Return whether a size is nearer to a price step than `STEP_MARGIN` of it."""
-    return any(abs(size / step - 1) < STEP_MARGIN - 1e-9 for step in steps)
-
-
-def _mean_usd(measured: Sequence[SessionSizes], size: int) -> float:
-    return fmean(m.costs[size].usd for m in measured)
-
-
-def _mean_loss(measured: Sequence[SessionSizes], size: int) -> float | None:
-    """Return the mean loss of the sessions in which something is used again; None: there is none."""
-    costs = (m.costs.get(size) for m in measured)
-    losses = [c.loss for c in costs if c is not None and c.loss is not None]
-    return fmean(losses) if losses else None
 
 
 def _get_format(session: Session) -> str:
@@ -285,51 +156,6 @@ def _profile_sessions(
 
 def _describe_left_out(reasons: Counter[str]) -> list[str]:
     return [f"{pluralize(n, 'session')} left out: {reason}" for reason, n in reasons.items()]
-
-
-def _list_steps(profile: GrowthProfile) -> tuple[int, ...]:
-    return tuple(tier.above for tier in profile.price.tiers)
-
-
-class HeldOut(NamedTuple):
-    """What the earlier sessions would have chosen, on the later ones."""
-
-    size: int
-    earlier_n: int
-    later_n: int
-    usd: float
-    """Mean dollars of a later session."""
-    default_usd: float
-    loss: float | None
-    default_loss: float | None
-
-
-def hold_out(
-    measured: Sequence[SessionSizes], default: int, extra_loss: float = 0.0
-) -> HeldOut | None:
-    """Choose from the earlier half of some sessions, and try it on the later half.
-
-    None with fewer than `LATER_SESSIONS` in either half, or where nothing can be chosen.
-
-    Args:
-        measured: sessions by time, replayed at the same sizes.
-        default: the size that the tool compacts at by itself.
-        extra_loss: see `choose_size`.
-    """
-    half = len(measured) // 2
-    earlier, later = measured[:half], measured[half:]
-    size = choose_size(earlier, default, extra_loss) if half >= LATER_SESSIONS else None
-    if size is None or not all({size, default} <= set(m.costs) for m in later):
-        return None
-    return HeldOut(
-        size,
-        len(earlier),
-        len(later),
-        _mean_usd(later, size),
-        _mean_usd(later, default),
-        _mean_loss(later, size),
-        _mean_loss(later, default),
-    )
 
 
 _COLUMNS = (
@@ -406,7 +232,7 @@ class Threshold(NamedTuple):
 
     @property
     def setting(self) -> str:
-        """The setting to change, in the syntax of the tool; empty where nothing is to be changed."""
+        """The setting to change, in the syntax of the tool; empty where nothing changes."""
         return describe_setting(self.format, self.best, self.window) if self.is_change else ""
 
     @property
@@ -434,21 +260,21 @@ class Threshold(NamedTuple):
 
     def sentences(self) -> tuple[str, ...]:
         """Return how the threshold did on sessions that it was not chosen from, and its limits."""
-        reached = sum(m.peak > self.default for m in self.measured)
-        out = [
-            self._describe_held_out(),
-            f"{reached} of {pluralize(self.sessions_n, 'session')} reach the default,"
-            f" {sum(m.peak > self.best for m in self.measured)} the threshold.",
-        ]
+        reach_default, reach_best = (
+            sum(m.peak > size for m in self.measured) for size in (self.default, self.best)
+        )
+        reach = (
+            f"{reach_default} of {pluralize(self.sessions_n, 'session')} reach the default,"
+            f" {reach_best} the threshold."
+        )
+        out = [self._describe_held_out(), reach]
         if self.sessions_n < FEW_SESSIONS:
             out.append("Fewer than five sessions have no interval: they say little about the next.")
         out += self._describe_other_bounds()
         steps = sorted({s for m in self.measured for s in m.steps if s < self.window})
         if steps:
             named = ", ".join(f"{s:,}" for s in steps)
-            out.append(
-                f"Prompts above {named} tokens are dearer: no threshold within 5 % of that."
-            )
+            out.append(f"Prompts above {named} tokens are dearer: no threshold within 5 % of that.")
         return (*out, *self.notes)
 
     def _describe_held_out(self) -> str:
@@ -488,7 +314,7 @@ class Threshold(NamedTuple):
         return out
 
     def _find_cheapest(self) -> int | None:
-        return min(self._list_common(), key=lambda n: _mean_usd(self.measured, n), default=None)
+        return min(self._list_common(), key=lambda n: mean_usd(self.measured, n), default=None)
 
     def _list_common(self) -> list[int]:
         return sorted(set.intersection(*(set(m.costs) for m in self.measured)))
@@ -504,13 +330,13 @@ class Threshold(NamedTuple):
         sizes = {size: name for name, size in {**wide, **named}.items()}
         rows = []
         for size in sorted(sizes):
-            loss, saved = _mean_loss(self.measured, size), self.compare_usd(size)
+            loss, saved = mean_loss(self.measured, size), self.compare_usd(size)
             name = sizes[size] if sizes[size] in named else ""
             rows.append(
                 (
                     Cell(name, None, "", "good" if size == self.best else ""),
                     Cell(f"{size:,}", size),
-                    Cell(format_usd(_mean_usd(self.measured, size))),
+                    Cell(format_usd(mean_usd(self.measured, size))),
                     Cell("" if size == self.default else _describe_usd(saved), saved.mean),
                     Cell("" if loss is None else format_percent(loss), loss),
                 )
@@ -579,6 +405,7 @@ def _make_threshold(
     measured: tuple[SessionSizes, ...],
     log_format: str,
     window: int,
+    *,
     default: int | None,
     extra_loss: float,
     notes: tuple[str, ...],

@@ -466,9 +466,7 @@ def _bounded_trigger(risk: LossRisk | None, cheapest: int, window: int) -> tuple
     return max_loss, cheapest if fits else risk.find_smallest_size(cheapest, window, max_loss)
 
 
-def get_floor(
-    profile: GrowthProfile, context_floor: ContextFloor, summary: int
-) -> tuple[int, str]:
+def get_floor(profile: GrowthProfile, context_floor: ContextFloor, summary: int) -> tuple[int, str]:
     """Return what a compaction leaves, at least what must stay, and the source of the figure.
 
     Args:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.metrics.growth_profile import GrowthProfile
-from ctxkit.metrics.threshold import hold_out, is_near_step, list_sizes, measure_session_sizes
+from ctxkit.metrics.threshold_sizes import hold_out, is_near_step, list_sizes, measure_session_sizes
 from ctxkit.metrics.trigger_settings import find_default_trigger
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall, Usage
 from ctxkit.session.session import Session
@@ -20,7 +20,7 @@ from ctxkit.session.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ctxkit.metrics.threshold import HeldOut, SessionSizes
+    from ctxkit.metrics.threshold_sizes import HeldOut, SessionSizes
     from ctxkit.session.messages import Role
 
 
