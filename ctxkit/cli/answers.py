@@ -1,7 +1,8 @@
-"""`ctxkit when`, `idle`, and `ctxkit` alone: answers, each with its price."""
+"""`ctxkit when`, `idle`, `limits`, `card`, and `ctxkit` alone: answers, each with its price."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -83,6 +84,41 @@ def idle_(out: CommandOutput, *, sessions: tuple[str, ...], why: bool) -> None:
         print_json({"answer": ledger.answer, "usd": ledger.choices_usd, "pauses": pauses})
     else:
         print_answer(out, "Pauses", ledger, why=why)
+
+
+@click.command()
+@arguments.sessions_argument
+@arguments.add_output_options
+def limits_(out: CommandOutput, *, sessions: tuple[str, ...]) -> None:
+    """Say what used up five hours and a week of a subscription, by session and by cause.
+
+    Give the SESSIONS of one plan, or their folder. Shares are of what was used, by list prices: no
+    log says what a plan allows.
+    """
+    from ctxkit.metrics.cost.usage_limits import limits
+
+    report = limits(arguments.resolve_sessions(sessions))
+    if out.json:
+        print_json({"answer": report.answer, **report.to_dict()})
+    else:
+        print_answer(out, "Limits", report)
+
+
+@click.command()
+@arguments.session_argument
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--compaction", type=int, default=-1, show_default=True, help="Number, from 0; -1: the last."
+)
+def card_(*, session: str, file: Path, compaction: int) -> None:
+    """Write what a compaction took and what was needed later as a page to post: .html or .svg.
+
+    Secrets, home folders and the session's title are not in it.
+    """
+    from ctxkit.widgets.reports.compaction_card import write_card
+
+    page = write_card(resolve_session(session), file, compaction=compaction)
+    print_message(f"{page.stat().st_size:,} bytes written to {page}.")
 
 
 def keep_promise(archive: str, rules: str, source: str) -> None:

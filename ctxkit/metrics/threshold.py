@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.formats.inputs import SessionsLike
-    from ctxkit.metrics.threshold_sizes import HeldOut, SessionSizes
+    from ctxkit.metrics.threshold_sizes import LaterTrial, SessionSizes
     from ctxkit.metrics.timing import CompactionTiming
     from ctxkit.session.session import Session
 
@@ -191,7 +191,7 @@ class Threshold(NamedTuple):
     measured: tuple[SessionSizes, ...]
     """The sessions, by time."""
     extra_loss: float
-    held_out: HeldOut | None
+    held_out: LaterTrial | None
     """What the earlier half would have chosen, on the later one; None: too few sessions."""
     notes: tuple[str, ...] = ()
 

@@ -162,7 +162,7 @@ def list_steps(profile: GrowthProfile) -> tuple[int, ...]:
     return tuple(tier.above for tier in profile.price.tiers)
 
 
-class HeldOut(NamedTuple):
+class LaterTrial(NamedTuple):
     """What the earlier sessions would have chosen, on the later ones."""
 
     size: int
@@ -177,7 +177,7 @@ class HeldOut(NamedTuple):
 
 def hold_out(
     measured: Sequence[SessionSizes], default: int, extra_loss: float = 0.0
-) -> HeldOut | None:
+) -> LaterTrial | None:
     """Choose from the earlier half of some sessions, and try it on the later half.
 
     None with fewer than `LATER_SESSIONS` in either half, or where nothing can be chosen.
@@ -192,7 +192,7 @@ def hold_out(
     size = choose_size(earlier, default, extra_loss) if half >= LATER_SESSIONS else None
     if size is None or not all({size, default} <= set(m.costs) for m in later):
         return None
-    return HeldOut(
+    return LaterTrial(
         size,
         len(earlier),
         len(later),

@@ -14,6 +14,8 @@ from ctxkit.cli.app import COMMAND_MODULES, app
 WORDS = {
     "when": ["LOG"],
     "idle": ["LOG"],
+    "limits": ["LOG"],
+    "card": ["LOG", "card.html"],
     "rules": ["LOG"],
     "exam": ["LOG", "--questions", "3"],
     "list": ["LOGS"],

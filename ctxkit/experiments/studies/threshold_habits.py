@@ -20,7 +20,7 @@ from ctxkit.session.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ctxkit.metrics.threshold_sizes import HeldOut, SessionSizes
+    from ctxkit.metrics.threshold_sizes import LaterTrial, SessionSizes
     from ctxkit.session.messages import Role
 
 
@@ -53,7 +53,7 @@ class DeveloperTrial(NamedTuple):
     default: int
     reached_n: int
     """Later sessions that reach the default."""
-    held_out: HeldOut | None
+    held_out: LaterTrial | None
     """None: nothing could be chosen."""
     near_step: bool
     """True where the choice lies within 5 % of a price step."""
