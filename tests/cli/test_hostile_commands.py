@@ -18,6 +18,7 @@ WORDS = {
     "card": ["LOG", "card.html"],
     "rules": ["LOG"],
     "exam": ["LOG", "--questions", "3"],
+    "forecasts": ["LOGS", "--add", "recorded"],
     "list": ["LOGS"],
     "report": ["LOG"],
     "spend": ["LOGS"],

@@ -97,7 +97,7 @@ class CompactionCard(NamedTuple):
         """What was needed of what went."""
         if not self.removed_n:
             return "No exact value is known to have gone with this compaction"
-        return f"A compaction took {self.removed_n:,} exact values, {self.needed_n:,} were needed later"
+        return f"A compaction took {self.removed_n:,} values, {self.needed_n:,} were needed later"
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
