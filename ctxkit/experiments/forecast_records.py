@@ -14,6 +14,7 @@ from ctxkit._internal.formatting import (
     escape_html,
     format_percent,
     format_usd,
+    has_value,
     pluralize,
     sanitize_line,
 )
@@ -165,8 +166,8 @@ def measure_session(session: Session, setting: Rules | None) -> dict[str, float 
     usd, loss = row.get("cost_usd"), row.get(_LOSS)
     return {
         "calls": float(len(session.calls)) or None,
-        "usd": None if usd is None else float(usd),
-        "loss": None if loss is None else float(loss),
+        "usd": float(usd) if has_value(usd) else None,
+        "loss": float(loss) if has_value(loss) else None,
     }
 
 
