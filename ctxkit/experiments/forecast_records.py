@@ -163,7 +163,8 @@ def measure_session(session: Session, setting: Rules | None) -> dict[str, float 
         row = score(session if setting is None else replay(session, setting))
     except CtxkitError:
         return dict.fromkeys(FIGURES)
-    usd, loss = row.get("cost_usd"), row.get(_LOSS)
+    usd: Any = row.get("cost_usd")
+    loss: Any = row.get(_LOSS)
     return {
         "calls": float(len(session.calls)) or None,
         "usd": float(usd) if has_value(usd) else None,
