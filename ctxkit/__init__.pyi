@@ -16,7 +16,7 @@ from .metrics.frames import frame as frame
 from .metrics.calibration import calibrate as calibrate
 from .metrics.cost.spending import spend as spend
 from .metrics.cache_misses import misses as misses
-from .metrics.timing import when as when
+from .metrics.threshold import when as when
 from .widgets import (
     break_even as break_even,
     budget as budget,

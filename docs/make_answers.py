@@ -6,12 +6,14 @@ data with seeds, or from public data beside CTXKIT_SESSIONS. Its pictures are ma
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shutil
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -20,7 +22,12 @@ from typing import TYPE_CHECKING
 import make_pictures
 
 import ctxkit as ck
-from ctxkit.experiments.studies import exam_answers, forecast_coverage, idle_pauses
+from ctxkit.experiments.studies import (
+    exam_answers,
+    forecast_coverage,
+    idle_pauses,
+    threshold_habits,
+)
 from ctxkit.experiments.studies.rule_survival import (
     HELD_OUT_WORDINGS,
     RULES_PER_TALK,
@@ -28,6 +35,9 @@ from ctxkit.experiments.studies.rule_survival import (
     measure_rule_survival,
 )
 from ctxkit.metrics.cost.idle_ledger import find_pauses
+from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.threshold_sizes import LATER_SESSIONS
+from ctxkit.metrics.timing import EXTRA_LOSS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +46,9 @@ DOCS = Path(__file__).parent
 _MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
 RULE_TALKS = 10
 IDLE_DEVELOPERS = 20
+THRESHOLD_DEVELOPERS = 20
+PICTURED_DEVELOPER = 6
+"""The made developer whose answer is the picture of `when` for a folder."""
 EXAM_COMMAND = "exam billing.jsonl -r pi -r claude_code -r strands"
 """The command of the picture of exams."""
 
@@ -203,11 +216,86 @@ def _worst(result: forecast_coverage.ForecastCoverage) -> str:
     return f"{inside} of {of}"
 
 
+def measure_thresholds() -> str:
+    """Measure whether thresholds from a developer's first sessions pay on the later ones."""
+    developers = threshold_habits.make_developers(THRESHOLD_DEVELOPERS)
+    by_share = threshold_habits.try_thresholds(developers, (0.0, EXTRA_LOSS))
+    strict, bounded = by_share.values()
+    n, near = len(developers), sum(t.near_step for ts in by_share.values() for t in ts)
+    wins = sum(t.saves_within(0.0) for t in strict)
+    within = sum(t.saves_within(EXTRA_LOSS) for t in bounded)
+    same = sum(t.is_default for t in strict)
+    verdict = "**Missed**" if wins < 0.7 * n else "Met"
+    real = count_real_developers()
+    return (
+        f"{verdict} (asked for: 70 % of developers): with no more loss than the tool's default at all,"
+        f" the threshold costs less on the later sessions of {wins} of {n} developers; for {same} the"
+        " answer is to keep the default, because an earlier compaction saves dollars and takes more."
+        f" With up to {100 * EXTRA_LOSS:g} points more loss, which is what `when` allows, it costs less"
+        f" and stays within that bound for {within} of {n} ({within / n:.0%}). Thresholds within 5 %"
+        f" of a price step: {near}.\n\n"
+        + make_table(
+            [
+                "developer",
+                "default",
+                "threshold",
+                "a session",
+                "by default",
+                "lost",
+                "by default",
+                "",
+            ],
+            [_trial_row(t) for t in bounded],
+        )
+        + f"\n\nAll {n} developers, with up to {100 * EXTRA_LOSS:g} points more loss; dollars and loss"
+        " are means of the later half of the sessions, which the choice did not see."
+        f" Made: tools, models and habits of their own (seeds 0-0 to 0-{n - 1}),"
+        f" {threshold_habits.SESSIONS} sessions each, the cache as documented. How often an earlier file"
+        " is read again (0 to 15 % of the calls) is assumed, and decides what is lost. Recorded logs:"
+        f" those of CTXKIT_SESSIONS have {real} developers with four sessions that can be replayed: not"
+        " established."
+    )
+
+
+def count_real_developers() -> int:
+    """Return the folders of CTXKIT_SESSIONS that hold four sessions of one repository to replay."""
+    with (Path(os.environ["CTXKIT_SESSIONS"]) / "manifest.csv").open(encoding="utf-8") as file:
+        repositories = {row["file"]: row["repository"] for row in csv.DictReader(file)}
+    counts: Counter[tuple[str, str]] = Counter()
+    for session in read_real_sessions():
+        with suppress(ck.BadArguments):
+            GrowthProfile(session)
+            place = Path(session.path_ or "").relative_to(os.environ["CTXKIT_SESSIONS"])
+            counts[session.format, repositories.get(str(place), str(place))] += 1
+    return sum(n >= 2 * LATER_SESSIONS for n in counts.values())
+
+
+def _trial_row(trial: threshold_habits.DeveloperTrial) -> list[str]:
+    name = f"{trial.developer}: {trial.tool}, {trial.model}"
+    tried = trial.held_out
+    if tried is None:
+        return [name, f"{trial.default:,}", *[""] * 5, "no choice"]
+    word = "saves" if trial.saves_within(EXTRA_LOSS) else "loses more"
+    if tried.usd >= tried.default_usd:
+        word = "the default" if trial.is_default else "saves nothing"
+    return [
+        name,
+        f"{trial.default:,}",
+        f"{tried.size:,}",
+        f"${tried.usd:,.2f}",
+        f"${tried.default_usd:,.2f}",
+        f"{tried.loss or 0:.1%}",
+        f"{tried.default_loss or 0:.1%}",
+        word,
+    ]
+
+
 MEASURES: dict[str, Callable[[], str]] = {
     "keep-rules": measure_rules,
     "exam": measure_exam,
     "idle": measure_pauses,
     "forecasts": measure_forecasts,
+    "when": measure_thresholds,
 }
 """The pages, and what measures them."""
 
@@ -223,6 +311,15 @@ def draw_pictures() -> dict[str, str]:
         shutil.copy(ck.samples.path("billing"), name)
         lines = make_pictures.run_command(EXAM_COMMAND, Path(name))
     pictures["exam"] = make_pictures.draw_terminal(f"ctxkit {EXAM_COMMAND}", lines)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "sessions"
+        folder.mkdir()
+        for session in threshold_habits.make_developers(PICTURED_DEVELOPER + 1)[
+            f"dev-{PICTURED_DEVELOPER}"
+        ]:
+            ck.write(session, folder / f"{session.id}.jsonl")
+        lines = make_pictures.run_command("when sessions", Path(name))
+    pictures["when-folder"] = make_pictures.draw_terminal("ctxkit when sessions", lines)
     with tempfile.TemporaryDirectory() as name:
         make_archive(Path(name) / "archive")
         lines = make_pictures.run_command("forecasts archive", Path(name))

@@ -59,6 +59,7 @@ NAV = {
         "models.md",
         "prompt-sections.md",
         "memory.md",
+        "when.md",
         "keep-rules.md",
         "exam.md",
         "idle.md",

@@ -1,7 +1,8 @@
-"""`ctxkit when`, `idle`, and `ctxkit` alone: answers, each with its price."""
+"""`ctxkit when`, `idle`, `limits`, `card`, and `ctxkit` alone: answers, each with its price."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,30 +18,49 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@arguments.session_argument
+@arguments.sessions_argument
 @click.option(
-    "--window", type=click.IntRange(min=1), help="Tokens of the window; default: the session's."
+    "--window", type=click.IntRange(min=1), help="Tokens of the window; default: the sessions'."
 )
+@click.option(
+    "--extra-loss",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="For several sessions: share of what is used again that may be lost beyond the default's.",
+)
+@arguments.tool_option
 @arguments.forecast_option
 @arguments.why_option
 @arguments.add_output_options
 def when_(
-    out: CommandOutput, *, session: str, window: int | None, forecast: str | None, why: bool
+    out: CommandOutput,
+    *,
+    sessions: tuple[str, ...],
+    window: int | None,
+    extra_loss: float,
+    tool: str | None,
+    forecast: str | None,
+    why: bool,
 ) -> None:
-    """Say at which size to compact SESSION, what that saves and loses, and the setting for it."""
-    from ctxkit.metrics.timing import when_to_compact
+    """Say at which size to compact, what that saves and loses, and the setting for it.
 
-    timing = when_to_compact(resolve_session(session), context_window=window)
+    For several SESSIONS or a folder: one setting, also tried on the later half of them.
+    """
+    from ctxkit.metrics.threshold import when
+
+    timing = when(
+        arguments.resolve_sessions(sessions),
+        context_window=window,
+        extra_loss=extra_loss,
+        tool=tool,
+    )
     if forecast is not None:
         from ctxkit.experiments.forecast_records import write_trigger_setting
 
         write_promised_forecast(forecast, write_trigger_setting(timing), "when")
     if out.json:
-        import msgspec
-
-        print_json(
-            {"answer": timing.answer, "setting": timing.setting, **msgspec.to_builtins(timing)}
-        )
+        print_json({"answer": timing.answer, "setting": timing.setting, **timing.to_dict()})
     else:
         print_answer(out, "When to compact", timing, why=why)
 
@@ -64,6 +84,41 @@ def idle_(out: CommandOutput, *, sessions: tuple[str, ...], why: bool) -> None:
         print_json({"answer": ledger.answer, "usd": ledger.choices_usd, "pauses": pauses})
     else:
         print_answer(out, "Pauses", ledger, why=why)
+
+
+@click.command()
+@arguments.sessions_argument
+@arguments.add_output_options
+def limits_(out: CommandOutput, *, sessions: tuple[str, ...]) -> None:
+    """Say what used up five hours and a week of a subscription, by session and by cause.
+
+    Give the SESSIONS of one plan, or their folder. Shares are of what was used, by list prices: no
+    log says what a plan allows.
+    """
+    from ctxkit.metrics.cost.usage_limits import limits
+
+    report = limits(arguments.resolve_sessions(sessions))
+    if out.json:
+        print_json({"answer": report.answer, **report.to_dict()})
+    else:
+        print_answer(out, "Limits", report)
+
+
+@click.command()
+@arguments.session_argument
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--compaction", type=int, default=-1, show_default=True, help="Number, from 0; -1: the last."
+)
+def card_(*, session: str, file: Path, compaction: int) -> None:
+    """Write what a compaction took and what was needed later as a page to post: .html or .svg.
+
+    Secrets, home folders and the session's title are not in it.
+    """
+    from ctxkit.widgets.reports.compaction_card import write_card
+
+    page = write_card(resolve_session(session), file, compaction=compaction)
+    print_message(f"{page.stat().st_size:,} bytes written to {page}.")
 
 
 def write_promised_forecast(archive: str, rules: str, source: str) -> None:

@@ -16,6 +16,8 @@ COMMAND_MODULES = {
     "report": "sessions",
     "spend": "sessions",
     "idle": "answers",
+    "limits": "answers",
+    "card": "answers",
     "rules": "retention",
     "compare": "experiments",
     "sweep": "experiments",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
+    from ctxkit.metrics.threshold import Threshold
     from ctxkit.metrics.timing import CompactionTiming
     from ctxkit.policies.rules import Rules
     from ctxkit.session.session import Session
@@ -123,14 +124,11 @@ def write_forecast(
     return tuple(new)
 
 
-def write_trigger_setting(timing: CompactionTiming) -> str:
+def write_trigger_setting(timing: CompactionTiming | Threshold) -> str:
     """Return rules as text that compact where `ck.when` says: Pi's, with its trigger and floor."""
-    recent_tokens = max(timing.floor - timing.stays.fixed, 1)
     reserve = max(timing.window - timing.best, 1)
-    return (
-        f"pi:context_window={timing.window},reserve_tokens={reserve},"
-        f"keep_recent_tokens={min(recent_tokens, max(timing.best - 1, 1))}"
-    )
+    keep = min(max(timing.keep, 1), max(timing.best - 1, 1))
+    return f"pi:context_window={timing.window},reserve_tokens={reserve},keep_recent_tokens={keep}"
 
 
 def _parse_setting(rules: str) -> Rules | None:

@@ -2,6 +2,7 @@
 # ruff: noqa: I001  functions first, then the modules that hold more of a kind
 from .cache_misses import find_cache_misses as find_cache_misses
 from .cost.idle_ledger import idle as idle
+from .cost.usage_limits import limits as limits
 from .frames import arrow as arrow
 from .frames.per_message import audience as audience
 from .loss import drift as drift, losses as losses

@@ -98,6 +98,11 @@ class GrowthProfile:
                 " compacted."
             )
 
+    @property
+    def peak(self) -> int:
+        """Tokens of the largest prompt."""
+        return max(map(_prompt_tokens, self.billed))
+
     def _has_edit_between(self, a: ModelCall, b: ModelCall) -> bool:
         return any(isinstance(e, Edit) for e in self.session.path[a.position : b.position])
 

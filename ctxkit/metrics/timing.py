@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import inf, isinf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["CompactionTiming", "TriggerCost", "when", "when_to_compact"]
+__all__ = ["CompactionTiming", "TriggerCost", "get_floor", "when_to_compact"]
 __dir__ = public_dir(__all__)
 
 
@@ -137,6 +137,11 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     """The best trigger beside others, by size."""
     notes: tuple[str, ...] = ()
     """Sentences on what the session's log lacks or states wrongly."""
+
+    @property
+    def keep(self) -> int:
+        """Tokens of the newest messages and the summary that a compaction leaves."""
+        return self.floor - self.stays.fixed
 
     @property
     def wait(self) -> bool | None:
@@ -315,6 +320,10 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
             ]
         return "\n".join(lines)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return cast("dict[str, Any]", msgspec.to_builtins(self))
+
     def __repr__(self) -> str:
         return self.to_text()
 
@@ -378,7 +387,7 @@ def when_to_compact(
         memory = ItemIndex(session, MessageItemCache(profile.anchored))
     context_floor = estimate_floor(session, profile.anchored, memory)
     floor, floor_source = (
-        _floor_with_source(profile, context_floor, summary) if floor is None else (floor, "given")
+        get_floor(profile, context_floor, summary) if floor is None else (floor, "given")
     )
     window, window_source = profile.window if context_window is None else (context_window, "given")
     if not 0 <= floor < window:
@@ -404,16 +413,15 @@ def when_to_compact(
         for name, size in triggers.items()
         if floor < size <= window
     ]
-    peak = max(c.message.usage.prompt_tokens or 0 for c in profile.billed if c.message.usage)
     recorded = profile.recorded_trigger.get("recorded")
     return CompactionTiming(
         session=session.id,
         title=get_title(session),
         format=(session.origin or session).format,
         calls_n=len(profile.billed),
-        peak=peak,
+        peak=profile.peak,
         recorded=recorded,
-        saved_usd=len(profile.billed) * costs.estimate_saving(best, recorded, peak),
+        saved_usd=len(profile.billed) * costs.estimate_saving(best, recorded, profile.peak),
         notes=session.notes,
         model=profile.model,
         window=window,
@@ -442,10 +450,6 @@ def when_to_compact(
     )
 
 
-when = when_to_compact
-"""The name of `when_to_compact` at the top level: `ck.when`."""
-
-
 def _clock_runs_backwards(session: Session) -> bool:
     """Return True where most times of a log run backwards, so that its pauses mean nothing."""
     times = [c.message.time for c in session.calls if c.message.time is not None]
@@ -462,10 +466,14 @@ def _bounded_trigger(risk: LossRisk | None, cheapest: int, window: int) -> tuple
     return max_loss, cheapest if fits else risk.find_smallest_size(cheapest, window, max_loss)
 
 
-def _floor_with_source(
-    profile: GrowthProfile, context_floor: ContextFloor, summary: int
-) -> tuple[int, str]:
-    """Return what a compaction leaves, at least what must stay, and the source of the figure."""
+def get_floor(profile: GrowthProfile, context_floor: ContextFloor, summary: int) -> tuple[int, str]:
+    """Return what a compaction leaves, at least what must stay, and the source of the figure.
+
+    Args:
+        profile: the growth profile of a session.
+        context_floor: the tokens that must stay.
+        summary: tokens of a summary.
+    """
     floor, source = profile.estimate_floor_after(summary)
     total = context_floor.total
     return (floor, source) if floor >= total else (total, "what must stay")

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.policies.triggers import Either
+from ctxkit.tokens.counters import ContextBudget
+from ctxkit.tokens.registry import default_counter
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from ctxkit.policies.triggers import BaseTrigger
 
 CLAUDE_CODE_HELD_FREE = 20_000
 """Tokens that Claude Code leaves for a reply, inside of its auto-compact window."""
@@ -40,6 +46,39 @@ def describe_setting(log_format: str, trigger: int, window: int) -> str:
     if setting is None:
         return f"No setting of its tool is known: compact by hand at {trigger:,} tokens."
     return f"Set it {setting.place}:\n  {setting.write(trigger, window)}"
+
+
+def find_default_trigger(log_format: str, window: int) -> int | None:
+    """Return the prompt size at which a tool compacts if nobody sets it; None: not known.
+
+    It is that of the tool's preset.
+
+    Args:
+        log_format: the format of the log, which tells the tool (`Session.format`).
+        window: tokens of the model's window.
+
+    Example:
+        >>> find_default_trigger("claude-code", 200_000)
+        167000
+    """
+    from ctxkit.presets.registry import preset
+
+    name = PRESETS_BY_FORMAT.get(log_format)
+    if name is None:
+        return None
+    rules = preset(name, context_window=window)
+    room = ContextBudget(window, rules.reserve, default_counter())
+    sizes = [size for t in _list_alternatives(rules.trigger) if (size := t.tokens(room))]
+    return int(min(sizes)) if sizes else None
+
+
+def _list_alternatives(trigger: BaseTrigger | None) -> Iterator[BaseTrigger]:
+    """Yield the triggers of which any alone is enough; those that need another are left out."""
+    if isinstance(trigger, Either):
+        for part in trigger.parts:
+            yield from _list_alternatives(part)
+    elif trigger is not None and not trigger.parts:
+        yield trigger
 
 
 def _write_claude_code(trigger: int, window: int) -> str:
@@ -111,3 +150,13 @@ TRIGGER_SETTINGS: dict[str, TriggerSetting] = {
     ),
 }
 """The setting of each tool, by the format of its logs."""
+PRESETS_BY_FORMAT = {
+    "claude-code": "claude_code",
+    "codex": "codex",
+    "codex-exec": "codex",
+    "pi": "pi",
+    "gemini-cli": "gemini",
+    "opencode": "opencode",
+    "goose": "goose",
+}
+"""The preset of a tool that compacts by size, by the format of its logs."""

@@ -114,3 +114,19 @@ def test_nothing_is_wider_than_the_terminal_and_nothing_is_coloured(one, words):
     assert code == 0
     assert max(map(len, shown.splitlines())) <= 80
     assert "\x1b" not in shown
+
+
+def test_when_answers_for_a_folder(tmp_path):
+    from ctxkit.experiments.studies.threshold_habits import make_developers
+
+    (tmp_path / "sessions").mkdir()
+    for s in make_developers(2, sessions=4)["dev-1"]:
+        ck.write(s, tmp_path / "sessions" / f"{s.id}.jsonl")
+    done = told(tmp_path, "when", "sessions", "--extra-loss", "0.2")
+    assert done.stdout.startswith("Compact at "), done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    rows = json.loads(told(tmp_path, "when", "sessions", "--json").stdout)
+    assert rows["sessions_n"] == len(rows["sessions"]) == 4
+    assert told(tmp_path, "when", "sessions", "--html", "page.html").returncode == 0
+    assert "Compact at" in (tmp_path / "page.html").read_text()
+    assert "no session of" in told(tmp_path, "when", "sessions", "--tool", "codex").stderr

@@ -14,8 +14,11 @@ from ctxkit.cli.app import COMMAND_MODULES, app
 WORDS = {
     "when": ["LOG"],
     "idle": ["LOG"],
+    "limits": ["LOG"],
+    "card": ["LOG", "card.html"],
     "rules": ["LOG"],
     "exam": ["LOG", "--questions", "3"],
+    "forecasts": ["LOGS", "--add", "recorded"],
     "list": ["LOGS"],
     "report": ["LOG"],
     "spend": ["LOGS"],

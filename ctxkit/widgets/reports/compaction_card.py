@@ -1,0 +1,262 @@
+"""A card of one compaction, made to be posted: what went, what was needed later, and its price.
+
+What a card shows of a log is exact values that a compaction took, each redacted; the session's
+title, its folder and its texts are not in it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit._internal.formatting import (
+    escape_html,
+    format_percent,
+    format_usd,
+    has_value,
+    pluralize,
+    sanitize_line,
+    wrap_lines,
+)
+from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.redaction import redact
+from ctxkit.errors import BadArguments
+from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.frames import frame
+from ctxkit.metrics.loss import losses
+from ctxkit.plots.chart import write_page
+from ctxkit.widgets.reports.html_page import (
+    PageSection,
+    render_facts,
+    render_list,
+    render_page,
+    render_table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ctxkit.session.session import Session
+
+
+__all__ = ["CompactionCard", "NeededItem", "make_card", "write_card"]
+__dir__ = public_dir(__all__)
+
+MAX_NEEDED = 12
+"""Values on a card, at most: those that were needed soonest."""
+MAX_CHARS = 80
+"""Characters of a value on a card."""
+MAX_BYTES = 150_000
+"""Bytes of a card, at most."""
+HIDDEN = "(redacted)"
+_HOME = re.compile(r"(?i)(?:/home|/users|[a-z]:[\\/]users)[\\/][^\\/\s]+")
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
+_LONG_ID = re.compile(r"[A-Za-z0-9+/_=-]{24,}")
+"""Ids that nothing can be told of: each may be a key."""
+_LINE, _WIDTH = 22, 640
+
+
+class NeededItem(NamedTuple):
+    """A value that a compaction took and that was used later."""
+
+    family: str
+    """Such as path, number or id."""
+    text: str
+    """Redacted."""
+    calls: int
+    """Calls from the compaction to its use."""
+    fate: str
+    """`lost`, or `recoverable` where the prompt names a file that has it."""
+
+
+class CompactionCard(NamedTuple):
+    """What a compaction took, what was needed later, how soon, and its price."""
+
+    number: int
+    """Of the compaction in its session, from 1."""
+    tokens_before: int | None
+    tokens_after: int | None
+    cost_usd: float | None
+    """Dollars of the compaction's own call; None: unknown."""
+    removed_by_family: dict[str, int]
+    """Values that it took, by kind, the most first."""
+    needed_n: int
+    """Of them, those that were used later."""
+    needed: tuple[NeededItem, ...]
+    """At most `MAX_NEEDED` of these, the soonest first."""
+
+    @property
+    def removed_n(self) -> int:
+        """Values that it took."""
+        return sum(self.removed_by_family.values())
+
+    @property
+    def title(self) -> str:
+        """What was needed of what went."""
+        if not self.removed_n:
+            return "No exact value is known to have gone with this compaction"
+        return f"A compaction took {self.removed_n:,} values, {self.needed_n:,} were needed later"
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Name and value of each figure; what is not known is a dash."""
+        soonest = pluralize(self.needed[0].calls, "call") if self.needed else "—"
+        share = format_percent(self.needed_n / self.removed_n) if self.removed_n else "—"
+        return (
+            ("tokens before", _count(self.tokens_before)),
+            ("tokens after", _count(self.tokens_after)),
+            ("needed later", share),
+            ("the soonest after", soonest),
+            ("price", "—" if self.cost_usd is None else format_usd(self.cost_usd)),
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the figures mean, as sentences."""
+        return (
+            "Counted are paths, ids, numbers and the like that the prompt no longer showed.",
+            "The summary may still say them in other words.",
+            "Made by ctxkit from a log alone. Secrets, addresses and long ids are hidden.",
+        )
+
+    def to_html(self) -> str:
+        """Return one page that opens offline."""
+        needed = [(i.text, i.family, f"{i.calls:,}", i.fate) for i in self.needed]
+        removed = [(family, f"{n:,}") for family, n in self.removed_by_family.items()]
+        heads = ("value", "kind", "needed after (calls)", "fate")
+        return render_page(
+            self.title,
+            render_facts(self.facts),
+            [
+                PageSection("Needed later", render_table(heads, needed, numbers=frozenset({2}))),
+                PageSection(
+                    "What went", render_table(("kind", "values"), removed, numbers=frozenset({1}))
+                ),
+                PageSection("What this means", render_list(self.notes)),
+            ],
+            plotly=False,
+        )
+
+    def to_svg(self) -> str:
+        """Return one picture."""
+        lines = [*wrap_lines(self.title, 64), ""]
+        lines += [f"{name}: {value}" for name, value in self.facts]
+        lines += ["", *(["Needed later, and after how many calls:"] * bool(self.needed))]
+        lines += [f"{i.calls:>6,}  {sanitize_line(i.text, 60)}" for i in self.needed]
+        lines += ["", *(line for note in self.notes for line in wrap_lines(note, 76))]
+        height = (len(lines) + 2) * _LINE
+        texts = "".join(
+            f'<text x="20" y="{(i + 1.6) * _LINE:.0f}" xml:space="preserve">{escape_html(t)}</text>'
+            for i, t in enumerate(lines)
+        )
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"'
+            f' aria-label="{escape_html(self.title)}"><rect width="{_WIDTH}" height="{height}"'
+            ' rx="10" fill="#fff" stroke="#888"/><g font-family="ui-monospace,monospace"'
+            f' font-size="13" fill="#222">{texts}</g></svg>\n'
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, *(f"{name}: {value}" for name, value in self.facts)])
+
+    def _repr_html_(self) -> str:
+        return self.to_svg()
+
+
+@accepts_session
+def make_card(session: Session, *, compaction: int = -1) -> CompactionCard:
+    """Make a card of a compaction: what it took, what was needed later, how soon, its price.
+
+    Args:
+        session: a recorded session or a replay with a compaction.
+        compaction: number of the compaction, from 0; negative: from the end.
+
+    Returns:
+        A card. It shows as a picture; `to_html` and `to_svg` are files to post.
+
+    Raises:
+        BadArguments: the session has no such compaction.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> card = make_card(ck.samples.path("billing"), compaction=0)
+        >>> card.tokens_before, card.needed_n <= card.removed_n
+        (40471, True)
+    """
+    compactions = frame(session, per="compaction")
+    numbers = list(compactions["compaction"]) if len(compactions) else []
+    if not -len(numbers) <= compaction < len(numbers):
+        n = pluralize(len(numbers), "compaction")
+        raise BadArguments(f"The session has {n}, so there is no card of number {compaction}.")
+    row = compactions.iloc[compaction].to_dict()
+    table = losses(session)
+    removed = table[table["compaction"] == row["compaction"]]
+    needed = removed[removed["calls_until_needed"].notna()].sort_values(
+        "calls_until_needed", kind="stable"
+    )
+    texts = {m.id: m.text for m in session.messages if m.id}
+    counts = removed["family"].value_counts()
+    return CompactionCard(
+        number=numbers.index(row["compaction"]) + 1,
+        tokens_before=_known(row, "tokens_before"),
+        tokens_after=_known(row, "tokens_after"),
+        cost_usd=float(row["cost_usd"]) if has_value(row["cost_usd"]) else None,
+        removed_by_family={str(family): int(n) for family, n in counts.items()},
+        needed_n=len(needed),
+        needed=tuple(
+            NeededItem(
+                str(r["family"]),
+                redact_value(str(r["item"]), texts.get(r["message"], "")),
+                int(r["calls_until_needed"]),
+                str(r["fate"]),
+            )
+            for r in needed.head(MAX_NEEDED).to_dict("records")
+        ),
+    )
+
+
+def write_card(session: Session, path: str | Path, *, compaction: int = -1) -> Path:
+    """Write a card of a compaction to a file that ends in `.html` or `.svg`, and return its path.
+
+    Args:
+        session: see `make_card`.
+        path: the file; one that is there is replaced.
+        compaction: see `make_card`.
+
+    Raises:
+        BadArguments: the path ends otherwise, the file cannot be written, or see `make_card`.
+    """
+    target = Path(path).expanduser()
+    kind = target.suffix.lower()
+    if kind not in {".html", ".htm", ".svg"}:
+        raise BadArguments(
+            f"A card is a page or a picture: end the path in .html or .svg, not {target.name!r}."
+        )
+    card = make_card(session, compaction=compaction)
+    return write_page(target, card.to_svg() if kind == ".svg" else card.to_html())
+
+
+def redact_value(value: str, text: str) -> str:
+    """Return a value of a message as it may be posted.
+
+    A value is hidden where it is part of a secret by itself or within its message, and where it is
+    an address or a long id; the names of home folders are left out.
+
+    Args:
+        value: what the compaction took.
+        text: the text of the message that stated it.
+    """
+    is_hidden = redact(value) != value or (value in text and value not in redact(text))
+    if is_hidden or _LONG_ID.search(value.rpartition("/")[2]) or _ADDRESS.search(value):
+        return HIDDEN
+    return sanitize_line(_HOME.sub("~", value), MAX_CHARS)
+
+
+def _known(row: Mapping[Any, Any], name: str) -> int | None:
+    return int(row[name]) if has_value(row[name]) else None
+
+
+def _count(tokens: int | None) -> str:
+    return "—" if tokens is None else f"{tokens:,}"

@@ -1,0 +1,88 @@
+"""Five hours and weeks of a subscription, by session and cause: sums, spans and what is left out."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from builders import assistant, session, usage, user
+from widgets.reports.hostile import EVIL, SECRET, list_leaks
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.cost.usage_limits import SPANS, _find_fullest, list_call_uses
+from ctxkit.tokens.prices import price
+
+SONNET = "claude-sonnet-4-5"
+HOUR = 3_600.0
+
+
+def work(name, *hours, tokens=10_000):
+    log = [user(f"Work on {name}", time=hours[0] * HOUR)]
+    log += [assistant("ok", usage=usage(tokens), model=SONNET, time=h * HOUR + 1) for h in hours]
+    return msgspec.structs.replace(session(*log), id=name, title=name)
+
+
+def test_the_causes_add_up_to_the_price_of_the_calls():
+    s = ck.read(ck.samples.path("billing"))
+    uses, left_out = list_call_uses(s)
+    assert left_out == 0
+    whole = sum(
+        price(c.message.model, at=c.message.time).cost_usd(c.message.usage) for c in s.calls
+    )
+    assert sum(u.usd for u in uses) == pytest.approx(whole)
+    assert min(v for u in uses for v in u.usd_by_cause.values()) >= 0
+    assert any(c.startswith("again: ") for u in uses for c in u.usd_by_cause)
+
+
+def test_the_fullest_span_is_that_of_brute_force():
+    sessions = [work("a", 0, 1, 2, 9, 9.5, 13), work("b", 3, 13.2, 40, tokens=25_000)]
+    report = ck.metrics.limits(sessions)
+    calls = sorted((c for s in sessions for c in list_call_uses(s)[0]), key=lambda c: c.time)
+    for name, seconds in SPANS.items():
+        spans = [
+            sum(c.usd for c in calls if end.time - seconds < c.time <= end.time) for end in calls
+        ]
+        assert report.fullest[name].usd == pytest.approx(max(spans))
+        assert report.last[name].usd == pytest.approx(spans[-1])
+        assert sum(c.usd for c in _find_fullest(calls, seconds)) == pytest.approx(max(spans))
+    assert report.last["five hours"].by_session.keys() == {"b"}
+
+
+def test_shares_are_by_session_the_largest_first():
+    report = ck.metrics.limits([work("small", 0), work("large", 1, tokens=30_000)])
+    span = report.fullest["five hours"]
+    assert list(span.by_session) == ["large", "small"]
+    assert "75 % by “large”" in report.answer or "by “large”" in report.answer
+    assert span.usd == pytest.approx(sum(span.by_session.values()))
+    assert span.usd == pytest.approx(sum(span.by_cause.values()))
+
+
+def test_subagents_count_with_their_session():
+    child = work("child", 0.5)
+    whole = msgspec.structs.replace(work("parent", 0), children=(child,))
+    span = ck.metrics.limits(whole).fullest["week"]
+    assert (span.calls_n, list(span.by_session)) == (2, ["parent"])
+
+
+def test_calls_without_a_time_or_a_price_are_counted_as_left_out():
+    odd = session(user("x"), assistant("y", usage=usage(5), model="nobody-knows", time=3.0))
+    timeless = session(user("x"), assistant("y", usage=usage(5), model=SONNET))
+    report = ck.metrics.limits([work("a", 0), odd, timeless])
+    assert report.left_out == 2
+    assert "2 calls without usage, a time or a price" in " ".join(str(report).split())
+    with pytest.raises(BadArguments, match="has usage, a time and a price"):
+        ck.metrics.limits([odd, timeless])
+
+
+def test_it_says_what_no_log_knows_in_80_columns():
+    text = ck.metrics.limits(ck.samples.path("billing")).to_text()
+    assert "Not in any log: the plan's limit" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_titles_are_redacted_and_stay_text():
+    report = ck.metrics.limits([work(f"key {SECRET}", 0), work(EVIL, 1)])
+    shown = str(report) + report._repr_html_() + report.answer
+    assert SECRET not in shown
+    assert list_leaks(str(report)) == []
+    assert list_leaks(report._repr_html_(), html=True) == []

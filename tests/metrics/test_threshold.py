@@ -1,0 +1,202 @@
+"""One threshold for many sessions: against brute force, the tool's default, price steps and later sessions."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import pytest
+from builders import assistant, session, user
+from widgets.reports.hostile import EVIL, list_leaks
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.experiments.studies.threshold_habits import make_developers
+from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.threshold_sizes import (
+    SessionSizes,
+    SizeCost,
+    choose_size,
+    hold_out,
+    is_near_step,
+    list_sizes,
+    measure_session_sizes,
+)
+from ctxkit.metrics.timing import CompactionTiming
+from ctxkit.metrics.trigger_settings import PRESETS_BY_FORMAT, find_default_trigger
+from ctxkit.session.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.metrics.threshold import Threshold
+
+
+def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionSizes]:
+    return [
+        SessionSizes(f"s{i}", 5, 4, 1_000, steps, {n: SizeCost(*c) for n, c in by_size.items()})
+        for i, by_size in enumerate(costs)
+    ]
+
+
+@pytest.fixture(scope="module")
+def developer() -> list[Session]:
+    return make_developers(7)["dev-6"]
+
+
+@pytest.fixture(scope="module")
+def answer(developer) -> Threshold:
+    return ck.when(developer)
+
+
+def test_the_cheapest_within_the_loss_of_the_default_is_chosen():
+    measured = rows({10: (1.0, 0.3), 20: (2.0, 0.1), 30: (3.0, 0.1)})
+    assert choose_size(measured, 30) == 20
+    assert choose_size(measured, 30, 0.2) == 10
+    assert choose_size(measured, 10) == 10
+
+
+def test_losses_are_means_over_sessions_that_use_something_again():
+    measured = rows(
+        {10: (1.0, 0.4), 20: (2.0, 0.2)},
+        {10: (1.0, 0.0), 20: (2.0, 0.2)},
+        {10: (1, None), 20: (2, None)},
+    )
+    assert choose_size(measured, 20) == 10
+
+
+def test_of_equal_costs_the_default_is_the_answer():
+    assert choose_size(rows({10: (1.0, 0.0), 20: (1.0, 0.0), 30: (1.0, 0.0)}), 20) == 20
+
+
+def test_no_threshold_lies_near_a_price_step_even_if_it_is_the_default():
+    measured = rows({95: (2.0, 0.0), 96: (0.5, 0.0), 104: (1.0, 0.0)}, steps=(100,))
+    assert choose_size(measured, 104) == 95
+    assert choose_size(rows({99: (1.0, 0.0)}, steps=(100,)), 99) is None
+
+
+def test_sizes_just_below_steps_are_candidates():
+    sizes = list_sizes(400_000, 360_000, {272_000})
+    assert {258_000, 360_000, 400_000} <= set(sizes)
+    assert sizes == tuple(sorted(sizes))
+    assert not is_near_step(258_000, {272_000})
+
+
+def test_a_size_within_the_floor_of_a_session_is_no_threshold(developer):
+    profile = GrowthProfile(developer[0])
+    measured = measure_session_sizes(profile, (30_000, 90_000), floor=50_000)
+    assert list(measured.costs) == [90_000]
+    assert measured.keep < measured.floor == 50_000
+
+
+def test_a_session_costs_what_compare_says(developer):
+    s = developer[1]
+    timing = ck.when(s)
+    measured = measure_session_sizes(GrowthProfile(s), (timing.best,))
+    assert measured.costs[timing.best].usd == pytest.approx(timing.session_usd)
+    losses = {c.name: c.loss for c in timing.ceilings}
+    assert measured.costs[timing.best].loss == pytest.approx(losses["best"])
+
+
+def test_one_session_gets_the_answer_of_one(developer):
+    assert isinstance(ck.when(developer[0]), CompactionTiming)
+    assert ck.when([developer[0]]) == ck.when(developer[0])
+
+
+def test_the_answer_is_the_best_of_all_sizes_by_hand(developer, answer):
+    default = find_default_trigger("claude-code", 1_000_000)
+    assert (answer.default, answer.window, answer.sessions_n) == (default, 1_000_000, 8)
+    means = {
+        n: (
+            fmean(m.costs[n].usd for m in answer.measured),
+            fmean(m.costs[n].loss for m in answer.measured),
+        )
+        for n in answer.measured[0].costs
+        if all(n in m.costs for m in answer.measured)
+    }
+    most = means[default][1] + 0.05
+    fits = {
+        n: usd
+        for n, (usd, loss) in means.items()
+        if loss <= most and not is_near_step(n, {100_000})
+    }
+    assert fits[answer.best] == pytest.approx(min(fits.values()))
+    assert answer.saved_usd.mean == pytest.approx(means[default][0] - means[answer.best][0])
+    assert answer.saved_usd.low < answer.saved_usd.mean < answer.saved_usd.high
+    assert answer.more_loss.mean == pytest.approx(means[answer.best][1] - means[default][1])
+
+
+def test_it_prints_the_setting_in_80_columns(answer):
+    text = answer.to_text(why=True)
+    assert text.startswith(
+        "Compact at 80,000 tokens, not at the default of 967,000: a session costs"
+    )
+    assert "/autocompact 113k" in text
+    assert "Prompts above 100,000 tokens are dearer" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_later_half_has_no_say_in_what_is_tried_on_it(answer):
+    half = answer.measured[:4]
+    dear = [
+        m._replace(costs={n: SizeCost(1 / n, 1.0) for n in m.costs}) for m in answer.measured[4:]
+    ]
+    tried = hold_out([*half, *dear], answer.default, 0.05)
+    assert tried.size == answer.held_out.size == choose_size(half, answer.default, 0.05)
+    assert tried.loss == 1.0
+
+
+def test_few_sessions_have_no_interval_and_no_trial(developer):
+    few = ck.when(developer[:3])
+    assert few.saved_usd.low is None
+    assert few.held_out is None
+    assert "Fewer than five sessions" in str(few)
+
+
+def test_without_more_loss_the_default_stays(developer):
+    strict = ck.when(developer, extra_loss=0.0)
+    assert not strict.is_change
+    assert strict.setting == ""
+    assert str(strict).startswith("Keep the default of 967,000 tokens: over 8 sessions no other")
+
+
+def test_the_tool_of_most_calls_is_answered_for(developer):
+    import msgspec
+
+    other = msgspec.structs.replace(developer[0], format="codex", id="other")
+    mixed = ck.when([other, *developer[:3]])
+    assert mixed.format == "claude-code"
+    assert "Sessions of codex are not in this answer" in str(mixed)
+    assert ck.when([other, other, *developer[:3]], tool="codex").format == "codex"
+    with pytest.raises(BadArguments, match="no session of pi; there are: claude-code"):
+        ck.when(developer[:2], tool="pi")
+
+
+def test_sessions_that_cannot_be_replayed_are_named(developer):
+    bare = session(user("hi"), assistant("there"))
+    with pytest.raises(BadArguments, match=r"None of 2 sessions can be replayed: .*no usage"):
+        ck.when([bare, bare])
+    odd = Session(id="odd", format="claude-code", log=bare.log)
+    assert "1 session left out" in str(ck.when([odd, *developer[:2]]))
+    with pytest.raises(BadArguments, match="from 0 to 1"):
+        ck.when(developer, extra_loss=2)
+
+
+@pytest.mark.parametrize("name", PRESETS_BY_FORMAT)
+def test_every_default_lies_in_its_window(name):
+    for window in (128_000, 200_000, 1_000_000):
+        assert 0 < find_default_trigger(name, window) < window
+
+
+def test_an_unknown_tool_has_no_default():
+    assert find_default_trigger("kimi-cli", 200_000) is None
+
+
+def test_text_of_a_log_stays_text(developer):
+    import msgspec
+
+    evil = [
+        msgspec.structs.replace(s, id=f"{EVIL}{i}", format=EVIL)
+        for i, s in enumerate(developer[:2])
+    ]
+    shown = ck.when(evil)
+    assert list_leaks(str(shown)) == []
+    assert list_leaks(shown._repr_html_(), html=True) == []

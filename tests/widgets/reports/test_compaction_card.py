@@ -1,0 +1,124 @@
+"""Cards of compactions: their figures are those of the tables, and nothing secret is on them."""
+
+from __future__ import annotations
+
+import pytest
+from _internal.redaction import corpus
+from builders import assistant, result, session, summarised, tool_call, usage, user
+from widgets.reports.hostile import SECRET, hostile, list_leaks
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.items import extract_items
+from ctxkit.widgets.reports.compaction_card import (
+    HIDDEN,
+    MAX_BYTES,
+    MAX_NEEDED,
+    make_card,
+    redact_value,
+    write_card,
+)
+
+SAMPLES = ("billing", "research")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_figures_are_those_of_the_tables(name):
+    s = ck.read(ck.samples.path(name))
+    rows, table = ck.frame(s, per="compaction"), ck.metrics.losses(s)
+    for i, row in enumerate(rows.to_dict("records")):
+        card = make_card(s, compaction=i)
+        removed = table[table["compaction"] == row["compaction"]]
+        needed = removed["calls_until_needed"].dropna()
+        assert (card.tokens_before, card.tokens_after) == (
+            row["tokens_before"],
+            row["tokens_after"],
+        )
+        assert card.cost_usd == pytest.approx(row["cost_usd"])
+        assert (card.removed_n, card.needed_n) == (len(removed), len(needed))
+        assert [n.calls for n in card.needed] == sorted(needed)[:MAX_NEEDED]
+
+
+def test_a_card_is_small_and_has_no_script_of_the_log():
+    for name in SAMPLES:
+        card = make_card(ck.samples.path(name))
+        assert len(card.to_html().encode()) <= MAX_BYTES
+        assert len(card.to_svg().encode()) <= MAX_BYTES
+    wide = make_card(talk(" ".join(f"src/{i}/{'x' * 60}/{'y' * 60}.py" for i in range(300))))
+    assert wide.needed_n > 200
+    assert len(wide.to_html().encode()) <= MAX_BYTES
+    assert len(wide.to_svg().encode()) <= MAX_BYTES
+
+
+def test_hostile_text_stays_text():
+    card = make_card(hostile())
+    assert list_leaks(card.to_svg(), html=True) == []
+    assert list_leaks(repr(card)) == []
+
+
+def secretive():
+    """A session whose compaction takes secrets that are used again."""
+    said = (
+        f"Look at /home/ada.lovelace/shop/keys/{SECRET}.txt, write to ada@example.org about"
+        " https://x.example/a?token=" + SECRET + " and src/money.py; password: hunter2-and-more-9\n"
+        "id 0123456789abcdef0123456789abcdef"
+    )
+    return talk(said)
+
+
+def talk(said):
+    """A session in which the same is said before and after a compaction."""
+    calls = [assistant("", tool_call(path="src/money.py"), usage=usage(500), time=1.0)]
+    before = [user(said), calls[0], result(said, calls[0])]
+    again = assistant(said, tool_call(path="src/money.py"), usage=usage(300), time=3.0)
+    return session(*before, summarised(before), user("Go on"), again, result(said, again))
+
+
+def test_no_secret_is_on_a_card():
+    s = secretive()
+    card = make_card(s)
+    assert card.needed_n > 1
+    assert any("money.py" in i.text for i in card.needed)
+    for page in (card.to_html(), card.to_svg(), repr(card)):
+        for secret in (SECRET, "hunter2", "ada.lovelace", "ada@example.org", "0123456789abcdef01"):
+            assert secret not in page
+
+
+@pytest.mark.parametrize("make", [corpus.prefixed, corpus.beside])
+def test_no_value_of_the_corpus_shows_a_secret(make):
+    rows = make(7)
+    leaks = [
+        (kind, item.text)
+        for kind, text, secret in rows
+        for item in extract_items(user(text))
+        if secret in redact_value(item.text, text)
+    ]
+    assert leaks == []
+    card = make_card(talk("\n".join([*(text for _, text, _ in rows), "in src/money.py"])))
+    assert card.needed_n > 1
+    assert not [secret for _, _, secret in rows if secret in card.to_html() + card.to_svg()]
+
+
+def test_a_part_of_a_secret_is_hidden_by_what_stands_around_it():
+    assert redact_value("hunter2-and-more-9", "password: hunter2-and-more-9") == HIDDEN
+    assert redact_value("src/a.py", "see src/a.py") == "src/a.py"
+    assert redact_value("/Users/ada/src/a.py", "") == "~/src/a.py"
+    assert redact_value("C:\\Users\\ada\\a.py", "") == "~\\a.py"
+
+
+def test_files(tmp_path):
+    page = write_card(ck.read(ck.samples.path("billing")), tmp_path / "card.html")
+    assert "Content-Security-Policy" in page.read_text()
+    assert (
+        write_card(ck.read(ck.samples.path("billing")), tmp_path / "c.svg").read_text()[:4]
+        == "<svg"
+    )
+    with pytest.raises(BadArguments, match=r"\.html or \.svg"):
+        write_card(ck.read(ck.samples.path("billing")), tmp_path / "c.png")
+
+
+def test_a_session_without_such_a_compaction_has_no_card():
+    with pytest.raises(BadArguments, match="has 0 compactions"):
+        make_card(session(user("x"), assistant("y")))
+    with pytest.raises(BadArguments, match="no card of number 99"):
+        make_card(ck.samples.path("billing"), compaction=99)
