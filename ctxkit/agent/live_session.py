@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.agent import COMPACT_TOOL, Agent
-from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.memory.session_memory import MemoryPromoter
 from ctxkit.agent.resume import (
     check_model,

@@ -11,9 +11,9 @@ import msgspec
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.course.entry_files import MOST_ENTRIES, MOST_FILES, StoredEntry, read_entries
-from ctxkit.course.entry_rules import decode_rules
-from ctxkit.course.generator.billing import make_session
+from ctxkit.course.generator.billing_sample import make_session
 from ctxkit.course.judging import judge_rules
+from ctxkit.course.rules_encoding import decode_rules
 from ctxkit.errors import BadArguments, CtxkitError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from ctxkit.course.entry_files import (
     user_name,
     working_folder,
 )
-from ctxkit.course.entry_rules import encode_rules
 from ctxkit.course.judging import ContestEntry, judge_entry, judge_rules
+from ctxkit.course.rules_encoding import encode_rules
 from ctxkit.course.sample_data import load_sample, replay_sample, score_replay
 from ctxkit.errors import BadArguments, CtxkitError
 

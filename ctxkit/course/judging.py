@@ -10,7 +10,7 @@ import msgspec
 
 from ctxkit._internal import formatting
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.course.entry_rules import decode_rules
+from ctxkit.course.rules_encoding import decode_rules
 from ctxkit.course.sample_data import facts_kept, load_sample, score_replay
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules

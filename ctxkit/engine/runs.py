@@ -11,7 +11,7 @@ from msgspec import structs
 
 from ctxkit.engine.prefixes import shared_prefix_tokens
 from ctxkit.engine.prompt_sizes import BillMark, PromptSizes
-from ctxkit.engine.pruning import PrunedForecast, forecast_whole_log
+from ctxkit.engine.pruning_forecast import PrunedForecast, forecast_whole_log
 from ctxkit.engine.segments import (
     BlockedCompaction,
     Compaction,

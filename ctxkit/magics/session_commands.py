@@ -532,7 +532,7 @@ class ValidateLine:
 
 def validate_config(_: KitState, options: ValidateLine) -> TextPage:
     """Say what is wrong with a config file, a line each."""
-    from ctxkit.experiments.config_validation import validate as of
+    from ctxkit.experiments.system_config_validation import validate as of
 
     table = of(Path(options.path).expanduser(), system=options.system)
     rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]

@@ -35,7 +35,7 @@ from ctxkit.teams.plan import (
     parse_condition,
 )
 from ctxkit.teams.shared_history import with_fresh_turns, with_view_filters
-from ctxkit.teams.turns import MAX_ITEMS
+from ctxkit.teams.turn_prompts import MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import ctxkit as ck
-from ctxkit.course.entry_rules import encode_rules
 from ctxkit.course.judging import judge_rules
+from ctxkit.course.rules_encoding import encode_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, triggers
 

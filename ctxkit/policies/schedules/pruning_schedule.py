@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies.schedules.earlier_turns_input import PastView
 from ctxkit.policies.schedules.layers import SUM_TOKENS, StateChange, UnprunedLayer, changes_between
 from ctxkit.policies.schedules.message_changes import PartChanges
-from ctxkit.policies.schedules.past_view import PastView
 from ctxkit.policies.schedules.rows import HistoryRows
 from ctxkit.policies.schedules.schedule_input import HasSchedule, ScheduleView
 
