@@ -28,8 +28,8 @@ from ctxkit.agent.resume import (
 from ctxkit.agent.span_export import SpanExport
 from ctxkit.agent.store.artifacts import ArtifactStore, JoinedFiles, reading_advice
 from ctxkit.agent.store.session_files import (
+    ContextReportStore,
     EventLog,
-    ReportStore,
     TurnLog,
     WorkFiles,
 )
@@ -227,7 +227,7 @@ class LiveSession:
                 opener=self.workspace.open,
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )
-            self.reports = ReportStore(self.workspace, self.id)
+            self.reports = ContextReportStore(self.workspace, self.id)
             """Context reports, one per turn."""
             self._turn_log = TurnLog(self._snapshots, self.session)
             self._promoter = MemoryPromoter(memory, lambda: self.session, self._emit)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit._internal.tables import Table
-    from ctxkit.agent.store.session_files import ReportStore
+    from ctxkit.agent.store.session_files import ContextReportStore
     from ctxkit.magics.kit_state import KitState
     from ctxkit.metrics.context_report import ContextReport
     from ctxkit.metrics.cost.session_spend import Spend
@@ -435,14 +435,14 @@ def count_next_prompt(kit: KitState, options: SessionLine) -> TextPage:
     )
 
 
-def _get_report_store(kit: KitState, name: str | None) -> ReportStore:
-    from ctxkit.agent.store.session_files import ReportStore
+def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
+    from ctxkit.agent.store.session_files import ContextReportStore
     from ctxkit.agent.store.workspace import Workspace
 
     session_name = name or kit.lives.standing
     if session_name is not None and session_name in kit.lives:
         return kit.lives.get(session_name).reports
-    return ReportStore(Workspace(), kit.session(name).id)
+    return ContextReportStore(Workspace(), kit.session(name).id)
 
 
 TABLE_SUBCOMMANDS = (

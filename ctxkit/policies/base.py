@@ -371,8 +371,8 @@ class ScheduledPruning(ConfiguredPolicy):
 
     @property
     def filters_history(self) -> bool:
-        """True where it filters earlier turns only: its schedule gets a `PastView`, so calls and
-        results of the current turn stay until the turn is over.
+        """True where it filters earlier turns only: its schedule gets an `EarlierTurnsView`, so
+        calls and results of the current turn stay until the turn is over.
         """
         return False
 

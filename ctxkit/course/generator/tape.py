@@ -19,8 +19,8 @@ SCALE = 1.17
 
 
 @dataclass(frozen=True, kw_only=True)
-class Provider:
-    """The model, what it takes and costs, and when its agent compacts."""
+class ModelSettings:
+    """The model, its window and prices, and when its agent compacts."""
 
     model: str = "claude-sonnet-4-5"
     window: int = 48_000
@@ -37,7 +37,7 @@ class Provider:
     output: float = 15e-6
 
 
-SONNET = Provider()
+SONNET = ModelSettings()
 
 
 class Tape:
@@ -61,7 +61,7 @@ class Tape:
         summary: Callable[[int], str],
         fixed: int,
         start: float,
-        of: Provider = SONNET,
+        of: ModelSettings = SONNET,
         names: StoryNames | None = None,
     ) -> None:
         self.of, self.names = of, names or StoryNames()
