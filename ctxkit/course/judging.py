@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
 
-__all__ = ["ALLOWED_LOSS", "ContestEntry", "judge_entry", "judge_rules"]
+__all__ = ["ALLOWED_LOSS", "ContestEntry", "judge_rules", "score_contest_entry"]
 
 ALLOWED_LOSS = 0.05
 """Share of what is needed later that an entry may take out of sight."""
@@ -107,7 +107,7 @@ def judge_rules(
     )
 
 
-def judge_entry(name: str, data: Any, *, by: str = "") -> ContestEntry:
+def score_contest_entry(name: str, data: Any, *, by: str = "") -> ContestEntry:
     """Return the figures of an entry's rules, as a file has them, on the sample `billing`.
 
     Raises:

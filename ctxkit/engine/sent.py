@@ -121,7 +121,7 @@ def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem],
     policy = name_of(run.rules.policy) if run.rules.policy else next(filter(None, names), "")
     items = list(_scheduled_items(schedule, call, policy or "a compaction", left_out))
     if pruned.rest:
-        items = _called_items(schedule.left(call), pruned.rest, items, run, left_out)
+        items = _called_items(schedule.prompt_at(call), pruned.rest, items, run, left_out)
     return items, left_out
 
 

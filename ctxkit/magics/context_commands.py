@@ -44,7 +44,7 @@ class RemoveLine:
     name: str = word("what it is called in the store")
 
 
-def run_sections(kit: KitState, line: SectionsLine) -> pd.DataFrame | TextPage:
+def show_or_switch_sections(kit: KitState, line: SectionsLine) -> pd.DataFrame | TextPage:
     """Say what the sections of a session cost; or switch them from the next prompt on."""
     if not line.words.strip():
         from ctxkit.experiments.section_costs import sections as costs
@@ -156,7 +156,7 @@ PROMPT_SUBCOMMANDS = (
         "sections",
         "What the sections of the prompts cost; with words: switch them.",
         SectionsLine,
-        run_sections,
+        show_or_switch_sections,
         FILL_TASK,
     ),
     Subcommand(

@@ -546,7 +546,7 @@ def use_session(kit: KitState, options: UseLine) -> Session:
     return kit.use(options.what, options.name, options.format)
 
 
-def export_session(kit: KitState, options: ExportLine) -> TextPage:
+def export_html(kit: KitState, options: ExportLine) -> TextPage:
     """Write the active session as one HTML file that opens offline."""
     from ctxkit.widgets.reports import export as write
 
@@ -571,7 +571,7 @@ FILE_SUBCOMMANDS = (
         "export",
         "Write the session as one HTML file that opens offline.",
         ExportLine,
-        export_session,
+        export_html,
         SESSIONS_TASK,
     ),
     Subcommand(

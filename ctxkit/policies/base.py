@@ -391,7 +391,7 @@ class ScheduledPruning(ConfiguredPolicy):
             return self.stepped(history, room)
         first = self.begin(history)
         start = history if first == history.call else history.at(first)
-        return Schedule(start, (self,), room).left(history.call, name_of(self))
+        return Schedule(start, (self,), room).prompt_at(history.call, name_of(self))
 
     def begin(self, history: History) -> int:
         """Return the first call that the prompt of this call depends on: this one."""

@@ -190,7 +190,7 @@ def _append_new_rows(folder: Path, index: CacheIndex, changed: list[int]) -> Non
 def _reorder_rows(folder: Path, index: CacheIndex, logs: list[str]) -> None:
     """Write the rows in the order of the logs, so that they can be memory-mapped."""
     ranks = _rank_logs(index, logs)
-    if is_ordered(index.runs, ranks):
+    if has_log_order(index.runs, ranks):
         return  # another process did it
     runs = sorted(index.runs, key=lambda run: ranks[run[0]])
     block, words = _load_rows_in_order(folder, index, logs)  # before a new generation begins
@@ -204,7 +204,7 @@ def _update_head(index: CacheIndex, logs: list[str]) -> None:
     logs_in_order = [
         log for _, log in sorted(zip(ranks, index.logs, strict=True), key=itemgetter(0))
     ]
-    in_order = is_ordered(index.runs, ranks)
+    in_order = has_log_order(index.runs, ranks)
     index.head.seal = (
         hash_file_states(logs, (log.stamp for log in logs_in_order)) if in_order else ""
     )
@@ -396,7 +396,7 @@ def read_rows_in_order(folder: Path, index: CacheIndex, ranks: Sequence[int]) ->
     }
 
 
-def is_ordered(runs: list[tuple[int, int]], ranks: Sequence[int]) -> bool:
+def has_log_order(runs: list[tuple[int, int]], ranks: Sequence[int]) -> bool:
     """Return True if the rows on disk are in the order of the logs."""
     places = [ranks[log] for log, _ in runs]
     return places == sorted(places)

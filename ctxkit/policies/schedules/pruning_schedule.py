@@ -111,7 +111,7 @@ class Schedule:
             layer = layer.before
         return None
 
-    def left(self, call: int, reason: str = "pruned for this call") -> History:
+    def prompt_at(self, call: int, reason: str = "pruned for this call") -> History:
         """Return the prompt of a call as a history; unchanged, it is the history of the schedule.
 
         Raises:
