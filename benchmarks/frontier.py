@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 import ctxkit as ck
-from ctxkit.experiments import get_pareto_front
+from ctxkit.experiments import mark_pareto_front
 from ctxkit.metrics.stats import estimate_cost_uncertainty
 from ctxkit.plots import frontier
 
@@ -64,7 +64,7 @@ def main(kept: str | None) -> int:
 
 def _front(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the front, and within how many dollars the cache model knows each mean cost."""
-    rows = get_pareto_front(runs)
+    rows = mark_pareto_front(runs)
     return rows.assign(cost_uncertainty_usd=rows["rules"].map(estimate_cost_uncertainty(runs)))
 
 

@@ -8,12 +8,12 @@ from .formats.reading import read as read, read_all as read_all
 from .formats.writing import write as write
 from .formats.snapshots.frame_reader import read_snapshots as read_snapshots
 from .formats.discovery import discover as discover
-from .formats.archive import find as find, keep as keep
+from .formats.session_archive import find as find, keep as keep
 
 # look at a session
 from .metrics.context_report import report as report
 from .metrics.frames import frame as frame
-from .metrics.calibration import calibrate as calibrate
+from .metrics.estimator_error import calibrate as calibrate
 from .metrics.cost.spending import spend as spend
 from .metrics.cache_misses import misses as misses
 from .metrics.threshold import when as when
@@ -38,11 +38,11 @@ from .experiments.grids import grid as grid
 from .experiments.scores import score as score
 from .experiments.sweep_runs import sweep as sweep
 from .presets.loading import load_rules as load_rules
-from .experiments.config_validation import validate as validate
+from .experiments.system_config_validation import validate as validate
 
 # run agents
 from .agent.recorders.recording import record as record
-from .engine.agent_loop import (
+from .engine.framework_integration import (
     Context as Context,
     fit as fit,
     history_processor as history_processor,

@@ -124,7 +124,7 @@ def measure_pauses() -> str:
     real = read_real_sessions()
     errors, rights = (
         idle_pauses.measure_write_errors(real),
-        idle_pauses.measure_orders_by_length(real),
+        idle_pauses.check_choice_rankings(real),
     )
     writers = len({s.id for s in real if idle_pauses.measure_write_errors([s])})
     made_errors = idle_pauses.measure_write_errors(every)
@@ -139,7 +139,7 @@ def measure_pauses() -> str:
             "order of the choices, length known",
             "80 %",
             f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)",
-            f"{_share(idle_pauses.measure_orders_by_length(every))}",
+            f"{_share(idle_pauses.check_choice_rankings(every))}",
         ],
         [
             "order foretold, length not known",

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ctxkit.presets.config_keys import preset_defaults
-from ctxkit.presets.loading import CONFIG_FORMATS
+from ctxkit.presets.loading import SYSTEM_CONFIG_FILES
 
 PAGE = Path(__file__).with_name("configs.md")
 HEAD = """# Config files of other systems
@@ -64,7 +64,7 @@ print(tuner.rules.to_config())
 def page() -> str:
     """Return the page."""
     out = [HEAD]
-    for config in CONFIG_FORMATS.values():
+    for config in SYSTEM_CONFIG_FILES.values():
         defaults = preset_defaults(config.system)
         rows = [
             f"| `{key}` | `{name}` | {f'`{defaults[name]!r}`' if defaults[name] is not None else ''} |"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 
 import ctxkit
-from ctxkit.plots.svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -39,7 +39,7 @@ def views_of(done):
     out = {}
     for stretch in done.stretches():
         for call in range(stretch.start, stretch.stop):
-            out[call] = list(stretch.left(call))
+            out[call] = list(stretch.prompt_at(call))
     return [out[call] for call in sorted(out)]
 
 

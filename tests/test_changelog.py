@@ -11,7 +11,7 @@ import pytest
 import ctxkit as ck
 from ctxkit.cli.app import COMMAND_MODULES
 from ctxkit.formats import WRITE_FORMATS, format_names
-from ctxkit.presets.loading import CONFIG_FORMATS
+from ctxkit.presets.loading import SYSTEM_CONFIG_FILES
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -61,7 +61,7 @@ def test_its_numbers_are_those_of_the_package():
     assert f"of {len(format_names())} formats" in told
     assert f"in {WORDS[len(WRITE_FORMATS) - 1]} other formats" in told
     assert f"{len(ck.presets.names())} presets" in told
-    assert f"config files of {WORDS[len(CONFIG_FORMATS)]} of them" in told
+    assert f"config files of {WORDS[len(SYSTEM_CONFIG_FILES)]} of them" in told
     assert f"{WORDS[len(ck.plots.__all__)].capitalize()} charts" in told
     assert f"{WORDS[len(course)]} notebooks and {WORDS[len(appendices)]} appendices" in told
     commands = told.partition("`jupyter ctxkit`:")[2].partition("(")[0]

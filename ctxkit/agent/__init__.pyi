@@ -1,8 +1,8 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 from .acp_client import ReplyBuilder as ReplyBuilder
 from .agent import Agent as Agent
-from .context_store import ContextStore as ContextStore
-from .context_store import import_files as import_files
+from .document_store import ContextStore as ContextStore
+from .document_store import import_files as import_files
 from .live_context import LiveContext as LiveContext
 from .live_session import LiveSession as LiveSession
 from .mcp import McpServer as McpServer

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.agent import COMPACT_TOOL, Agent
-from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.memory.session_memory import MemoryPromoter
 from ctxkit.agent.resume import (
     check_model,
@@ -28,8 +28,8 @@ from ctxkit.agent.resume import (
 from ctxkit.agent.span_export import SpanExport
 from ctxkit.agent.store.artifacts import ArtifactStore, JoinedFiles, reading_advice
 from ctxkit.agent.store.session_files import (
+    ContextReportStore,
     EventLog,
-    ReportStore,
     TurnLog,
     WorkFiles,
 )
@@ -227,7 +227,7 @@ class LiveSession:
                 opener=self.workspace.open,
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )
-            self.reports = ReportStore(self.workspace, self.id)
+            self.reports = ContextReportStore(self.workspace, self.id)
             """Context reports, one per turn."""
             self._turn_log = TurnLog(self._snapshots, self.session)
             self._promoter = MemoryPromoter(memory, lambda: self.session, self._emit)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import environment_secrets, redact, redact_json
 from ctxkit.agent.models.model import Model, Request
-from ctxkit.engine.provider_guard import PromptGuard, find_stale_thinking, writes_by_api
+from ctxkit.engine.provider_guard import PromptRepairer, find_stale_thinking, writes_by_api
 from ctxkit.errors import ModelError
 from ctxkit.formats.chat_completions import describe_missing_content
 from ctxkit.policies.rules import budget_thresholds
@@ -85,7 +85,9 @@ class ModelCaller:
         self._model, self._tools, self._compactor, self._emit = model, tools, compactor, emit
         self._name = redact(model.name)
         self._transcript, self._composition = compactor.transcript, PromptComposition()
-        self._guard = PromptGuard(model.name, keeps_thinking=writes_by_api(compactor.rules.policy))
+        self._guard = PromptRepairer(
+            model.name, keeps_thinking=writes_by_api(compactor.rules.policy)
+        )
         self._guard.stale |= find_stale_thinking(compactor.transcript.session)
         self._schema_chars = sum(s.chars or 0 for s in tools)
         self._tools_logged = find_last_tools_digest(self._transcript.session.path) == digest_tools(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit._internal.lazy import public_dir
-from ctxkit.agent.context_store import (
+from ctxkit.agent.document_store import (
     ContextStore,
     format_index_block,
 )

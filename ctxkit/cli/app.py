@@ -11,13 +11,13 @@ import click
 from ctxkit._internal.distribution import DISTRIBUTION
 
 COMMAND_MODULES = {
-    "when": "answers",
+    "when": "timing",
     "list": "sessions",
     "report": "sessions",
     "spend": "sessions",
-    "idle": "answers",
-    "limits": "answers",
-    "card": "answers",
+    "idle": "timing",
+    "limits": "timing",
+    "card": "timing",
     "rules": "retention",
     "compare": "experiments",
     "sweep": "experiments",
@@ -93,6 +93,6 @@ def app(context: click.Context) -> None:
     id (or its first characters), a title, or `last`.
     """
     if context.invoked_subcommand is None:
-        from ctxkit.cli.answers import print_newest_answers
+        from ctxkit.cli.timing import print_newest_answers
 
         print_newest_answers()

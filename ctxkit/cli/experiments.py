@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ctxkit.cli import EXIT_WORSE, arguments
-from ctxkit.cli.answers import print_answer, write_promised_forecast
 from ctxkit.cli.arguments import SESSION_WORD, resolve_session
 from ctxkit.cli.output import (
     CommandOutput,
@@ -20,6 +19,7 @@ from ctxkit.cli.output import (
     print_lines,
     print_message,
 )
+from ctxkit.cli.timing import print_answer, write_promised_forecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable

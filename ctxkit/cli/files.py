@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from ctxkit.cli import arguments
-from ctxkit.cli.answers import print_answer, write_promised_forecast
 from ctxkit.cli.arguments import RULES_WORD, resolve_session, session_argument
 from ctxkit.cli.output import (
     CommandOutput,
@@ -17,7 +16,8 @@ from ctxkit.cli.output import (
     print_json,
     print_message,
 )
-from ctxkit.formats.archive import keep
+from ctxkit.cli.timing import print_answer, write_promised_forecast
+from ctxkit.formats.session_archive import keep
 from ctxkit.formats.writing import WRITE_FORMATS, write
 
 

@@ -9,7 +9,6 @@ import click
 
 from ctxkit._internal.redaction import redact
 from ctxkit.cli import arguments
-from ctxkit.cli.answers import print_answer
 from ctxkit.cli.arguments import RULES_WORD, resolve_session
 from ctxkit.cli.output import (
     CommandOutput,
@@ -19,6 +18,7 @@ from ctxkit.cli.output import (
     print_lines,
     print_message,
 )
+from ctxkit.cli.timing import print_answer
 
 if TYPE_CHECKING:
     from ctxkit.metrics.rule_fates import RuleFate

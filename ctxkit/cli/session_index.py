@@ -16,7 +16,7 @@ import ctxkit
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

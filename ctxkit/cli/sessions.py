@@ -283,8 +283,8 @@ def spend_(
     the log's own, else usage times the table of prices; calls of models
     without a price are counted and add nothing to it: the last column says how many.
     """
-    from ctxkit.cli.answers import print_answer
     from ctxkit.cli.session_index import SessionIndex
+    from ctxkit.cli.timing import print_answer
     from ctxkit.metrics.cost.spending import spend
 
     index = SessionIndex()

@@ -19,7 +19,7 @@ from ctxkit.course.contest_entries import (
     user_name,
     working_folder,
 )
-from ctxkit.course.judging import ContestEntry, judge_entry, judge_rules
+from ctxkit.course.judging import ContestEntry, score_contest_entry, judge_rules
 from ctxkit.course.sample_data import load_sample, replay_sample, score_replay
 from ctxkit.errors import BadArguments, CtxkitError
 
@@ -77,7 +77,7 @@ class Contest:
             raise BadArguments("Give a name, then the rules: contest.enter('mine', rules).")
         data = encode_rules(rules)
         by = user_name() if self.path.is_dir() else ""
-        entry = judge_entry(name, data, by=by)
+        entry = score_contest_entry(name, data, by=by)
         old = next((e for e in self.entries if (e.name, e.by) == (entry.name, entry.by)), None)
         if old is not None and old.rank < entry.rank:
             comparison = f"it {_describe(entry)}, and yours {_describe(old)}"
@@ -98,7 +98,7 @@ class Contest:
         for each in stored:
             # rules that this version of the kit does not know are left out
             with contextlib.suppress(CtxkitError):
-                entries.append(judge_entry(each.name, each.rules, by=each.by))
+                entries.append(score_contest_entry(each.name, each.rules, by=each.by))
         return tuple(sorted(entries, key=lambda e: e.rank))
 
     @property

@@ -20,7 +20,7 @@ from ctxkit.course.contest_entries import (
     decode_rules,
     read_entries,
 )
-from ctxkit.course.generator.billing import make_session
+from ctxkit.course.generator.billing_sample import make_session
 from ctxkit.course.sample_data import facts_kept, load_sample, score_replay
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.policies.rules import Rules
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["ALLOWED_LOSS", "ContestEntry", "judge_entry", "judge_rules", "mark"]
+__all__ = ["ALLOWED_LOSS", "ContestEntry", "score_contest_entry", "judge_rules", "mark"]
 
 _TABLE = "marks.csv"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -129,7 +129,7 @@ def judge_rules(
     )
 
 
-def judge_entry(name: str, data: Any, *, by: str = "") -> ContestEntry:
+def score_contest_entry(name: str, data: Any, *, by: str = "") -> ContestEntry:
     """Return the figures of an entry's rules, as a file has them, on the sample `billing`.
 
     Raises:

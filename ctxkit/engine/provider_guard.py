@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 # Signed thinking is bound to what stood before it when it was made. Whether that still holds needs
 # no signature: of two prompts in a row let the first n messages be equal. If n is the whole earlier
 # prompt, nothing before any block has changed. Else every block behind the first n is bound to
-# another conversation, the reply to the earlier prompt among them, and it stays so (`PromptGuard`).
+# another conversation, the reply to the earlier prompt among them, and it stays so
+# (`PromptRepairer`).
 # A summary that the API itself wrote leaves the thinking behind it valid.
 #
 # The guard is a step after the rules. `ck.fit`, `ck.Context` and live sessions send what it
@@ -58,7 +59,7 @@ def find_refusals(
         messages: the prompt.
         model: the model's name.
         stale: ids of replies whose signed thinking is bound to another conversation
-            (`PromptGuard.stale`).
+            (`PromptRepairer.stale`).
     """
     rules = {r.value: r for r in find_rules("refuses", model)}
     found = [*_find_orphans(messages), *_find_first_role(messages)]
@@ -108,7 +109,7 @@ def has_signed_thinking(message: Message) -> bool:
     return any(isinstance(p, Thinking) and p.signature for p in message.parts)
 
 
-class PromptGuard:
+class PromptRepairer:
     """Follows the prompts of one conversation, and mends what the provider would refuse.
 
     Args:
@@ -181,7 +182,7 @@ def count_refused_calls(session: Session, done: RunLike) -> int | None:
     binds = "changed_thinking" in refused and any(map(has_signed_thinking, session.messages))
     cuts = {c.call for c in done.cuts}
     each = binds and done.rules.pruning is not None
-    guard = PromptGuard(model, keeps_thinking=writes_by_api(done.rules.policy))
+    guard = PromptRepairer(model, keeps_thinking=writes_by_api(done.rules.policy))
     n, is_refused = 0, False
     for call in range(done.begin, done.call):
         is_checked = each or call in cuts or call == done.begin
@@ -205,7 +206,7 @@ class ChatGuard:
 
     Args:
         model: the model's name; None: unknown.
-        keeps_thinking: as for `PromptGuard`.
+        keeps_thinking: as for `PromptRepairer`.
     """
 
     def __init__(self, model: str | None, *, keeps_thinking: bool = False) -> None:

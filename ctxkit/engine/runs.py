@@ -11,7 +11,7 @@ from msgspec import structs
 
 from ctxkit.engine.prefixes import shared_prefix_tokens
 from ctxkit.engine.prompt_sizes import BillMark, PromptSizes
-from ctxkit.engine.pruning import PrunedForecast, forecast_whole_log
+from ctxkit.engine.pruning_forecast import PrunedForecast, forecast_whole_log
 from ctxkit.engine.segments import (
     BlockedCompaction,
     Compaction,
@@ -181,7 +181,7 @@ class Run:
     def shown(self) -> History:
         """Return the pruned history that the last call was sent."""
         call = max(self.call - 1, 0)
-        return self.pruned(call).left(call)
+        return self.pruned(call).prompt_at(call)
 
     def coming(self, compacted: History | None = None) -> History:
         """Return the pruned history of the next call, as if nothing were compacted before it.
@@ -193,8 +193,8 @@ class Run:
         if not self.prunes:
             return history
         if compacted is not None:
-            return PrunedHistory(history, self.rules.pruning, self.room).left(self.call)
-        return self.pruned(self.call).left(self.call)
+            return PrunedHistory(history, self.rules.pruning, self.room).prompt_at(self.call)
+        return self.pruned(self.call).prompt_at(self.call)
 
     def pruned(self, call: int) -> PrunedHistory:
         """Return the history in force at a call, pruned; before the run's first call, unpruned.

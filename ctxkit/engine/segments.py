@@ -40,9 +40,9 @@ class PrunedHistory:
         """What the other parts change, and from which call on."""
         self._room = room
 
-    def left(self, call: int) -> History:
+    def prompt_at(self, call: int) -> History:
         """Return the pruned history that a call is sent."""
-        view = self.schedule.left(call)
+        view = self.schedule.prompt_at(call)
         for part in self.rest:
             view = apply_policy(part, view, self._room)
         return view
@@ -92,9 +92,9 @@ class Segment(NamedTuple):
         if self.schedule is not None and self.stop > self.start:
             yield from changes_between(self.schedule.top.events, self.start, self.stop)
 
-    def left(self, call: int) -> History:
+    def prompt_at(self, call: int) -> History:
         """Return the pruned history that one of its calls was sent."""
-        return self.run.pruned(call).left(call)
+        return self.run.pruned(call).prompt_at(call)
 
 
 def iter_segments(run: RunLike) -> Iterator[Segment]:

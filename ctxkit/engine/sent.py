@@ -121,7 +121,7 @@ def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem],
     policy = name_of(run.rules.policy) if run.rules.policy else next(filter(None, names), "")
     items = list(_scheduled_items(schedule, call, policy or "a compaction", left_out))
     if pruned.rest:
-        items = _called_items(schedule.left(call), pruned.rest, items, run, left_out)
+        items = _called_items(schedule.prompt_at(call), pruned.rest, items, run, left_out)
     return items, left_out
 
 
@@ -164,7 +164,7 @@ def _scheduled_items(
             continue
         is_compacted = row < 0 or unpruned.content != -row - 1  # changed or inserted
         changed_by = name_of(part) if part is not None else policy if is_compacted else None
-        raw = log.tokens.sizes[row] if row >= 0 else 0 if changed_by else unpruned.tokens
+        raw = log.tokens.sizes[row] if row >= 0 else 0  # an inserted message is not in the log
         yield SentItem(state.message, state.tokens, raw, changed_by, row, part is not None)
     added = schedule.top.added(call)
     if added is not None:

@@ -13,6 +13,6 @@ from .scores import score as score
 from .section_costs import sections as sections
 from .section_costs import without as without
 from .sweep_runs import compare_settings as compare_settings
-from .sweep_runs import get_pareto_front as get_pareto_front
+from .sweep_runs import mark_pareto_front as mark_pareto_front
 from .sweep_runs import summarise_runs as summarise_runs
 from .sweep_runs import sweep as sweep

@@ -10,7 +10,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.grids import resolve_rules
 from ctxkit.experiments.scores import SessionScoreCache
 from ctxkit.experiments.session_runner import RunOptions, SessionRunner
-from ctxkit.experiments.sweep_runs import get_pareto_front, get_recorded_sessions, run_sweep
+from ctxkit.experiments.sweep_runs import get_recorded_sessions, mark_pareto_front, run_sweep
 from ctxkit.metrics.growth_profile import DEFAULT_WINDOW, LossRisk, estimate_floor
 from ctxkit.metrics.stats import FEW_SESSIONS, compare_settings, estimate_cost_uncertainty
 from ctxkit.metrics.timing import EXTRA_LOSS
@@ -54,7 +54,7 @@ def advise(
         progress: show a progress bar.
 
     Returns:
-        One row per setting on the Pareto front. Columns: those of `get_pareto_front`, and
+        One row per setting on the Pareto front. Columns: those of `mark_pareto_front`, and
 
         - `saved_usd`, `saved_usd_low`, `saved_usd_high`: mean dollars saved per session against no
           context management, with a 90 % interval over paired sessions;
@@ -101,7 +101,7 @@ def advise(
         usable, settings, options, executor, progress=progress, make_runner=bounded
     )
     runs = pd.DataFrame(runs_frame)[[*_COLUMNS]]
-    front = get_pareto_front(runs_frame)
+    front = mark_pareto_front(runs_frame)
     sessions_n = int(front["sessions_n"].max())
     if not sessions_n:
         raise BadArguments(_explain_none_usable(len(recorded)))

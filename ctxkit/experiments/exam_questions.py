@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.fact_retention import find_missing_values
 from ctxkit.metrics.items import extract_text_items, iter_texts
 from ctxkit.metrics.recorded_compactions import group_edits
-from ctxkit.metrics.semantic import find_missing_values
 from ctxkit.session.messages import Message, Text
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import get_call_path

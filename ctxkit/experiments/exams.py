@@ -29,8 +29,8 @@ from ctxkit.experiments.exam_questions import (
     make_exam,
 )
 from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.fact_retention import find_missing_values
 from ctxkit.metrics.retention_checks import mcnemar
-from ctxkit.metrics.semantic import find_missing_values
 from ctxkit.session.messages import Message, Text
 from ctxkit.tokens.registry import default_counter
 

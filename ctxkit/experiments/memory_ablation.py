@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.document_store import ContextStore
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.scores import SessionScoreCache, measure_cost_and_loss
 from ctxkit.experiments.section_costs import PromptBilling
 from ctxkit.experiments.session_runner import SessionRunner
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
-from ctxkit.metrics.prompt_groups import share_message_tokens
+from ctxkit.metrics.prompt_composition import share_message_tokens
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.memory import Recall, promote_lessons
 from ctxkit.policies.rules import RecordedCompactions

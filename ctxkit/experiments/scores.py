@@ -42,7 +42,7 @@ from ctxkit.metrics.elongation import (
     judge_cost,
     widen_to_closed_loops,
 )
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.loss import make_loss_columns

@@ -14,7 +14,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.scores import SessionScoreCache, name_score_figures, score_run
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.policies.rules import unwrap_function
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["OBJECTIVES", "compare_settings", "get_pareto_front", "summarise_runs"]
+__all__ = ["OBJECTIVES", "compare_settings", "mark_pareto_front", "summarise_runs"]
 __dir__ = public_dir(__all__)
 
 
@@ -371,7 +371,7 @@ OBJECTIVES = ("cost_usd", "needed_later_loss", "not_paid_back_n")
 """What the Pareto front minimises: dollars, needed-later loss, compactions not paid back."""
 
 
-def get_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
+def mark_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
     """Summarise a sweep by setting and mark the Pareto front.
 
     A setting is on the Pareto front where no other is at least as good in all of `OBJECTIVES` and
@@ -387,9 +387,9 @@ def get_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.sweep_runs import get_pareto_front
+        >>> from ctxkit.experiments.sweep_runs import mark_pareto_front
         >>> runs = ck.sweep(ck.samples.path(), ["none"], loss=True, progress=False)
-        >>> get_pareto_front(runs)["on_pareto_front"].tolist()
+        >>> mark_pareto_front(runs)["on_pareto_front"].tolist()
         [True]
     """
     rows = summarise_runs(runs, by, OBJECTIVES)

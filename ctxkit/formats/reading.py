@@ -18,6 +18,7 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
+from ctxkit.formats.recording_errors import repair_session
 from ctxkit.formats.registry import (
     READER_MODULES,
     Reader,
@@ -27,7 +28,6 @@ from ctxkit.formats.registry import (
     get_reader,
     reader_matches,
 )
-from ctxkit.formats.repairs import repair_session
 from ctxkit.formats.size_claims import without_claims
 from ctxkit.formats.source import Source
 from ctxkit.formats.transcript_join import join_sessions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace as rehearsal_replace
 
 from ctxkit._internal.formatting import TextAndHtml, pluralize, sanitize_line
-from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
 from ctxkit.agent.resume import check_model
@@ -34,7 +34,7 @@ from ctxkit.magics.sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_p
 from ctxkit.magics.settings import AgentLine
 from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
 from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
-from ctxkit.metrics.prompt_groups import apportion
+from ctxkit.metrics.prompt_composition import apportion
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def show_budget(kit: KitState, line: SessionLine) -> Chart:
 
 def show_diff(kit: KitState, line: DiffLine) -> Chart:
     """Return what a compaction did, message by message."""
-    from ctxkit.plots.diff_chart import diff as chart
+    from ctxkit.plots.compaction_diff_chart import diff as chart
 
     return chart(kit.session(line.session), line.compaction)
 

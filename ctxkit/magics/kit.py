@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.magics import checkpoint_commands, memory_commands, section_commands, session_commands
+from ctxkit.magics import checkpoint_commands, context_commands, memory_commands, session_commands
 from ctxkit.magics.arguments import strip_semicolon
 from ctxkit.magics.commands import (
     AGENT_MAGIC,
@@ -56,7 +56,7 @@ CONTEXT_SUBCOMMANDS = {
     s.name: s
     for s in (
         *session_commands.VIEW_SUBCOMMANDS,
-        *section_commands.PROMPT_SUBCOMMANDS,
+        *context_commands.PROMPT_SUBCOMMANDS,
         *session_commands.REPORT_SUBCOMMANDS,
         *session_commands.TABLE_SUBCOMMANDS,
         *checkpoint_commands.CHECKPOINT_SUBCOMMANDS,

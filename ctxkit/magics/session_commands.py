@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit._internal.tables import Table
-    from ctxkit.agent.store.session_files import ReportStore
+    from ctxkit.agent.store.session_files import ContextReportStore
     from ctxkit.magics.kit_state import KitState
     from ctxkit.metrics.context_report import ContextReport
     from ctxkit.metrics.cost.session_spend import Spend
@@ -435,14 +435,14 @@ def count_next_prompt(kit: KitState, options: SessionLine) -> TextPage:
     )
 
 
-def _get_report_store(kit: KitState, name: str | None) -> ReportStore:
-    from ctxkit.agent.store.session_files import ReportStore
+def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
+    from ctxkit.agent.store.session_files import ContextReportStore
     from ctxkit.agent.store.workspace import Workspace
 
     session_name = name or kit.lives.standing
     if session_name is not None and session_name in kit.lives:
         return kit.lives.get(session_name).reports
-    return ReportStore(Workspace(), kit.session(name).id)
+    return ContextReportStore(Workspace(), kit.session(name).id)
 
 
 TABLE_SUBCOMMANDS = (
@@ -532,7 +532,7 @@ class ValidateLine:
 
 def validate_config(_: KitState, options: ValidateLine) -> TextPage:
     """Say what is wrong with a config file, a line each."""
-    from ctxkit.experiments.config_validation import validate as of
+    from ctxkit.experiments.system_config_validation import validate as of
 
     table = of(Path(options.path).expanduser(), system=options.system)
     rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]
@@ -546,7 +546,7 @@ def use_session(kit: KitState, options: UseLine) -> Session:
     return kit.use(options.what, options.name, options.format)
 
 
-def export_session(kit: KitState, options: ExportLine) -> TextPage:
+def export_html(kit: KitState, options: ExportLine) -> TextPage:
     """Write the active session as one HTML file that opens offline."""
     from ctxkit.widgets.reports import export as write
 
@@ -571,7 +571,7 @@ FILE_SUBCOMMANDS = (
         "export",
         "Write the session as one HTML file that opens offline.",
         ExportLine,
-        export_session,
+        export_html,
         SESSIONS_TASK,
     ),
     Subcommand(

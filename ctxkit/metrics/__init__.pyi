@@ -7,7 +7,7 @@ from .frames import arrow as arrow
 from .frames.per_message import audience as audience
 from .loss import drift as drift, losses as losses
 from .retention_checks import audits as audits
-from .semantic import meaning as meaning
+from .fact_retention import meaning as meaning
 from .thrashing import thrash as thrash
 from .timing import when_to_compact as when_to_compact
 from .rule_fates import user_rules as user_rules
@@ -17,9 +17,9 @@ from . import (
     cache_misses as cache_misses,
     compactions as compactions,
     elongation as elongation,
+    fact_retention as fact_retention,
     loss as loss,
     retention_checks as retention_checks,
-    semantic as semantic,
     thrashing as thrashing,
     timing as timing,
 )

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
-from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
-from ctxkit.metrics.prompt_groups import (
+from ctxkit.metrics.prompt_composition import (
     DROPPED_UNMARKED,
     GROUPS,
     NOT_IN_LOG,
@@ -27,6 +26,7 @@ from ctxkit.metrics.prompt_groups import (
     share_message_tokens,
     split_sections,
 )
+from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls

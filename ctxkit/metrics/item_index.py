@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from ahocorasick_rs import AhoCorasick
 
+from ctxkit.metrics.fact_retention import extract_exact_values, is_whole
 from ctxkit.metrics.items import (
     ERROR_LINE_CHARS,
     ITEM_FAMILIES,
@@ -37,7 +38,6 @@ from ctxkit.metrics.items import (
     iter_texts,
     split_sentences,
 )
-from ctxkit.metrics.semantic import extract_exact_values, is_whole
 from ctxkit.policies.history.head import content_hash
 from ctxkit.session.messages import Text, ToolCall
 from ctxkit.session.tool_calls import get_call_path, is_read_tool, is_write_tool

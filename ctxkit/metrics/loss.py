@@ -139,7 +139,7 @@ def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
 class FamilyCounts(NamedTuple):
     """Counts of one compaction and one family."""
 
-    cut: int
+    compaction: int
     call: int
     family: str
     counts: list[int]
@@ -168,21 +168,21 @@ def loss_by_family(session: Session) -> pd.DataFrame:
         One row per compaction and family, in order of calls. Compactions before one call count as
         one; each call at which a pruning changed something counts as a compaction:
 
-        =============  ===========================================================================
-        cut            number of the compaction, from 0
-        call           the first call after it
-        family         path, url, id, name, number, command, error, constraint, decision or open
-        items_n        items removed since the start of the session
-        retained       share of them that the prompt states again; missing where items_n is 0
-        recoverable    share that a file or an archive named in the prompt holds
-        lost           share of the rest
-        needed_n       removed items that the record used before the next compaction
-        needed_lost_n  those of them that were not retained
-        taken_n        items that this compaction removed
-        missed_n       those of them that the record used before they were removed again
-        at_stake_items_n     items used later that only the inserted text could still state
-        kept_n         those of them that it stated until their use
-        =============  ===========================================================================
+        ================  ==========================================================================
+        compaction        number of the compaction, from 0
+        call              the first call after it
+        family            path, url, id, name, number, command, error, constraint, decision or open
+        items_n           items removed since the start of the session
+        retained          share of them that the prompt states again; missing where items_n is 0
+        recoverable       share that a file or an archive named in the prompt holds
+        lost              share of the rest
+        needed_n          removed items that the record used before the next compaction
+        needed_lost_n     those of them that were not retained
+        removed_n         items that this compaction removed
+        needed_after_n    those of them that the record used before they were removed again
+        at_stake_items_n  items used later that only the inserted text could still state
+        recalled_n        those of them that it stated until their use
+        ================  ==========================================================================
 
     Example:
         >>> import ctxkit as ck
@@ -214,18 +214,22 @@ def losses(session: Session) -> pd.DataFrame:
     Returns:
         One row per removal; an item that is stated again can be removed again:
 
-        ===========  =============================================================================
-        session      id of the session
-        cut, call    the compaction that removed it, and the first call after it
-        family, item what the item is, and its text
-        fate         recoverable or lost, at that call
-        position     place in the path of the first message that stated it
-        message      id of that message
-        role, tool   its role, and the tool whose result it is
-        needed_call  the first later call that used the item before its next removal, else missing
+        ==================  ========================================================================
+        session             id of the session
+        compaction          number of the compaction that removed it, from 0
+        call                the first call after it
+        family              what the item is
+        item                its text
+        fate                recoverable or lost, at that call
+        position            place in the path of the first message that stated it
+        message             id of that message
+        role                its role
+        tool                the tool whose result it is
+        needed_call         the first later call that used the item before its next removal, else
+                            missing
         calls_until_needed  calls from the removal to that use
-        weight       4 for an item that the user stated, else 1
-        ===========  =============================================================================
+        weight              4 for an item that the user stated, else 1
+        ==================  ========================================================================
 
     Example:
         >>> import ctxkit as ck

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.engine.replay import run_record
-from ctxkit.metrics.prompt_groups import (
+from ctxkit.metrics.prompt_composition import (
     apportion,
     get_recorded_prompt,
     has_recorded_prompt,

@@ -170,9 +170,10 @@ def _shared_log_of_ledger(session: Session, child: Session) -> Session:
 
 
 def _entries_by_turn(session: Session, agent: str) -> dict[int, int]:
-    """Return the number of ledger entries before each move of an agent, by the move's first turn.
+    """Return how many entries of the ledger an agent could see, by the first turn of each move.
 
-    The last key has all entries of the ledger.
+    A move that ends a parallel branch sees the entries before the fork only. The last key is one
+    past the agent's last turn: the entries up to the last move of any agent.
     """
     entries_by_turn, entries_n, last = dict[int, int](), 0, -1
     fork = 0

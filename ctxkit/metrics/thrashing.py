@@ -39,7 +39,7 @@ from ctxkit.metrics.compactions import (
 )
 from ctxkit.metrics.cost.call_prices import MODEL_FREE_METHODS, price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import MessageRows
 from ctxkit.metrics.prompt_sizes import SentPrompts, has_prompt_sizes
 from ctxkit.metrics.recorded_compactions import group_edits

@@ -512,7 +512,7 @@ class TriggerCost(NamedTuple):
     """
 
 
-class TokenRates(NamedTuple):
+class TokenPrices(NamedTuple):
     """Dollars per token of a prompt of some size."""
 
     read: float
@@ -543,11 +543,11 @@ class TriggerCostModel:
         self.rewrite = (at_floor.write - at_floor.read) * (floor - front)
         """Dollars of writing the floor anew behind its front."""
 
-    def rates(self, size: int) -> TokenRates:
+    def rates(self, size: int) -> TokenPrices:
         """Return the prices of a prompt of a size."""
         p = self.price.at(size)
         read, write = p.read, p.write(hour=self.hour)
-        return TokenRates(read, write, read + self.miss_share * max(write - read, 0.0))
+        return TokenPrices(read, write, read + self.miss_share * max(write - read, 0.0))
 
     def cost_compaction(self, size: int) -> float:
         """Return the dollars of a compaction, its summary made from all that it replaces."""

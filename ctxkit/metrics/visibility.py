@@ -222,7 +222,7 @@ def _record_call_by_call(
 ) -> _HistorySlots:
     """Record the difference of each prompt to the one before, for a pruning without schedule."""
     for call in range(segment.start, segment.stop):
-        base = _HistorySlots.from_history(recorder, segment.left(call))
+        base = _HistorySlots.from_history(recorder, segment.prompt_at(call))
         changes_n = recorder.changes_n
         _switch_history(recorder, last, base, {}, call)
         if recorder.changes_n > changes_n:

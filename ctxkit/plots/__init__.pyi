@@ -7,8 +7,8 @@ from .calibration_chart import calibration as calibration
 from .compaction_charts import loss as loss
 from .compaction_charts import savings as savings
 from .compaction_charts import thrash as thrash
+from .compaction_diff_chart import diff as diff
 from .composition_chart import composition as composition
-from .diff_chart import diff as diff
 from .growth_chart import growth as growth
 from .idle_chart import idle as idle
 from .sweep_charts import frontier as frontier

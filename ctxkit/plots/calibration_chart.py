@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ctxkit._internal.palette import STOP_COLOUR
-from ctxkit.metrics.calibration import Calibration, calibrate
+from ctxkit.metrics.estimator_error import Calibration, calibrate
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.session import Session

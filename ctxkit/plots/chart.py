@@ -22,7 +22,7 @@ from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, 
 from ctxkit._internal.hooks import call_hook
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.inputs import as_session, as_sessions
-from ctxkit.plots.svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title, make_names_unique
 

@@ -9,14 +9,14 @@ from ctxkit._internal.palette import GROUP_COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import per_compaction
-from ctxkit.metrics.prompt_groups import GROUPS, NOT_IN_LOG, count_groups_by_call
+from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
 from ctxkit.plots.xy_figure import Axes, Mark, Trace
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from ctxkit.metrics.context_report import ContextReport
-    from ctxkit.metrics.prompt_groups import GroupsByCall
+    from ctxkit.metrics.prompt_composition import GroupsByCall
     from ctxkit.session.session import Session
     from ctxkit.tokens.counters import TokenCounter
 

@@ -16,7 +16,7 @@ from ctxkit.plots.chart import (
     format_figure,
     with_notes,
 )
-from ctxkit.plots.figure_traces import SEQUENTIAL_COLOURS
+from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS
 from ctxkit.plots.xy_figure import Axes, Trace
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ctxkit._internal.palette import (
 from ctxkit.plots.chart import Drawing, escape_label, escape_label_lines
 from ctxkit.plots.decimation import MAX_POINTS, decimate, decimate_stack
 from ctxkit.plots.label_placement import Label, place_labels, sample_line
-from ctxkit.plots.svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -371,8 +371,8 @@ class ScheduledPruning(ConfiguredPolicy):
 
     @property
     def filters_history(self) -> bool:
-        """True where it filters earlier turns only: its schedule gets a `PastView`, so calls and
-        results of the current turn stay until the turn is over.
+        """True where it filters earlier turns only: its schedule gets an `EarlierTurnsView`, so
+        calls and results of the current turn stay until the turn is over.
         """
         return False
 
@@ -391,7 +391,7 @@ class ScheduledPruning(ConfiguredPolicy):
             return self.stepped(history, room)
         first = self.begin(history)
         start = history if first == history.call else history.at(first)
-        return Schedule(start, (self,), room).left(history.call, name_of(self))
+        return Schedule(start, (self,), room).prompt_at(history.call, name_of(self))
 
     def begin(self, history: History) -> int:
         """Return the first call that the prompt of this call depends on: this one."""

@@ -169,7 +169,7 @@ class KeyTable:
 
 
 @dataclass(frozen=True)
-class ConfigFormat:
+class SystemConfigFile:
     """The config file of one system."""
 
     system: str
@@ -333,7 +333,7 @@ class ConfigWriter:
             BadArguments: the rules were changed since the preset made them, so that their
                 parameters do not say them.
         """
-        config: ConfigFormat = import_module(f"ctxkit.presets.systems.{self.system}").CONFIG
+        config: SystemConfigFile = import_module(f"ctxkit.presets.systems.{self.system}").CONFIG
         parameters = dict(rules.parameters)
         self._check_unchanged(rules, parameters)
         self._warn_of_missing_keys(config, parameters)
@@ -364,7 +364,7 @@ class ConfigWriter:
                 "make the change as a setting of the preset, then write them."
             )
 
-    def _warn_of_missing_keys(self, config: ConfigFormat, parameters: dict[str, Any]) -> None:
+    def _warn_of_missing_keys(self, config: SystemConfigFile, parameters: dict[str, Any]) -> None:
         defaults = preset_defaults(self.system)
         written_names = {*config.keys, "version"}
         unwritten = [

@@ -27,7 +27,7 @@ from ctxkit.presets.systems import (
 
 if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
-    from ctxkit.presets.config_keys import ConfigFormat, ParsedConfig
+    from ctxkit.presets.config_keys import ParsedConfig, SystemConfigFile
 
 
 def load_rules(
@@ -83,7 +83,7 @@ def parse_rules(
         content, syntax, path = dict(path), "env", "the environment"
     else:
         content, syntax = config_syntax.load_config(path)
-    config = config_format(system) if system else detect_config_format(content, path)
+    config = get_system_config_file(system) if system else detect_system_config_file(content, path)
     if agent is not None and config.one_agent:
         raise BadArguments(
             f"{path}: a config file of {config.system} has no agents to choose from: leave agent="
@@ -143,27 +143,27 @@ _SYSTEMS = (
     codex,
     pulse_coder,
 )
-CONFIG_FORMATS: dict[str, ConfigFormat] = {m.CONFIG.system: m.CONFIG for m in _SYSTEMS}
+SYSTEM_CONFIG_FILES: dict[str, SystemConfigFile] = {m.CONFIG.system: m.CONFIG for m in _SYSTEMS}
 
 
-def config_format(system: str) -> ConfigFormat:
-    """Return the config format of a system.
+def get_system_config_file(system: str) -> SystemConfigFile:
+    """Return what the config file of a system is like.
 
     Raises:
         BadArguments: the system has no known config file; the sentence names the nearest.
     """
     name = system.strip().lower()
-    if name not in CONFIG_FORMATS:
+    if name not in SYSTEM_CONFIG_FILES:
         raise BadArguments(
             f"There is no config file of {system!r}; there are"
-            f" {', '.join(CONFIG_FORMATS)}.{did_you_mean(system, CONFIG_FORMATS)}"
+            f" {', '.join(SYSTEM_CONFIG_FILES)}.{did_you_mean(system, SYSTEM_CONFIG_FILES)}"
         )
-    return CONFIG_FORMATS[name]
+    return SYSTEM_CONFIG_FILES[name]
 
 
 # Classification by evidence: each format counts the keys that it recognises (`weigh`; telling keys
 # count more), and the largest count wins; ties go to the format registered first.
-def detect_config_format(content: Mapping[str, Any], path: str | Path) -> ConfigFormat:
+def detect_system_config_file(content: Mapping[str, Any], path: str | Path) -> SystemConfigFile:
     """Detect the system of a config file by its keys; the most matching keys win.
 
     The file name adds two points, which decides between similar formats (Fased and OpenClaw).
@@ -172,16 +172,16 @@ def detect_config_format(content: Mapping[str, Any], path: str | Path) -> Config
         UnknownFormat: no key matches any system.
     """
     words = Path(path).name.lower().split(".")
-    weights = {c.system: c.weigh(content) for c in CONFIG_FORMATS.values()}
+    weights = {c.system: c.weigh(content) for c in SYSTEM_CONFIG_FILES.values()}
     best_format = max(
-        CONFIG_FORMATS.values(),
+        SYSTEM_CONFIG_FILES.values(),
         # the file name only adds to keys that match: alone it decides nothing
         key=lambda c: weights[c.system] and weights[c.system] + 2 * (c.system in words),
     )
     if not weights[best_format.system]:
         raise UnknownFormat(
             "No key in it says whose config file this is; the kit knows those of"
-            f" {', '.join(CONFIG_FORMATS)}: name one with system=.",
+            f" {', '.join(SYSTEM_CONFIG_FILES)}: name one with system=.",
             path,
         )
     return best_format

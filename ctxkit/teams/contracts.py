@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.root import Root
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
-    from ctxkit.teams.plan import Contract, Requirement, TeamPlan
+    from ctxkit.teams.plan import HandoffContract, Requirement, TeamPlan
 
 
 _FILE_WORD = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[chr]))")
@@ -37,12 +37,12 @@ class ContractEvidence:
     turn: int = -1
     """Number of the turn that hands on."""
 
-    def lacking(self, contracts: Iterable[Contract]) -> list[str]:
+    def lacking(self, contracts: Iterable[HandoffContract]) -> list[str]:
         """Return a sentence for each requirement of contracts that does not hold."""
         needs = [(c.name, r) for c in contracts for r in c.requires]
         return [f"{name}: {why}" for name, r in needs if (why := self._missing_reason(r))]
 
-    def status(self, contracts: Iterable[Contract]) -> list[dict[str, str]]:
+    def status(self, contracts: Iterable[HandoffContract]) -> list[dict[str, str]]:
         """Return each contract by its name, with what it lacks (`why`; empty where it holds)."""
         rows = {
             c.name: [w for r in c.requires if (w := self._missing_reason(r))] for c in contracts

@@ -40,7 +40,7 @@ from ctxkit.teams.orchestration_patterns import (
 from ctxkit.teams.permissions import parse_envelope
 from ctxkit.teams.plan import (
     FAILURE_KINDS,
-    Contract,
+    HandoffContract,
     Requirement,
     StopCondition,
     TeamPlan,
@@ -163,7 +163,7 @@ def _with_routing(plan: TeamPlan, routing: Routing) -> TeamPlan:
 
 
 def _with_state_machine(
-    plan: TeamPlan, selection: ConfigSection, contracts: Mapping[str, Contract]
+    plan: TeamPlan, selection: ConfigSection, contracts: Mapping[str, HandoffContract]
 ) -> TeamPlan:
     machine = selection.section("StateMachine")
     section = machine.section("States")
@@ -205,7 +205,7 @@ def _parse_transition(
     f: ConfigSection,
     state: str,
     states: Mapping[str, str],
-    contracts: Mapping[str, Contract],
+    contracts: Mapping[str, HandoffContract],
     members: Sequence[Member],
 ) -> Transition:
     at = f"a transition out of state {state}"
@@ -238,7 +238,7 @@ def _parse_transition(
     )
 
 
-def _parse_contract(f: ConfigSection, plan: TeamPlan) -> Contract:
+def _parse_contract(f: ConfigSection, plan: TeamPlan) -> HandoffContract:
     name = f.text("Name")
     if not name:
         raise BadArguments("A contract has no Name.")
@@ -253,7 +253,7 @@ def _parse_contract(f: ConfigSection, plan: TeamPlan) -> Contract:
             f"Contract {sanitize_text(name, 60)} requires nothing: give it Requires, or leave "
             "it out."
         )
-    return Contract(name=name, requires=requirements)
+    return HandoffContract(name=name, requires=requirements)
 
 
 def _parse_requirement(f: ConfigSection, contract: str) -> Requirement:

@@ -26,7 +26,7 @@ from ctxkit.presets.fuseraft_config import MAX_STATES, check_count
 from ctxkit.teams.members import get_model_name, rules_of_all
 from ctxkit.teams.plan import (
     Condition,
-    Contract,
+    HandoffContract,
     ManagerLimits,
     Member,
     Requirement,
@@ -35,7 +35,7 @@ from ctxkit.teams.plan import (
     parse_condition,
 )
 from ctxkit.teams.shared_history import with_fresh_turns, with_view_filters
-from ctxkit.teams.turns import MAX_ITEMS
+from ctxkit.teams.turn_prompts import MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ class SelectionParts:
     agents: Sequence[ConfigSection]
     members: Sequence[Member]
     names: Sequence[str]
-    contracts: Mapping[str, Contract]
+    contracts: Mapping[str, HandoffContract]
     """By their names in small letters."""
 
     def agent(self, name: str, where: str) -> str:
@@ -86,7 +86,7 @@ class SelectionParts:
         """
         return match_name(name, self.names, where)
 
-    def demanded(self, f: ConfigSection, where: str) -> tuple[Contract, ...]:
+    def demanded(self, f: ConfigSection, where: str) -> tuple[HandoffContract, ...]:
         """Return the contracts and validators that a route names."""
         names = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
         contract_names = [c.name for c in self.contracts.values()]
@@ -540,12 +540,12 @@ def get_validator_names(f: ConfigSection) -> list[str]:
     return [*f.texts("Validators"), *([one] if one else [])]
 
 
-def make_validator_contracts(f: ConfigSection) -> tuple[Contract, ...]:
+def make_validator_contracts(f: ConfigSection) -> tuple[HandoffContract, ...]:
     """Return the validators of a route that are known, as contracts."""
     return tuple(_validator_contracts(f))
 
 
-def _validator_contracts(f: ConfigSection) -> Iterable[Contract]:
+def _validator_contracts(f: ConfigSection) -> Iterable[HandoffContract]:
     known_names = {name.casefold(): name for name in VALIDATORS}
     for given_name in get_validator_names(f):
         name = known_names.get(given_name.casefold())
@@ -553,6 +553,6 @@ def _validator_contracts(f: ConfigSection) -> Iterable[Contract]:
             pattern = f.text("RequiredCommandPattern")
             needs = VALIDATORS[name]
             shell = name == "RequireShellPass"
-            yield Contract(
+            yield HandoffContract(
                 name=name, requires=(replace(needs, pattern=pattern) if shell else needs,)
             )

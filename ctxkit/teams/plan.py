@@ -216,7 +216,7 @@ class Requirement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contract:
+class HandoffContract:
     """Things that must be there before a hand-off happens."""
 
     name: str
@@ -232,7 +232,7 @@ class Transition:
     """Empty: it is taken where the turn is over and no other is."""
     when: Condition | None = None
     """What the JSON of the reply must say; None: a signal says it."""
-    contracts: tuple[Contract, ...] = ()
+    contracts: tuple[HandoffContract, ...] = ()
     source_agents: tuple[str, ...] = ()
     recovery: str = ""
     """The agent that gets one turn when the contracts failed twice in a row."""

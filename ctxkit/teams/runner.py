@@ -38,7 +38,7 @@ from ctxkit.teams.state_machine import (
     next_agent,
 )
 from ctxkit.teams.team_files import TeamFiles
-from ctxkit.teams.turns import (
+from ctxkit.teams.turn_prompts import (
     TurnDecision,
     TurnReply,
     quote_previous_reply,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ctxkit.teams.contracts import TurnChanges
     from ctxkit.teams.plan import Member, TeamPlan
     from ctxkit.teams.sessions import SessionFactory
-    from ctxkit.teams.turns import TeamStatus
+    from ctxkit.teams.turn_prompts import TeamStatus
 
 
 class Team:

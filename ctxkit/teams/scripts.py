@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         TeamState,
         Transition,
     )
-    from ctxkit.teams.turns import TeamStatus
+    from ctxkit.teams.turn_prompts import TeamStatus
 
     Step = tuple[str, dict[str, Any]] | str
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.agent.agent import COMPACT_TOOL
-from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.memory.folders import MemoryStore
 from ctxkit.agent.memory.session_memory import SessionMemory, make_memory_provider

@@ -40,7 +40,7 @@ from ctxkit.session.messages import (
     get_plain_text,
 )
 from ctxkit.teams.plan import make_plan_details
-from ctxkit.teams.turns import TeamStatus
+from ctxkit.teams.turn_prompts import TeamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import ContextSource, Member, TeamPlan
-    from ctxkit.teams.turns import TurnDecision
+    from ctxkit.teams.turn_prompts import TurnDecision
     from ctxkit.tokens import ContextBudget
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import TeamPlan
-    from ctxkit.teams.turns import TeamStatus, TurnDecision
+    from ctxkit.teams.turn_prompts import TeamStatus, TurnDecision
 
 
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -18,8 +18,8 @@ from ctxkit._internal.formatting import TextAndHtml
 from ctxkit._internal.plotly_library import read_plotly_library
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
-from ctxkit.widgets.javascript import declare_constants, translate_rule
 from ctxkit.widgets.live_view import LiveViewMounter, needs_widget_output, render_slot
+from ctxkit.widgets.python_to_javascript import declare_constants, translate_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,9 +13,9 @@ import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, render_notes, sanitize_line
 from ctxkit._internal.palette import GROUP_COLOURS
-from ctxkit.metrics.prompt_groups import GROUPS
+from ctxkit.metrics.prompt_composition import GROUPS
 from ctxkit.plots.decimation import decimate
-from ctxkit.plots.svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg
 from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
@@ -35,7 +35,7 @@ from ctxkit.widgets.explorer_model import (
     list_session_tree,
     render_full_text,
 )
-from ctxkit.widgets.javascript import ROWS_PER_CHUNK
+from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
 from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from ctxkit._internal.formatting import (
 from ctxkit.agent.tools import search_worker
 from ctxkit.agent.tools.search import kill_after, start_search
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.per_session import rows
+from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.metrics.prompt_contents import get_prompt_contents
-from ctxkit.metrics.prompt_groups import count_groups_by_call
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
 from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
@@ -41,7 +41,7 @@ from ctxkit.tokens.sizes import measure_sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ctxkit.metrics.prompt_groups import GroupsByCall
+    from ctxkit.metrics.prompt_composition import GroupsByCall
     from ctxkit.session.messages import Provenance
     from ctxkit.session.session import Session
     from ctxkit.tokens.sizes import MessageSizes

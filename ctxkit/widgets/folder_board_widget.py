@@ -12,7 +12,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.widgets.base import ChartWidget, build_esm
 from ctxkit.widgets.explorer import Explorer
 from ctxkit.widgets.folder_board_rows import BOARD_HEADS, GROUPINGS, make_row_cells, open_session
-from ctxkit.widgets.javascript import ROWS_PER_CHUNK
+from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
 from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
 from ctxkit.metrics import loss, thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.plots.compaction_charts import Saving, drop_unmarked, savings_chart
-from ctxkit.plots.diff_chart import diff_data
+from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import ChartWidget, build_esm
 
@@ -337,7 +337,7 @@ def _row_of_frame(i: int, row: dict[Any, Any]) -> CompactionRow:
 # therefore numbers are counted anew for each session, from 0.
 def list_snapshot_compactions(log: pd.DataFrame) -> list[CompactionRow]:
     """Return the compactions of a log of snapshots, which has no sizes of a window."""
-    from ctxkit.formats.snapshots.markers import compactions as resets
+    from ctxkit.formats.snapshots.turns_and_segments import compactions as resets
 
     table = resets(log)
     table = table[table["kind"] == "compaction"]

@@ -21,7 +21,7 @@ from ctxkit.widgets.explorer_model import (
     is_failed,
     render_full_text,
 )
-from ctxkit.widgets.javascript import ROWS_PER_CHUNK
+from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
 from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ def _live_source(source: Any) -> DataSource:
 
 
 def _snapshots_of_path(source: Any) -> pd.DataFrame | None:
-    """Return the snapshots that a path or several name; None where it is something else."""
+    """Return the snapshots that a path names, a file or a folder; None for anything else."""
     if not isinstance(source, (str, PathLike)):
         return None
     from pathlib import Path

@@ -21,7 +21,7 @@ from ctxkit.experiments.scores import (
     score_session,
 )
 from ctxkit.metrics.compactions import MIN_PROGRESS, get_run_compactions
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
 from ctxkit.metrics.timing import when_to_compact
 from ctxkit.plots.chart import render_table

@@ -12,7 +12,7 @@ import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, pluralize, sanitize_line
 from ctxkit._internal.palette import COLOURS
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
 from ctxkit.metrics.recorded_compactions import count_compactions
 from ctxkit.plots.chart import format_tokens, render_table

@@ -10,7 +10,7 @@ from talkers import COUNT, run, said
 
 import ctxkit as ck
 from ctxkit.agent import LiveSession, ScriptedModel, Workspace
-from ctxkit.agent.store.session_files import ReportStore
+from ctxkit.agent.store.session_files import ContextReportStore
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules
 
@@ -33,7 +33,7 @@ def test_each_turn_leaves_a_report_that_is_listed_and_found(tmp_path):
         for n in range(3):
             run(live.turn(f"Turn {n}"))
         now = ck.report(live.session, -1)
-    held = ReportStore(Workspace(tmp_path), live.id)
+    held = ContextReportStore(Workspace(tmp_path), live.id)
     assert [(k.id, k.turn) for k in held.all()] == [(f"{live.id}-{n}", n) for n in range(3)]
     assert [t["context_report_id"] for t in told] == [k.id for k in held.all()]
     assert held.all()[0].time.startswith("2027-01-15T08:")

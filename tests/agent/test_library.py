@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.agent import ContextStore, MemoryStore, Root, import_files, make_file_tools
-from ctxkit.agent.context_store import (
+from ctxkit.agent.document_store import (
     INDEX_HEADING,
     MAX_INDEX_CHARS,
     decode_index,
@@ -356,7 +356,7 @@ def test_an_item_that_cannot_be_replaced_stays(base, tmp_path, monkeypatch):
 
 ADDS = """
 import sys
-from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.memory import MemoryStore
 from ctxkit.policies.memory_entries import make_entry
 who, base = sys.argv[1:]

@@ -12,7 +12,7 @@ import ctxkit as ck
 from ctxkit.agent import Provider
 from ctxkit.errors import ModelError
 from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_groups import count_groups_by_call
+from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall, Usage
 from ctxkit.widgets.explorer_model import SessionView

@@ -16,7 +16,7 @@ from ctxkit.plots.budget_charts import AgentTotals
 from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
 from ctxkit.widgets.base import read_asset
 from ctxkit.widgets.budget_widget import judge_turns, pack_agent
-from ctxkit.widgets.javascript import translate_rule
+from ctxkit.widgets.python_to_javascript import translate_rule
 
 if TYPE_CHECKING:
     from pathlib import Path

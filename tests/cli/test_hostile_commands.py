@@ -28,7 +28,6 @@ WORDS = {
     "convert": ["LOG", "copy.jsonl"],
     "watch": ["LOG", "--times", "1"],
     "keep": ["kept"],
-    "forecasts": ["LOGS", "--add", "recorded"],
     "gate": ["LOG", "--rules", "pi", "--baseline", "baseline.json", "--update"],
     "demo": ["shown"],
     "doctor": [],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.course.generator.billing import make_billing
+from ctxkit.course.generator.billing_sample import make_billing
 from ctxkit.course.generator.names import StoryNames
 from ctxkit.errors import BadArguments
 

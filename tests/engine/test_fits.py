@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxkit.engine.agent_loop import Context, fit
+from ctxkit.engine.framework_integration import Context, fit
 from ctxkit.engine.replay import replay
 from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.policies import Rules, triggers

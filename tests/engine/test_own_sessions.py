@@ -9,7 +9,7 @@ from talks_by_chance import small
 
 import ctxkit as ck
 from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_groups import count_groups_by_call
+from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.policies import Clear, Rules
 from ctxkit.presets import names
 from ctxkit.session.prunings import PRUNED_KEY

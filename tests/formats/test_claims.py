@@ -16,7 +16,7 @@ from formats.test_golden import SAMPLES
 from truth.claude import MODEL, Transcript, said
 
 import ctxkit as ck
-from ctxkit.formats import repairs, size_claims
+from ctxkit.formats import recording_errors, size_claims
 from ctxkit.formats.size_claims import without_claims
 from ctxkit.session import MISSING_START_KIND, Edit, Message, Session, SizeOnly, Usage
 
@@ -106,7 +106,10 @@ def check_sizes(sessions: list[Session]) -> None:
     for s in sessions:
         for size, kind in figures(s):
             assert size <= LIMIT * (size_claims.MAX_CALLS_PER_TURN if kind == "turn" else 1)
-        assert sum(m.kind == MISSING_START_KIND for m in s.messages) <= repairs._MAX_PLACEHOLDERS
+        assert (
+            sum(m.kind == MISSING_START_KIND for m in s.messages)
+            <= recording_errors._MAX_PLACEHOLDERS
+        )
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -145,7 +148,7 @@ def test_a_lost_beginning_is_a_bounded_number_of_messages(claimed: int):
     lost = [m for m in session.messages if m.kind == MISSING_START_KIND]
     sizes = [p.tokens for m in lost for p in m.parts if isinstance(p, SizeOnly)]
     believed = claimed < 20 * 10**6  # the table gives the model 200,000
-    assert len(lost) == (repairs._MAX_PLACEHOLDERS if believed else 0)
+    assert len(lost) == (recording_errors._MAX_PLACEHOLDERS if believed else 0)
     assert sum(sizes) == pytest.approx(claimed - 30_000 if believed else 0, abs=100)
     assert [CLAIMED in f.why for f in session.faults] == ([] if believed else [True])
 
@@ -245,6 +248,6 @@ def test_the_bounds_stand_in_the_policy():
     )
     assert f"whole turn {size_claims.MAX_CALLS_PER_TURN:,} times as much" in policy
     assert (
-        f"| {repairs._MAX_PLACEHOLDERS:,}; for more than {repairs._MAX_PLACEHOLDERS * repairs._PLACEHOLDER_TOKENS:,} tokens"
+        f"| {recording_errors._MAX_PLACEHOLDERS:,}; for more than {recording_errors._MAX_PLACEHOLDERS * recording_errors._PLACEHOLDER_TOKENS:,} tokens"
         in policy
     )

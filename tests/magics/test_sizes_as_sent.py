@@ -15,7 +15,7 @@ from ctxkit.agent import LiveSession, Provider, Workspace, tool
 from ctxkit.magics.turn_display import TurnScreen
 from ctxkit.metrics import thrash
 from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_groups import count_groups_by_call
+from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.plots import growth
 from ctxkit.plots.compaction_charts import savings_data, thrash_data
 from ctxkit.tokens.live_prompt_sizes import find_current_call

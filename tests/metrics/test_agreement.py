@@ -13,7 +13,7 @@ from conftest import SEED, sample
 
 import ctxkit
 import ctxkit as ck
-from ctxkit.metrics.figures import get_figure_sources
+from ctxkit.metrics.figure_sources import get_figure_sources
 from ctxkit.presets import names
 
 REPLAYS = 8

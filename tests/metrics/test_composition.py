@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.metrics.context_report import REPORT_COLUMNS, report
-from ctxkit.metrics.prompt_groups import GROUPS, count_groups_by_call, split_sections
+from ctxkit.metrics.prompt_composition import GROUPS, count_groups_by_call, split_sections
 from ctxkit.session import Edit, Image, Message, ToolSchema
 from ctxkit.tokens import estimated_counter
 

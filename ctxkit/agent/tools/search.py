@@ -270,7 +270,7 @@ class PythonSearch:
         except Exception as e:  # noqa: BLE001  nobody else sees an error of this thread
             self.failed = type(e).__name__
 
-    def _iter_file(self, entry: FolderEntry) -> Iterator[dict[str, Any]]:
+    def _iter_file(self, entry: OpenFolderFile) -> Iterator[dict[str, Any]]:
         """Yield a text file in pieces of whole lines; of a very long line its beginning."""
         first, carried = 1, b""
         try:
@@ -299,7 +299,7 @@ SKIPPED_FOLDERS = (".git", ".ctxkit")
 """Folders that are not entered, as their files are not the user's text."""
 
 
-class FolderEntry(NamedTuple):
+class OpenFolderFile(NamedTuple):
     """A file in its folder, which is held open until the next entry is requested."""
 
     folder: SafeFolder
@@ -327,10 +327,10 @@ class FolderWalk:
         self.missed: list[str] = []
         """Folders that could not be entered, relative to the root."""
 
-    def __iter__(self) -> Iterator[FolderEntry]:
+    def __iter__(self) -> Iterator[OpenFolderFile]:
         if self._start and self._root.is_file(self._start):
             with self._root.open_parent(self._start) as folder:
-                yield FolderEntry(folder, self._start[-1], "/".join(self._start))
+                yield OpenFolderFile(folder, self._start[-1], "/".join(self._start))
             return
         waiting, at = [self._start], self._start
         here: SafeFolder | None = None
@@ -348,7 +348,7 @@ class FolderWalk:
                 here, at = there, parts
                 for name, is_file in entries:
                     if is_file and fnmatch.fnmatch(name, self._pattern):
-                        yield FolderEntry(here, name, "/".join((*parts, name)))
+                        yield OpenFolderFile(here, name, "/".join((*parts, name)))
                 folders = [n for n, is_file in entries if not is_file and n not in SKIPPED_FOLDERS]
                 waiting += [(*parts, n) for n in reversed(folders)]
         finally:

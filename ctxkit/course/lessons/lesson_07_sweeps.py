@@ -7,7 +7,7 @@ from statistics import pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.generator.billing import make_session
+from ctxkit.course.generator.billing_sample import make_session
 from ctxkit.course.judging import judge_rules
 from ctxkit.course.marking import mark_choice, mark_number, score_guess
 from ctxkit.course.sample_data import measure_loss_above

@@ -162,7 +162,7 @@ def count_session(
         session=session.id,
         head=get_first_prompts(calls),
         tool=session.format,
-        family=find_main_family(calls, session),
+        family=find_main_provider_family(calls, session),
         model=session.model or "",
         subagent=bool(session.parent),
         counts=_count_classes(calls[:stop], reads[:stop]),
@@ -209,7 +209,7 @@ def with_idle(calls: Sequence[CallFeatures], idle: float | None) -> tuple[CallFe
     return msgspec.structs.replace(calls[0], idle=idle), *calls[1:]
 
 
-def find_main_family(calls: Sequence[CallFeatures], session: Session) -> str:
+def find_main_provider_family(calls: Sequence[CallFeatures], session: Session) -> str:
     """Return the provider family of most of a session's calls."""
     families = Counter(call.family for call in calls)
     return max(families, key=families.__getitem__) if families else get_cache_family(session, None)

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.child_process import quote_output
+from ctxkit.agent.json_lines_process import quote_output
 from ctxkit.agent.process_tree import ProcessTree
 from ctxkit.errors import BadArguments
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-__all__ = ["COMPACTION_EXAM", "AnswerComparison", "compare_with_answers", "read_answers"]
+__all__ = ["COMPACTION_EXAM", "AccuracyByVisibility", "compare_with_answers", "read_answers"]
 __dir__ = public_dir(__all__)
 
 COMPACTION_EXAM = "compaction-exam"
@@ -71,7 +71,7 @@ def _iter_rows(fixture: dict[str, Any], trial: dict[str, Any]) -> Iterator[dict[
         }
 
 
-class AnswerComparison(NamedTuple):
+class AccuracyByVisibility(NamedTuple):
     """Right answers among those marked as shown and as gone."""
 
     histories_n: int
@@ -92,7 +92,7 @@ class AnswerComparison(NamedTuple):
         return self.right_shown / self.shown / gone if gone else float("inf")
 
 
-def compare_with_answers(answers: pd.DataFrame, seed: int = 0) -> AnswerComparison:
+def compare_with_answers(answers: pd.DataFrame, seed: int = 0) -> AccuracyByVisibility:
     """Compare marks with answers: are those marked as shown answered right more often?
 
     Args:
@@ -107,7 +107,7 @@ def compare_with_answers(answers: pd.DataFrame, seed: int = 0) -> AnswerComparis
     sums = counts[picks].sum(axis=1)
     differences = sums[:, 1] / sums[:, 0] - sums[:, 3] / sums[:, 2]
     low, high = np.quantile(differences, [0.05, 0.95])
-    return AnswerComparison(
+    return AccuracyByVisibility(
         histories_n=len(histories),
         policies_n=answers["policy"].nunique(),
         shown=len(visible),

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IdleMeasure",
+    "check_choice_rankings",
     "make_developers",
     "measure_idle",
-    "measure_orders_by_length",
     "measure_write_errors",
 ]
 __dir__ = public_dir(__all__)
@@ -60,7 +60,7 @@ def measure_write_errors(sessions: Iterable[Session]) -> list[float]:
     ]
 
 
-def measure_orders_by_length(sessions: Iterable[Session]) -> list[bool]:
+def check_choice_rankings(sessions: Iterable[Session]) -> list[bool]:
     """Return for each pause with a return whether its order of choices, its length known, is right.
 
     The ledger's prices use what earlier pauses left in the cache; the right order uses what the

@@ -37,8 +37,8 @@ from ctxkit.formats.snapshots.schema import (
     TEXT_FIELDS,
     ColumnBlock,
     FaultCollector,
-    Faults,
     SnapshotFault,
+    SnapshotFaults,
     TextCodes,
     count_rows,
     get_disk_dtype,
@@ -57,7 +57,7 @@ _MAX_TRIES = 3
 
 def load_up_to_date(
     folder: Path, logs: list[str]
-) -> tuple[ColumnBlock, Mapping[str, Any], Faults] | None:
+) -> tuple[ColumnBlock, Mapping[str, Any], SnapshotFaults] | None:
     """Return the rows, texts and faults of a cache after an update; None if it is not usable."""
     for _ in range(_MAX_TRIES):
         try:
@@ -65,13 +65,13 @@ def load_up_to_date(
         except (OSError, ValueError):  # no space, no permission, or a damaged folder
             return None
         try:
-            return *_load_rows(folder, index, logs), Faults(index.head.faults)
+            return *_load_rows(folder, index, logs), SnapshotFaults(index.head.faults)
         except (OSError, ValueError):  # another process changed the generation, or damage
             drop_index(folder)
     return None
 
 
-def sort_faults(faults: list[SnapshotFault], logs: list[SnapshotLog]) -> Faults:
+def sort_faults(faults: list[SnapshotFault], logs: list[SnapshotLog]) -> SnapshotFaults:
     """Return faults, and those of unfinished last lines, in the order of the logs."""
     report = FaultCollector()
     report.remember(faults)
@@ -81,9 +81,11 @@ def sort_faults(faults: list[SnapshotFault], logs: list[SnapshotLog]) -> Faults:
             reason = f"the last line is not finished ({size}): it is read when it is"
             report.add(log.path, log.newlines + 1, reason)
     if not report.faults:
-        return Faults()
+        return SnapshotFaults()
     position_by_path = {log.path: i for i, log in enumerate(logs)}
-    return Faults(sorted(report.faults, key=lambda f: (position_by_path.get(f.file, -1), f.line)))
+    return SnapshotFaults(
+        sorted(report.faults, key=lambda f: (position_by_path.get(f.file, -1), f.line))
+    )
 
 
 def _load_unchanged(folder: Path, logs: list[str]) -> CacheIndex | None:
@@ -188,7 +190,7 @@ def _append_new_rows(folder: Path, index: CacheIndex, changed: list[int]) -> Non
 def _reorder_rows(folder: Path, index: CacheIndex, logs: list[str]) -> None:
     """Write the rows in the order of the logs, so that they can be memory-mapped."""
     ranks = _rank_logs(index, logs)
-    if is_ordered(index.runs, ranks):
+    if has_log_order(index.runs, ranks):
         return  # another process did it
     runs = sorted(index.runs, key=lambda run: ranks[run[0]])
     block, words = _load_rows_in_order(folder, index, logs)  # before a new generation begins
@@ -202,7 +204,7 @@ def _update_head(index: CacheIndex, logs: list[str]) -> None:
     logs_in_order = [
         log for _, log in sorted(zip(ranks, index.logs, strict=True), key=itemgetter(0))
     ]
-    in_order = is_ordered(index.runs, ranks)
+    in_order = has_log_order(index.runs, ranks)
     index.head.seal = (
         hash_file_states(logs, (log.stamp for log in logs_in_order)) if in_order else ""
     )
@@ -394,7 +396,7 @@ def read_rows_in_order(folder: Path, index: CacheIndex, ranks: Sequence[int]) ->
     }
 
 
-def is_ordered(runs: list[tuple[int, int]], ranks: Sequence[int]) -> bool:
+def has_log_order(runs: list[tuple[int, int]], ranks: Sequence[int]) -> bool:
     """Return True if the rows on disk are in the order of the logs."""
     places = [ranks[log] for log, _ in runs]
     return places == sorted(places)

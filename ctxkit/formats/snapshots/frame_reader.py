@@ -24,7 +24,7 @@ from ctxkit.formats.snapshots.schema import (
     TEXT_FIELDS,
     ColumnBlock,
     FaultCollector,
-    Faults,
+    SnapshotFaults,
     TextCodes,
     block_to_frame,
     concat_blocks,
@@ -272,7 +272,7 @@ class Follower:
         frame = block_to_frame(
             concat_blocks([block for block in blocks if count_rows(block)]), self._codes
         )
-        frame.attrs["faults"] = Faults(report.faults)
+        frame.attrs["faults"] = SnapshotFaults(report.faults)
         return frame
 
     def stop(self) -> None:

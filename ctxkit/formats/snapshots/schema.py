@@ -134,7 +134,7 @@ class SnapshotFault(NamedTuple):
     """True if the line is a row of the frame nevertheless, as far as it could be read."""
 
 
-class Faults(tuple[SnapshotFault, ...]):
+class SnapshotFaults(tuple[SnapshotFault, ...]):
     """The faults of a frame, in order of files and lines, for `frame.attrs`.
 
     pandas deep-copies `attrs` with every operation and writes them as JSON; a tuple of tuples

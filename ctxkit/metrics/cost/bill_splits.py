@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.formatting import format_duration, sanitize_line
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.prompt_groups import share_message_tokens
+from ctxkit.metrics.prompt_composition import share_message_tokens
 from ctxkit.session.messages import Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call, get_call_path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.call_prices import get_output_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_turn import sum_or_none
 from ctxkit.metrics.stats import sum_if_complete

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.cost.call_prices import price_call
 from ctxkit.metrics.cost.summary_bills import bill_summaries
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
 from ctxkit.tokens.sizes import find_prompt_drops

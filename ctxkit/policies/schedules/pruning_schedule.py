@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies.schedules.earlier_turns_input import EarlierTurnsView
 from ctxkit.policies.schedules.layers import SUM_TOKENS, StateChange, UnprunedLayer, changes_between
 from ctxkit.policies.schedules.message_changes import PartChanges
-from ctxkit.policies.schedules.past_view import PastView
 from ctxkit.policies.schedules.rows import HistoryRows
 from ctxkit.policies.schedules.schedule_input import HasSchedule, ScheduleView
 
@@ -27,8 +27,8 @@ _RECHECK_AT = (8, 64, 512)
 """Numbers of calls after which a schedule that grows call by call is checked in one batch."""
 
 
-class ScheduledPart(HasSchedule, Protocol):
-    """A part in a chain of parts."""
+class PruningPart(HasSchedule, Protocol):
+    """A part of a pruning that has a schedule: a link in a chain of parts."""
 
     @property
     def counts(self) -> bool:
@@ -45,7 +45,8 @@ class ScheduledPart(HasSchedule, Protocol):
 # one of several inner layers, by prompt size (`StagedLayers`).
 #
 # Invariant: the result at a call is the same whether calls were extended one by one (live session)
-# or in one batch (replay); it is checked now and then, see `_RECHECK_AT`.
+# or in one batch (replay). After each number of calls in
+# `_RECHECK_AT`, a live schedule is also run in one batch, which refuses what a replay would refuse.
 # Cost: proportional to the changes, not to calls x messages.
 
 
@@ -58,9 +59,7 @@ class Schedule:
         room: the context budget: limit, reserve (tokens) and counter.
     """
 
-    def __init__(
-        self, history: History, parts: Sequence[ScheduledPart], room: ContextBudget
-    ) -> None:
+    def __init__(self, history: History, parts: Sequence[PruningPart], room: ContextBudget) -> None:
         self.history, self.rows = history, HistoryRows(history)
         self._parts, self._room = parts, room
         self.sound = True
@@ -112,7 +111,7 @@ class Schedule:
             layer = layer.before
         return None
 
-    def left(self, call: int, reason: str = "pruned for this call") -> History:
+    def prompt_at(self, call: int, reason: str = "pruned for this call") -> History:
         """Return the prompt of a call as a history; unchanged, it is the history of the schedule.
 
         Raises:
@@ -155,7 +154,7 @@ class PartLayer:
         self.before.extend(stop)
         self._changes.open_batch(stop)
         is_filter = getattr(self.part, "filters_history", False)
-        view = (PastView if is_filter else ScheduleView)(self._changes, self._memory)
+        view = (EarlierTurnsView if is_filter else ScheduleView)(self._changes, self._memory)
         self.part.schedule(view, self.room)
         if self._has_been_asked and (view.staged is None) != (self._stages is None):
             raise BadArguments(

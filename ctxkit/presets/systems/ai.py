@@ -17,7 +17,7 @@ from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
-from ctxkit.presets.config_keys import ConfigFormat, ConfigKey, ConfigWriter, KeyTable
+from ctxkit.presets.config_keys import ConfigKey, ConfigWriter, KeyTable, SystemConfigFile
 from ctxkit.presets.registry import Difference, typed
 
 if TYPE_CHECKING:
@@ -278,6 +278,6 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     return 4 * ("compactor" in names) + 2 * ("tooloutput" in names)
 
 
-CONFIG = ConfigFormat(
+CONFIG = SystemConfigFile(
     "ai", "config.json", weigh_config, CONFIG_TABLE.found, CONFIG_TABLE.tree, CONFIG_TABLE.paths
 )

@@ -24,11 +24,11 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.common import as_summary_message, end_of_removable, removable_mask
 from ctxkit.presets.config_keys import (
-    ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
     ParsedConfig,
+    SystemConfigFile,
     get_section,
     keys_from_words,
 )
@@ -258,6 +258,6 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return CONFIG_TABLE.tree(parameters) or {"mcp_servers": {}}
 
 
-CONFIG = ConfigFormat(
+CONFIG = SystemConfigFile(
     "codex", "config.toml", weigh_config, read_config, to_config_tree, CONFIG_TABLE.paths
 )

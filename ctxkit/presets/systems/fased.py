@@ -18,11 +18,11 @@ from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets import openclaw_shared
 from ctxkit.presets.config_keys import (
-    ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
     ParsedConfig,
+    SystemConfigFile,
     get_section,
     keys_from_words,
 )
@@ -288,4 +288,6 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 WEIGH_CONFIG = partial(openclaw_shared.weigh_config, openclaw=False)
 KEY_PATHS = {**CONFIG_TABLE.paths, "quality_retries": GUARD_RETRIES_KEY.path}
-CONFIG = ConfigFormat("fased", "fased.json", WEIGH_CONFIG, read_config, to_config_tree, KEY_PATHS)
+CONFIG = SystemConfigFile(
+    "fased", "fased.json", WEIGH_CONFIG, read_config, to_config_tree, KEY_PATHS
+)

@@ -23,7 +23,7 @@ from ctxkit.policies.shorten import Intermediate
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
 from ctxkit.policies.window import AdaptiveTrim, Window
-from ctxkit.presets.config_keys import ConfigFormat, ConfigWriter
+from ctxkit.presets.config_keys import ConfigWriter, SystemConfigFile
 from ctxkit.presets.fuseraft_config import (
     KEY_PATHS,
     VIEW_KEYS,
@@ -357,7 +357,7 @@ def _make_pruning(p: dict[str, Any]) -> Any:
     return Chain.of(*prunings) if prunings else None
 
 
-CONFIG = ConfigFormat(
+CONFIG = SystemConfigFile(
     "fuseraft",
     "orchestration.yaml",
     weigh_config,

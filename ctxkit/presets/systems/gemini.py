@@ -22,11 +22,11 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.common import CustomCutSummary
 from ctxkit.presets.config_keys import (
-    ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
     ParsedConfig,
+    SystemConfigFile,
     get_section,
     keys_from_words,
     zero_if_single,
@@ -367,6 +367,6 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 KEY_PATHS = {**CONFIG_TABLE.paths, "variant": "experimental.contextManagement"}
-CONFIG = ConfigFormat(
+CONFIG = SystemConfigFile(
     "gemini", "settings.json", weigh_config, read_config, to_config_tree, KEY_PATHS
 )

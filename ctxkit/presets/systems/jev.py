@@ -54,7 +54,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class KeepTheText(ConfiguredPolicy):
+class ScoredResultTrim(ConfiguredPolicy):
     """Cut old results to their head, or leave them out with their calls; text is never touched."""
 
     preserve_recent: Natural = 6
@@ -160,7 +160,7 @@ def jev(
         raise BadArguments(
             f"scorer is called with a result and returns two scores; {scorer!r} cannot be called."
         )
-    policy = KeepTheText(
+    policy = ScoredResultTrim(
         preserve_recent=preserve_recent_messages,
         head_chars=truncate_head_chars,
         threshold=keep_threshold,

@@ -22,11 +22,11 @@ from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import openclaw_shared
 from ctxkit.presets.config_keys import (
-    ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
     ParsedConfig,
+    SystemConfigFile,
     keys_from_words,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
@@ -370,6 +370,6 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 WEIGH_CONFIG = partial(openclaw_shared.weigh_config, openclaw=True)
-CONFIG = ConfigFormat(
+CONFIG = SystemConfigFile(
     "openclaw", "openclaw.json", WEIGH_CONFIG, read_config, to_config_tree, CONFIG_TABLE.paths
 )

@@ -22,11 +22,11 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.common import opens_turn
 from ctxkit.presets.config_keys import (
-    ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
     ParsedConfig,
+    SystemConfigFile,
     get_section,
     zero_if_single,
 )
@@ -342,6 +342,6 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 KEY_PATHS = {**CONFIG_TABLE.paths, **{k.parameter: f"limit.{k.path}" for k in LIMIT_TABLE.keys}}
-CONFIG = ConfigFormat(
+CONFIG = SystemConfigFile(
     "opencode", "opencode.json", weigh_config, read_config, to_config_tree, KEY_PATHS
 )

@@ -10,10 +10,10 @@ from ctxkit.policies.summary import PI_INSTRUCTIONS, PiSummary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import LastUsageOverBudget, Overflow, Share
 from ctxkit.presets.config_keys import (
-    ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
+    SystemConfigFile,
     keys_from_words,
 )
 from ctxkit.presets.registry import Difference, check_window, typed
@@ -214,6 +214,6 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     return 3 * mine + sum(k in config for k in OTHER_SIGNS)
 
 
-CONFIG = ConfigFormat(
+CONFIG = SystemConfigFile(
     "pi", "settings.json", weigh_config, CONFIG_TABLE.found, CONFIG_TABLE.tree, CONFIG_TABLE.paths
 )

@@ -18,11 +18,11 @@ from ctxkit.policies.summary import Summary
 from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, CutShort
 from ctxkit.presets.config_keys import (
-    ConfigFormat,
     ConfigKey,
     ConfigWriter,
     KeyTable,
     ParsedConfig,
+    SystemConfigFile,
     zero_if_single,
 )
 from ctxkit.presets.registry import Difference, typed
@@ -239,6 +239,6 @@ def _parse_whole(value: Any) -> Any:
     return int(text) if text.isdecimal() and len(text) < 16 else value
 
 
-CONFIG = ConfigFormat(
+CONFIG = SystemConfigFile(
     "pulse_coder", ".env", weigh_config, read_config, CONFIG_TABLE.tree, CONFIG_TABLE.paths
 )

@@ -14,7 +14,7 @@ import msgspec
 from ctxkit._internal.formatting import sanitize_line, sanitize_text
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
-from ctxkit.experiments.sweep_runs import get_pareto_front
+from ctxkit.experiments.sweep_runs import mark_pareto_front
 from ctxkit.formats import native as reader
 from ctxkit.formats import native as writer
 from ctxkit.formats.source import Source
@@ -162,7 +162,7 @@ def sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
         "Pareto front.",
     )
     yield make_code_cell(
-        f"front(runs).head({_LONG})", get_pareto_front(_clean_frame(frame)).head(_LONG)
+        f"front(runs).head({_LONG})", mark_pareto_front(_clean_frame(frame)).head(_LONG)
     )
     yield from _failure_cells(frame)
     yield make_markdown_cell("## Runs")
@@ -185,7 +185,7 @@ def _failure_cells(frame: pd.DataFrame) -> Iterator[Any]:
 
 def _runs_cell(frame: pd.DataFrame, session: Session | None) -> Any:
     source = "from ctxkit.widgets.reports.notebooks import unpack_session as unpack, unpack_runs\n"
-    source += "from ctxkit.experiments import get_pareto_front as front\n\n"
+    source += "from ctxkit.experiments import mark_pareto_front as front\n\n"
     source += f'runs = unpack_runs("{pack_runs(frame)}")\n'
     if session is not None:
         source += f'session = unpack("{pack_session(session)}")\n'

@@ -15,7 +15,7 @@ from ctxkit._internal.formatting import (
 )
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, SCORE_COLUMNS
-from ctxkit.experiments.sweep_runs import get_pareto_front
+from ctxkit.experiments.sweep_runs import mark_pareto_front
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT
 from ctxkit.metrics.stats import FEW_SESSIONS
 from ctxkit.plots import growth
@@ -177,7 +177,7 @@ def _settings_html(frame: pd.DataFrame) -> str:
             format_count(failed[row["rules"]]),
             *(_mean_text(row, name) for name in _CHOICE),
         )
-        for row in get_pareto_front(frame).head(MAX_ROWS).to_dict("records")
+        for row in mark_pareto_front(frame).head(MAX_ROWS).to_dict("records")
     ]
     figures = ("cost $", "needed later, lost", "not paid back")
     head = ("rules", "on the Pareto front", "sessions", "failed", *figures)

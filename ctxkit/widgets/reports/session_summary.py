@@ -32,7 +32,7 @@ from ctxkit._internal.tables import (
     Table,
     pad_to_width,
 )
-from ctxkit.metrics.figures import shows_figures
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import frame
 from ctxkit.session.messages import ATTEMPT_OUTCOMES, Edit
 from ctxkit.session.titles import (

@@ -62,7 +62,7 @@ def test_nothing_that_leaves_is_refused(kind, name):
 
 def test_without_the_guard_signed_thinking_is_refused(monkeypatch):
     """Else the test above would hold whatever the guard did."""
-    monkeypatch.setattr(provider_guard.PromptGuard, "apply", lambda _self, prompt: tuple(prompt))
+    monkeypatch.setattr(provider_guard.PromptRepairer, "apply", lambda _self, prompt: tuple(prompt))
     refused, _, session = talk("anthropic", small("pi"))
     assert session.edits
     assert any("Invalid `signature`" in why for why in refused)

@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import median
 
 from ctxkit.experiments.studies.idle_pauses import (
+    check_choice_rankings,
     make_developers,
     measure_idle,
-    measure_orders_by_length,
     measure_write_errors,
 )
 from ctxkit.metrics.cost.idle_ledger import find_pauses
@@ -24,7 +24,7 @@ def test_writes_after_made_pauses_are_foretold_within_a_tenth():
     developers = make_developers(3)
     every = [s for sessions in developers.values() for s in sessions]
     assert median(measure_write_errors(every)) < 0.1
-    assert sum(measure_orders_by_length(every)) == len(measure_orders_by_length(every)) > 50
+    assert sum(check_choice_rankings(every)) == len(check_choice_rankings(every)) > 50
 
 
 def test_habits_foretell_better_than_anothers():

@@ -48,7 +48,7 @@ def holds(parts, messages, limit):
             steps = Schedule(History.start(live), parts, room)
         own = called(parts, History.start(live, call), room)
         for schedule in (once, steps.extend(call + 1)):
-            sent = schedule.left(call)
+            sent = schedule.prompt_at(call)
             assert said(sent.messages) == said(own.messages), call
             assert sent.tokens == own.tokens
             if schedule is steps:
@@ -113,7 +113,7 @@ def test_the_part_before_hides_and_gives_back():
     schedule = Schedule(
         History.start(whole), (HideAndGiveBack(),), ContextBudget(9_000, 0, Fours())
     ).extend(whole.calls)
-    shown = [{m.id for m in schedule.left(call).messages} for call in range(whole.calls)]
+    shown = [{m.id for m in schedule.prompt_at(call).messages} for call in range(whole.calls)]
     hidden = {i for was, now in pairwise(shown) for i in was - now}
     back = {i for was, now in pairwise(shown) for i in now - was if i in hidden}
     assert len(back) > 5
@@ -141,7 +141,7 @@ def test_a_late_result_that_is_hidden_parts_what_it_parts():
     schedule = Schedule(head, PARTS["text and turn age"], room).extend(log.calls)
     for call in range(5, log.calls):
         own = called(PARTS["text and turn age"], head.at(call), room)
-        assert said(schedule.left(call).messages) == said(own.messages), call
+        assert said(schedule.prompt_at(call).messages) == said(own.messages), call
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -158,7 +158,7 @@ def test_behind_a_head(name):
         head = head.shorten({len(head) - 1: "!"}, None, "by chance")
         schedule = Schedule(head, parts, room)
         for call in range(first, log.calls):
-            sent, own = schedule.left(call), called(parts, head.at(call), room)
+            sent, own = schedule.prompt_at(call), called(parts, head.at(call), room)
             assert said(sent.messages) == said(own.messages), call
             assert sent.tokens == own.tokens
 

@@ -14,9 +14,9 @@ from ctxkit.presets import config_syntax
 from ctxkit.presets.config_keys import get_section
 from ctxkit.presets.fuseraft_config import find_budget_faults
 from ctxkit.presets.loading import (
-    config_format,
     describe_keys,
-    detect_config_format,
+    detect_system_config_file,
+    get_system_config_file,
     parse_rules,
 )
 
@@ -71,7 +71,11 @@ def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _F
             yield LEVEL_WARNING, sanitize_text(f"{place}: {sentences}", 600)
     try:
         content = dict(path) if isinstance(path, Mapping) else config_syntax.load_config(path)[0]
-        config = config_format(system) if system else detect_config_format(content, str(path))
+        config = (
+            get_system_config_file(system)
+            if system
+            else detect_system_config_file(content, str(path))
+        )
     except CtxkitError:
         return  # load_rules raised the same error above
     # only fuseraft refuses files for rules across sections

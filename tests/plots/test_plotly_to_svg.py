@@ -16,7 +16,7 @@ from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 import ctxkit as ck
 from ctxkit.plots.budget_charts import AgentTotals, BudgetData, HandOff, budget_chart
 from ctxkit.plots.chart import Chart, escape_label
-from ctxkit.plots.svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
 FIGURES = {

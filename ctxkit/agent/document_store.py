@@ -72,7 +72,7 @@ class ContextStore:
 
     Example:
         >>> import tempfile
-        >>> from ctxkit.agent.context_store import ContextStore
+        >>> from ctxkit.agent.document_store import ContextStore
         >>> store = ContextStore(tempfile.mkdtemp())
         >>> store.items()
         {}

@@ -219,7 +219,7 @@ class _CalledBill:
         self._pruned.schedule.extend(ahead)
         prompts, shared = list[int](), list[int]()
         for call in range(self._call, stop):
-            view = self._pruned.left(call)
+            view = self._pruned.prompt_at(call)
             last, self._last = self._last, content_hashes(view)
             prompts.append(view.tokens)
             if last is None:
@@ -231,7 +231,7 @@ class _CalledBill:
         return prompts, shared
 
     def contents_at(self, call: int) -> NDArray[Any]:
-        return content_hashes(self._pruned.left(call))
+        return content_hashes(self._pruned.prompt_at(call))
 
 
 class LayerTrack:

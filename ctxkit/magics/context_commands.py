@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.context_store import STORE_FOLDERS, ContextStore, describe_skipped, import_files
+from ctxkit.agent.document_store import STORE_FOLDERS, ContextStore, describe_skipped, import_files
 from ctxkit.agent.system_prompt import OFF, parse_section_names
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, rest, word
@@ -44,7 +44,7 @@ class RemoveLine:
     name: str = word("what it is called in the store")
 
 
-def run_sections(kit: KitState, line: SectionsLine) -> pd.DataFrame | TextPage:
+def show_or_switch_sections(kit: KitState, line: SectionsLine) -> pd.DataFrame | TextPage:
     """Say what the sections of a session cost; or switch them from the next prompt on."""
     if not line.words.strip():
         from ctxkit.experiments.section_costs import sections as costs
@@ -128,7 +128,7 @@ def list_store(kit: KitState, _: EmptyLine) -> pd.DataFrame:  # noqa: ARG001  as
     """Return one row an item of the context store: sizes raw, extracted, and put into prompts."""
     import pandas as pd
 
-    from ctxkit.agent.context_store import INDEX_HEADING, format_index_block
+    from ctxkit.agent.document_store import INDEX_HEADING, format_index_block
 
     library = ContextStore()
     for fault in library.faults():
@@ -156,7 +156,7 @@ PROMPT_SUBCOMMANDS = (
         "sections",
         "What the sections of the prompts cost; with words: switch them.",
         SectionsLine,
-        run_sections,
+        show_or_switch_sections,
         FILL_TASK,
     ),
     Subcommand(

@@ -15,7 +15,7 @@ from ctxkit._internal.palette import (
     TEXT_COLOUR,
 )
 from ctxkit.plots.decimation import decimate
-from ctxkit.plots.figure_traces import (
+from ctxkit.plots.figure_geometry import (
     MAX_BOXES,
     BoxTrace,
     FigureAxis,

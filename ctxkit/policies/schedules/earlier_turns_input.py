@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class PastView(ScheduleView):
+class EarlierTurnsView(ScheduleView):
     """The new calls, where a message arrives when its turn is over, not when it was written.
 
     That is the first call of the next turn; messages of other agents arrive at once. So a filter
