@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["ALLOWED_LOSS", "ContestEntry", "score_contest_entry", "judge_rules", "mark"]
+__all__ = ["ALLOWED_LOSS", "ContestEntry", "judge_rules", "mark", "score_contest_entry"]
 
 _TABLE = "marks.csv"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -14,7 +14,6 @@ import pytest
 import ctxkit as ck
 from ctxkit.course.contest_entries import encode_rules
 from ctxkit.course.judging import judge_rules
-from ctxkit.course.contest_entries import encode_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, triggers
 
