@@ -31,7 +31,7 @@ CELLS = (
     "import time\ndef write_file(path, content):\n    'Write.'\n    time.sleep(60)",
     "%%agent --background --tools write_file --out turn\nGo on",
 )
-POINTS = """() => [...document.querySelectorAll('div[role=img] > svg')].map(
+POINTS = """() => [...document.querySelectorAll('div[role=img] > svg')].filter(p => p.checkVisibility()).map(
     p => p.querySelector('path').getAttribute('d').match(/[ML]/g).length)"""
 
 
@@ -44,13 +44,13 @@ def test_a_session_is_run_watched_stopped_and_tuned(jupyter, tmp_path: Path):
         seen_points.extend(page.evaluate(POINTS))
         page.locator("button:has-text('Stop')").click()
         page.wait_for_selector("text=The turn of session 'main' is over")
-        page.wait_for_selector("text=at rest")
+        page.wait_for_selector(".ctxkit-watch >> text=at rest")
         page.locator(".widget-slider .noUi-handle").first.focus()
         for _key in range(3):
             page.keyboard.press("ArrowRight")
         page.wait_for_selector("text=Each summary is taken to have")
         page.locator("button:has-text('exact, with loss')").first.click()
-        page.wait_for_selector("text=needed, lost")
+        page.wait_for_selector(".ctxkit-live-view >> text=needed, lost >> visible=true")
         page.context.grant_permissions(["clipboard-read"])
         page.locator('button:has-text("Copy as pi\'s config")').click()
         page.wait_for_selector("text=copied")
