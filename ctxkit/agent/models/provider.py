@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import warnings
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from datetime import datetime
 from importlib import util
@@ -52,7 +52,7 @@ from ctxkit.session.overflow_errors import is_overflow, parse_window
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
     from types import ModuleType
 
 
@@ -430,24 +430,43 @@ async def count_provider_tokens(
     prompt: dict[str, Any] = {"messages": chat, "tools": encode_tool_schemas(request.tools) or None}
     if "claude" in name or name.startswith("anthropic/"):
         prompt = _to_anthropic(chat, request, name)
-    clients = getattr(litellm, "in_memory_llm_clients_cache", None)
-    if clients is not None:
-        clients.flush_cache()  # keyed by the address of a loop, which may be reused
     connection = {k: options[k] for k in ("api_base", "api_key") if options.get(k)}
-    # LiteLLM logs a server without this endpoint as an error, and leaves its connection open.
+    # LiteLLM logs a server without this endpoint as an error.
     log = logging.getLogger("LiteLLM")
     was_disabled, log.disabled = log.disabled, True
     try:
-        async with asyncio.timeout(COUNT_SECONDS):
+        async with asyncio.timeout(COUNT_SECONDS), _separate_clients(litellm):
             result = await litellm.acount_tokens(model=name, **prompt, **connection)
     except Exception:  # noqa: BLE001  LiteLLM raises many kinds; without its count there is ours
         return None
     finally:
         log.disabled = was_disabled
-        with suppress(Exception):
-            await litellm.close_litellm_async_clients()
     counted = result.tokenizer_type != _LOCAL_TOKENIZER and not result.error
     return int(result.total_tokens) if counted and result.total_tokens > 0 else None
+
+
+@asynccontextmanager
+async def _separate_clients(litellm: ModuleType) -> AsyncIterator[None]:
+    """Set this loop's HTTP clients aside, and close those that are made meanwhile.
+
+    LiteLLM caches them by the address of the loop, which may be that of an earlier loop, and leaves
+    them open. Clients of other loops may be at work in the background: they stay.
+    """
+    cached = getattr(getattr(litellm, "in_memory_llm_clients_cache", None), "cache_dict", {})
+    suffix = f"-{id(asyncio.get_running_loop())}"
+
+    def take() -> dict[str, Any]:
+        return {key: cached.pop(key) for key in list(cached) if str(key).endswith(suffix)}
+
+    earlier = take()
+    try:
+        yield
+    finally:
+        made = take()
+        cached.update(earlier)
+        for client in made.values():
+            with suppress(Exception):
+                await client.close()
 
 
 def _to_anthropic(chat: list[dict[str, Any]], request: Request, name: str) -> dict[str, Any]:

@@ -111,6 +111,9 @@ def test_without_a_key_the_variable_is_named(monkeypatch):
 @pytest.mark.parametrize("name", ["anthropic/claude-sonnet-4-5", "openai/gpt-5"])
 def test_a_server_that_counts_nothing_leaves_no_lines(name, capfd, caplog):
     """Neither an error of LiteLLM's nor a connection that was left open."""
+    gc.collect()  # what other tests left is not this count's
+    capfd.readouterr()
+    caplog.clear()
     with counting(b"Not Found", 404) as (url, asked):
         assert counted(name, url) is None
     assert asked
@@ -118,3 +121,27 @@ def test_a_server_that_counts_nothing_leaves_no_lines(name, capfd, caplog):
     said = "".join(capfd.readouterr()) + caplog.text
     assert "LiteLLM" not in said
     assert "Unclosed" not in said
+
+
+def test_a_count_closes_its_own_clients_alone(monkeypatch):
+    """Those of another loop may be at work in the background: they stay, open."""
+    litellm = provider.load_litellm()
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+    closed, close = [], AsyncHTTPHandler.close
+
+    async def note(client):
+        closed.append(client)
+        await close(client)
+
+    monkeypatch.setattr(AsyncHTTPHandler, "close", note)
+    clients = litellm.in_memory_llm_clients_cache.cache_dict
+    other = AsyncHTTPHandler()
+    monkeypatch.setitem(clients, "async_httpx_clientanthropic-1", other)
+    before = dict(clients)
+    with counting() as (url, _):
+        assert counted("anthropic/claude-sonnet-4-5", url)
+    assert clients == before
+    assert closed
+    assert other not in closed
+    assert not other.client.is_closed
