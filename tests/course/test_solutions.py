@@ -28,7 +28,8 @@ def solve():
 
 
 def test_each_exercise_has_one(solve):
-    assert set(solve.solutions()) == {key for key, e in load_exercises().items() if not e.guess}
+    asked = {key for key, e in load_exercises().items() if not e.guess}
+    assert set(solve.solutions()) == asked - {"capstone"}  # whose answer is each student's own
 
 
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.long)])
