@@ -17,7 +17,7 @@ import re
 from bisect import bisect_right
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from ctxkit._internal import secret_heuristics, secret_patterns, webhook_secrets
@@ -214,10 +214,24 @@ def environment_secrets() -> list[str]:
     and in the encoded `FORMS` (base64 at any position in the encoded bytes); values of several
     lines also line by line.
     """
-    secrets: set[str] = set()
-    for name in os.environ:
-        secrets.update(_secret_forms(name, os.environ.get(name, "")))
-    return sorted(secrets, key=len, reverse=True)
+    variables = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001  a copy costs more than a text
+    if variables != _latest.variables:
+        secrets: set[str] = set()
+        for name in os.environ:
+            secrets.update(_secret_forms(name, os.environ.get(name, "")))
+        _latest.secrets = sorted(secrets, key=len, reverse=True)
+        _latest.variables = dict(variables)
+    return list(_latest.secrets)
+
+
+class _LatestEnvironment:
+    """The variables that were last looked at, and their secrets: each displayed text needs them."""
+
+    variables: ClassVar[dict[Any, Any]] = {}
+    secrets: ClassVar[list[str]] = []
+
+
+_latest = _LatestEnvironment
 
 
 def environment_without_secrets() -> dict[str, str]:

@@ -29,8 +29,9 @@ BISECTED = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Let each test begin as nobody, in an empty folder."""
+    """Let each test begin as nobody, in an empty folder, without the shell of another test."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: None)
     monkeypatch.setattr(students, "_current", {})
     monkeypatch.setattr(students, "_unnamed", {})
     return tmp_path
