@@ -116,7 +116,7 @@ def measure_exam() -> str:
 
 
 def measure_pauses() -> str:
-    """Measure how well writes after pauses and the order of choices are foretold."""
+    """Measure how well writes after pauses and the order of choices are predicted."""
     developers = idle_pauses.make_developers(IDLE_DEVELOPERS)
     every = [session for sessions in developers.values() for session in sessions]
     pauses = {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
@@ -142,13 +142,13 @@ def measure_pauses() -> str:
             f"{_share(idle_pauses.check_choice_rankings(every))}",
         ],
         [
-            "order foretold, length not known",
+            "order predicted, length not known",
             "80 %",
             "not established",
             f"{result.order_share:.0%} ({result.pauses_n} pauses, {result.developers_n} developers)",
         ],
         [
-            "cheapest choice foretold, length not known",
+            "cheapest choice predicted, length not known",
             "",
             "not established",
             f"{result.best_share:.0%}",
@@ -162,8 +162,8 @@ def measure_pauses() -> str:
     ]
     return (
         f"**Missed**: before it is known how long a pause will be, the order of the four choices is"
-        f" foretold for {result.order_share:.0%} of the pauses held back, not 80 %. Choosing by it costs"
-        f" {result.regret:.0%} more than knowing each length. What the next call writes is foretold"
+        f" predicted for {result.order_share:.0%} of the pauses held back, not 80 %. Choosing by it costs"
+        f" {result.regret:.0%} more than knowing each length. What the next call writes is predicted"
         " within 10 %, and once a pause is over its order of choices is right in"
         f" {sum(rights) / len(rights):.0%}.\n\n"
         + make_table(["measure", "asked for", "recorded logs", "made developers"], rows)

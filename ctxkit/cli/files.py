@@ -66,7 +66,7 @@ def keep_(out: CommandOutput, *, folder: str, tool: str | None) -> None:
 )
 @arguments.add_output_options
 def forecasts_(out: CommandOutput, *, folder: str, rules: str | None) -> None:
-    """Say what was foretold in the archive FOLDER, and what came true of it, per tool.
+    """Say what was predicted in the archive FOLDER, and what came true of it, per tool.
 
     --add writes what the sessions of FOLDER let expect of the next ones.
     """

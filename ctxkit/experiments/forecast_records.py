@@ -43,7 +43,7 @@ MAX_FORECASTS, MAX_FILE_BYTES = 10_000, 16 << 20
 RECORDED = "recorded"
 """The setting of a forecast that nothing is changed."""
 FIGURES = ("calls", "usd", "loss")
-"""What is foretold of a session: calls, dollars, the share of reused items that it loses."""
+"""What is predicted of a session: calls, dollars, the share of reused items that it loses."""
 _LOSS = "needed_later_loss"
 
 
@@ -265,9 +265,9 @@ def _hold_against(forecast: Forecast, later: Sequence[Session]) -> ForecastOutco
 
 _COLUMNS = (
     Column("tool", number=False, firm=True),
-    Column("setting", "under which it was foretold", number=False),
+    Column("setting", "under which it was predicted", number=False),
     Column("of a session", number=False),
-    Column("foretold", "the middle and the 80 % interval of one session"),
+    Column("predicted", "the middle and the 80 % interval of one session"),
     Column("came", "mean of the later sessions"),
     Column("inside", "later sessions inside of the interval"),
 )

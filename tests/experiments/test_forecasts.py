@@ -54,7 +54,7 @@ def test_few_values_get_a_wider_interval_and_zeros_none():
     assert predict_interval([0, 1, 2, 3]).holds(1) is None
 
 
-def test_what_came_is_held_against_what_was_foretold(tmp_path):
+def test_what_came_is_held_against_what_was_predicted(tmp_path):
     fill(tmp_path, range(12), calls=lambda day: 4 + day % 3)
     write_forecast(tmp_path, now=START + 30 * 86_400, source="me")
     fill(tmp_path, (40, 41), calls=lambda _: 5)

@@ -1,6 +1,6 @@
 """Accuracy of the idle ledger: writes after recorded pauses, and the order of the choices.
 
-The order is foretold from the first half of a developer's pauses (by time): each pause of the
+The order is predicted from the first half of a developer's pauses (by time): each pause of the
 second half is priced with those lengths, as nobody knows its own, and its order of choices is held
 against that by its real length. Costs of choices that were not taken are modelled in both.
 """
@@ -30,28 +30,28 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 MIN_PAUSES = 4
-"""Pauses of a developer from which the order is foretold."""
+"""Pauses of a developer from which the order is predicted."""
 _LIFE = 300.0
 
 
 class IdleMeasure(NamedTuple):
-    """How often the order of the choices was foretold, over developers left out of nothing."""
+    """How often the order of the choices was predicted, over developers left out of nothing."""
 
     developers_n: int
     pauses_n: int
     """Pauses that were held back."""
     order_share: float
-    """Of them, those whose whole order was foretold."""
+    """Of them, those whose whole order was predicted."""
     best_share: float
-    """Of them, those whose cheapest choice was foretold."""
+    """Of them, those whose cheapest choice was predicted."""
     totals_share: float
-    """Of the developers, those whose order over all pauses held back was foretold."""
+    """Of the developers, those whose order over all pauses held back was predicted."""
     regret: float
-    """Dollars of the foretold choices over those of the best choice for each pause, less 1."""
+    """Dollars of the predicted choices over those of the best choice for each pause, less 1."""
 
 
 def measure_write_errors(sessions: Iterable[Session]) -> list[float]:
-    """Return the relative errors of the writes foretold for calls after an expired cache."""
+    """Return the relative errors of the writes predicted for calls after an expired cache."""
     return [
         abs(p.predict_write() - p.recorded_write) / p.recorded_write
         for session in sessions
@@ -72,15 +72,15 @@ def check_choice_rankings(sessions: Iterable[Session]) -> list[bool]:
             if pause.gap < inf and pause.recorded_write is not None:
                 cached = max(pause.prefix + pause.grown - pause.recorded_write, 0)
                 real = pause._replace(still_cached=cached)
-                foretold, right = (
+                predicted, right = (
                     rank_choices({c: p.cost(c) for c in CHOICES}) for p in (pause, real)
                 )
-                rights.append(foretold == right)
+                rights.append(predicted == right)
     return rights
 
 
 def measure_idle(pauses_by_developer: Mapping[str, Sequence[Pause]]) -> IdleMeasure | None:
-    """Measure the foretold order on the second half of each developer's pauses.
+    """Measure the predicted order on the second half of each developer's pauses.
 
     Args:
         pauses_by_developer: pauses and ends in the order of time.
@@ -95,18 +95,18 @@ def measure_idle(pauses_by_developer: Mapping[str, Sequence[Pause]]) -> IdleMeas
             continue
         half = len(pauses) // 2
         gaps = [p.gap for p in pauses[:half]]
-        sums: dict[str, list[float]] = {"foretold": [0.0] * 4, "real": [0.0] * 4}
+        sums: dict[str, list[float]] = {"predicted": [0.0] * 4, "real": [0.0] * 4}
         for pause in pauses[half:]:
-            foretold = {c: expect_cost(pause, c, gaps) for c in CHOICES}
+            predicted = {c: expect_cost(pause, c, gaps) for c in CHOICES}
             real = {c: pause.cost(c) for c in CHOICES}
-            order, real_order = rank_choices(foretold), rank_choices(real)
+            order, real_order = rank_choices(predicted), rank_choices(real)
             if not order:
                 continue
             orders.append(order == real_order)
             bests.append(order[0] == real_order[0])
             chosen_usd += real[order[0]] or 0.0
             best_usd += real[real_order[0]] or 0.0
-            for costs, word in ((foretold, "foretold"), (real, "real")):
+            for costs, word in ((predicted, "predicted"), (real, "real")):
                 sums[word] = [
                     a + (costs[c] or 0.0) for a, c in zip(sums[word], CHOICES, strict=True)
                 ]

@@ -22,7 +22,6 @@ from ctxkit._internal.formatting import (
     wrap_lines,
 )
 from ctxkit._internal.lazy import public_dir
-from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import TERMINAL_COLUMNS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import as_sessions
@@ -125,7 +124,7 @@ def limits(sessions: SessionsLike) -> LimitReport:
 
 def list_call_uses(session: Session) -> tuple[list[CallUse], int]:
     """Return what the calls of a session and its subagents used, and how many are left out."""
-    title = sanitize_line(redact(get_title(session)), 60) or "without a title"
+    title = sanitize_line(get_title(session), 60) or "without a title"
     out, left_out = list[CallUse](), 0
     for part in _walk(session):
         misses = find_cache_misses(part) if part.has_cache else ()

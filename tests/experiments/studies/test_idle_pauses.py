@@ -20,7 +20,7 @@ def test_developers_are_equal_for_equal_seeds():
     assert make_developers(2, seed=1) == make_developers(2, seed=1) != make_developers(2, seed=2)
 
 
-def test_writes_after_made_pauses_are_foretold_within_a_tenth():
+def test_writes_after_made_pauses_are_predicted_within_a_tenth():
     developers = make_developers(3)
     every = [s for sessions in developers.values() for s in sessions]
     assert median(measure_write_errors(every)) < 0.1
@@ -40,7 +40,7 @@ def test_habits_foretell_better_than_anothers():
     assert own.regret < others.regret
 
 
-def test_recorded_writes_are_foretold_within_a_tenth(real):
+def test_recorded_writes_are_predicted_within_a_tenth(real):
     import make_answers
 
     errors = measure_write_errors(make_answers.read_real_sessions())
