@@ -92,7 +92,6 @@ NAV = {
         "conformance.md",
         "mission.md",
         "benchmarks.md",
-        "review.md",
     ],
     "Develop": [
         "contributing.md",
