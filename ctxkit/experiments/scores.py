@@ -97,7 +97,7 @@ def score(
 
     Returns:
         A series with the columns of `experiments.score_columns.SCORE_COLUMNS`, shown by its chief
-        figures (`.detail` has all). Shares lie between 0
+        figures (`.detail` has all). Shares are between 0
         and 1, counts end in `_n`, money is in US dollars; unknown values are missing, never zero.
 
     Raises:
@@ -623,7 +623,7 @@ def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any
     """Return the figures of the score of a session, without counts that no other view shows."""
     figures = name_score_figures(row)
     if row["source"] == "estimated" and session.origin is None:
-        # The log states no prompts: the counts stand in the score alone.
+        # The log states no prompts: the counts are in the score alone.
         figures = {name: n for name, n in figures.items() if name not in _COUNTED}
     return figures
 

@@ -42,7 +42,7 @@ class AddedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     message: Message
     by: str = ""
     after: str | None = None
-    """Id of the message behind which it stands; None: it stands at the end."""
+    """Id of the message behind which it stands; None: it is at the end."""
 
 
 class PromptPruning(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -112,7 +112,7 @@ def _find_compacted_rows(
     """Return the rows after which a compaction fired, and the rows that restart running sums.
 
     A compaction between two calls of a row counts as one before that row, as in a snapshot log,
-    where its mark stands before the row that is written at the end of the turn.
+    where its mark comes before the row that is written at the end of the turn.
     """
     positions = [c.position for c in session.calls]
     row_of_call = {c.index: r for r, turn in enumerate(turns) for c in turn}
