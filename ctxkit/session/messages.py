@@ -213,7 +213,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     @property
     def text(self) -> str:
         """All text and thinking, joined by newlines, without tool arguments."""
-        return "\n".join(p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text)
+        texts = [p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text]
+        return texts[0] if len(texts) == 1 else "\n".join(texts)
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -240,7 +241,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     @property
     def thinks(self) -> bool:
         """True where it has thinking."""
-        return any(isinstance(p, Thinking) for p in self.parts)
+        return Thinking in map(type, self.parts)
 
     @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:
