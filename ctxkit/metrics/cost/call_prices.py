@@ -61,6 +61,8 @@ MODEL_FREE_METHODS = frozenset(
         IntentSummariser.name,
         EvidenceSummariser.name,
         FUNCTION_METHOD,
+        "intent",
+        "lossless",
         "digest",
         "tombstones",
         "superseded",
