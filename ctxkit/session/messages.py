@@ -277,6 +277,10 @@ def has_sealed_part(message: Message) -> bool:
 
 SUMMARY_ERROR_KEY = "error"
 """Key of the details of a summary, or of the edit in its place, for why a summariser failed."""
+RECORD_CHARS_KEY = "record_chars"
+"""Key of the details of a summary for the number of its first characters that were worked out from
+the record; a model wrote what follows them, and nothing else of it is billed.
+"""
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]
 
 

@@ -12,7 +12,7 @@ from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from ctxkit.metrics.compaction_sizes import MeasuredCompaction
-    from ctxkit.metrics.recorded_compactions import EditGroup
+    from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 
@@ -61,6 +61,8 @@ MODEL_FREE_METHODS = frozenset(
         IntentSummariser.name,
         EvidenceSummariser.name,
         FUNCTION_METHOD,
+        "intent",
+        "lossless",
         "digest",
         "tombstones",
         "superseded",

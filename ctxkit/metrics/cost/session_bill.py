@@ -22,7 +22,7 @@ from ctxkit.metrics.cost.bill import SessionBill, make_charge
 from ctxkit.metrics.cost.call_prices import price_call_at
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.cost.summary_bills import bill_summaries
-from ctxkit.metrics.recorded_compactions import hides_compactions
+from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.messages import Edit, Message, Usage
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import pair_with_calls
