@@ -38,6 +38,7 @@ from ctxkit.metrics.cost.idle_ledger import find_pauses
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.threshold_sizes import LATER_SESSIONS
 from ctxkit.metrics.timing import EXTRA_LOSS
+from ctxkit.widgets.reports.compaction_card import make_card
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +52,8 @@ PICTURED_DEVELOPER = 6
 """The made developer whose answer is the picture of `when` for a folder."""
 EXAM_COMMAND = "exam billing.jsonl -r pi -r claude_code -r strands"
 """The command of the picture of exams."""
+LIMIT_SAMPLES = ("billing", "incident", "research", "chat")
+"""Samples in the picture of limits."""
 
 
 def make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -330,6 +333,13 @@ def draw_pictures() -> dict[str, str]:
         lines = make_pictures.run_command(EXAM_COMMAND, Path(name))
     pictures["exam"] = make_pictures.draw_terminal(f"ctxkit {EXAM_COMMAND}", lines)
     with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "sessions").mkdir()
+        for sample in LIMIT_SAMPLES:
+            shutil.copy(ck.samples.path(sample), Path(name) / "sessions")
+        lines = make_pictures.run_command("limits sessions", Path(name))
+    pictures["limits"] = make_pictures.draw_terminal("ctxkit limits sessions", lines)
+    pictures["card"] = make_card(billing).to_svg()
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "sessions"
         folder.mkdir()
         for session in threshold_habits.make_developers(PICTURED_DEVELOPER + 1)[
@@ -361,9 +371,13 @@ def replace_measured(text: str, measured: str) -> str:
 
 
 def main() -> None:
-    """Write the measures of the pages that are named, or of all, and all pictures."""
+    """Write the measures of the pages that are named, or of all, and all pictures.
+
+    `pictures` names none, and so only the pictures are made.
+    """
     warnings.simplefilter("ignore")
-    for name in sys.argv[1:] or MEASURES:
+    names = [name for name in sys.argv[1:] if name != "pictures"]
+    for name in names if sys.argv[1:] else MEASURES:
         path = DOCS / f"{name}.md"
         text = path.read_text(encoding="utf-8")
         path.write_text(replace_measured(text, MEASURES[name]()), encoding="utf-8")
