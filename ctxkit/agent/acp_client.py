@@ -374,9 +374,9 @@ MISSING_RESULT = "The agent did not say how this call ended."
 # The protocol streams pieces of text and states of tool calls, without saying where a reply ends. A
 # reply is taken as complete when text follows its calls, when the message id changes, when a new
 # call comes after one that has ended, or when the turn ends. A piece without text that comes while
-# none of the calls has ended is the reply's own usage: Qwen Code from 0.24 on announces a call before
-# it reports what the reply cost. Then the reply and the results of its calls come out, in the order
-# that a conversation has. Texts and numbers of calls are bounded.
+# none of the calls has ended is the reply's own usage: Qwen Code from 0.24 on announces a call
+# before it reports what the reply cost. Then the reply and the results of its calls come out, in
+# the order that a conversation has. Texts and numbers of calls are bounded.
 
 
 class ReplyBuilder:
@@ -417,9 +417,9 @@ class ReplyBuilder:
     def call(self, update: dict[str, Any]) -> Iterator[Message]:
         """Add or update a tool call; yield the messages that are complete before it."""
         ident = str(update.get("toolCallId") or "")
-        if ident not in self._calls:
-            if self._has_ended_call() or len(self._calls) >= _MAX_REPLY_CALLS:
-                yield from self.end()
+        is_full = self._has_ended_call() or len(self._calls) >= _MAX_REPLY_CALLS
+        if ident not in self._calls and is_full:
+            yield from self.end()
         fields = self._calls.setdefault(ident, {})
         fields.update({k: v for k, v in update.items() if v is not None})
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Cost: O(developers x coverages x steps) numpy operations on sorted errors.
 
 COVERAGE = 0.8
-"""Share of the records that lie in their intervals."""
+"""Share of the records that are in their intervals."""
 MIN_DEVELOPERS = 4
 """Developers whose errors calibrate an interval; by fewer a wider group of sessions does."""
 LONG_CALLS = 40
@@ -71,7 +71,7 @@ def calibrate_stretch(errors: NDArray[Any], owners: Sequence[str]) -> tuple[floa
     """Return the factors that hold `COVERAGE` of the errors of developers left out in turn.
 
     Args:
-        errors: signed errors in half widths, positive where the record lies above.
+        errors: signed errors in half widths, positive where the record is above.
         owners: developer of each; two or more different ones.
 
     Example:
@@ -112,7 +112,7 @@ def _sort_errors(errors: NDArray[Any], owners: Sequence[str]) -> _SortedErrors:
 def _fit_stretch(
     errors: _SortedErrors, coverages: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return by coverage the factors of the smallest sum; any part of the rest may lie below."""
+    """Return by coverage the factors of the smallest sum; any part of the rest may be below."""
     below = np.linspace(0.0, 1.0, _STEPS)[None, :] * (1 - coverages)[:, None]
     last = len(errors.values) - 1
     lows, highs = (

@@ -298,7 +298,7 @@ class PredictedSession(NamedTuple):
 
 
 class PredictedBill(NamedTuple):
-    """Predicted dollars, and how far the middle 80 % of the draws lie around them."""
+    """Predicted dollars, and how far the middle 80 % of the draws are around them."""
 
     point: float
     below: float
