@@ -388,7 +388,7 @@ class _RulesByHint:
 
     @cached_property
     def _index(self) -> Callable[..., list[tuple[int, int, int]]]:
-        from ahocorasick_rs import AhoCorasick  # noqa: PLC0415  only where a text is redacted
+        from ahocorasick_rs import AhoCorasick  # only where a text is redacted
 
         return AhoCorasick(self._hints).find_matches_as_indexes
 

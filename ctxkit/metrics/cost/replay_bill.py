@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ctxkit.engine.cache_model.call_features import get_cache_lifetime
-from ctxkit.metrics.cache_misses import find_cache_misses, measure_explained_share
+from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses, measure_explained_share
 from ctxkit.metrics.cost.cache_fit import MIN_CACHEABLE, CacheFit
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.metrics.stats import mean_or_none, sum_if_complete
@@ -41,7 +41,6 @@ from ctxkit.tokens.prices import Price, price
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.cache_misses import CacheMiss
     from ctxkit.metrics.prompt_sizes import SentPrompts
     from ctxkit.policies.history.log import MessageLog
     from ctxkit.session.session import Session
