@@ -39,7 +39,7 @@ _MAX_FINAL_BYTES = 2200
 _TAIL = 2000
 """Characters that stay of what is folded."""
 _STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.45"
-_PRE = "white-space:pre-wrap;margin:0;font:inherit"
+_PRE = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:0;font:inherit"
 _CUT = "… (the session has the whole turn)\n"
 _MAX_CUT_NOTICES = 3
 """Notices that stay of the part of a turn that is cut; `%context compactions` has all."""
