@@ -377,7 +377,7 @@ class ReportedCost:
         self._turn_start = self._billed = 0.0
 
     def open(self, total: float, conversation: str | None) -> None:
-        """Begin or go on with a conversation, of which a total may be known from its log."""
+        """Begin or continue a conversation, of which a total may be known from its log."""
         if conversation != self._conversation:
             self._conversation, self.total, self._billed = conversation, total, total
 
@@ -386,7 +386,7 @@ class ReportedCost:
         self._turn_start, self.is_known, self._is_billed = self.total, False, False
 
     def report(self, total: float) -> None:
-        """Take a total; one below the last is of a process that began to count anew."""
+        """Take a total; one below the last is of a process that began to count again."""
         if total < self.total and not self.is_known:
             self._turn_start = self._billed = 0.0
             self.total = total
@@ -488,7 +488,7 @@ def make_derived_compaction(ident: str, before: int, used: int) -> Edit:
 
 
 async def stop_acp_turn(agent: AcpClient, queue: asyncio.Queue[Any]) -> None:
-    """Cancel an agent's turn: drop its messages, cancel its questions, kill it if it goes on."""
+    """Cancel an agent's turn: drop its messages, cancel its questions, kill it if it continues."""
     with suppress(ModelError, TimeoutError):
         async with asyncio.timeout(_CANCEL_SECONDS):
             await agent.cancel()

@@ -42,7 +42,7 @@ class AddedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     message: Message
     by: str = ""
     after: str | None = None
-    """Id of the message behind which it stands; "": it stands first; None: at the end."""
+    """Id of the message after which it comes; "": it is first; None: it is last."""
 
 
 class PromptPruning(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -325,7 +325,7 @@ def test_what_it_says_of_itself_is_in_its_session_live_and_read_back(via):
 
 @pytest.mark.parametrize("manner", ["bills", "bills-anew"])
 def test_a_running_total_is_not_billed_as_one_turn_in_another_program(via, manner, capsys):
-    """Its conversation is loaded and its total goes on; one that cannot load begins anew."""
+    """Its conversation is loaded and its total continues; one that cannot load begins again."""
     for _ in range(3):
         via(manner)
     via.shell.run_line_magic("reload_ext", "ctxkit")  # as in another kernel
