@@ -16,7 +16,6 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.hooks import call_hook
-from ctxkit._internal.waiting import show_waiting
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
@@ -354,9 +353,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return msgspec.structs.replace(self, **changes)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
-        # the first display of a kernel imports what draws it
-        with show_waiting("adding up this session ..."):
-            bundle: dict[str, str] = call_hook("session.display", self)
+        bundle: dict[str, str] = call_hook("session.display", self)
         return bundle
 
     def __repr__(self) -> str:

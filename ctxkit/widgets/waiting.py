@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["show_waiting"]
+    from ctxkit.session.session import Session
+
+__all__ = ["render_session_with_notice", "show_waiting"]
 
 _WAIT_SECONDS = 1.0
 """Time after which work is announced."""
@@ -39,6 +41,15 @@ def show_waiting(text: str) -> Iterator[None]:
         timer.join()
         for handle in handles:
             handle.update(_as_html(""))
+
+
+def render_session_with_notice(session: Session) -> dict[str, str]:
+    """Return the display of a session; the first one of a kernel says that it takes a while."""
+    # the import takes most of that time, so it stands behind the notice
+    with show_waiting("adding up this session ..."):
+        from ctxkit.widgets.reports.session_summary import render_session
+
+        return render_session(session)
 
 
 def _show_html(text: str) -> Any:
