@@ -3,7 +3,7 @@
     python -m benchmarks.tests_by_line record [TESTS ...]      make test-map
     python -m benchmarks.tests_by_line quick [--base COMMIT]   make quick
 
-The map stands in build/tests-by-line.pickle. It holds the text of each file as it was when the
+The map is in build/tests-by-line.pickle. It holds the text of each file as it was when the
 map was
 made, so that lines are found again after the file has changed. Tests given by name are recorded
 anew and the rest of the map stays.

@@ -42,7 +42,7 @@ _ATTRIBUTE = re.compile(r'\b(style|width|height|viewBox|aria-hidden)="([^"]*)"')
 _MODEL_CLASS = re.compile(r" ctxkit-model-\w+")
 _PROGRESS_BAR = re.compile(r"^.*\d+%\|.*\|.*$", re.MULTILINE)
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
-# A picture sees no variables of the page around it, so those of the lab stand in it, for both themes.
+# A picture sees no variables of the page around it, so those of the lab are in it, for both themes.
 _PICTURE_STYLE = (
     "<style>svg{color:#1f1f1f;--jp-content-font-color1:#1f1f1f;--jp-content-font-color2:#4d4d4d;"
     "--jp-layout-color0:#fff}@media(prefers-color-scheme:dark){svg{color:#ececec;"

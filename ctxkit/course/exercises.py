@@ -56,7 +56,7 @@ class Exercise:
     hint: str = ""
     """How to get there; said with a second wrong answer."""
     numbers: Sequence[dict[str, Any]] = ()
-    """The numbers that stand in it, those of the page first; a student gets one of them."""
+    """The numbers that are in it, those of the page first; a student gets one of them."""
     is_choice: bool = False
     """It is answered with one word of a few."""
 

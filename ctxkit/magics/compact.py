@@ -89,7 +89,7 @@ class CompactionReport:
 
     @property
     def summary(self) -> str:
-        """What stands in their place."""
+        """What is in their place."""
         return "\n".join(m.text for e in self.edits for m in e.inserted)
 
     def __repr__(self) -> str:

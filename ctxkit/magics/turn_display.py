@@ -1,6 +1,6 @@
 """Display a running turn in a cell, a background handle or a terminal.
 
-A cell's live view is emptied again at its end, and what stays is displayed anew, once: a tool that
+A cell's live view is emptied again at its end, and what stays is displayed again, once: a tool that
 runs notebooks again and drops updates of displays (nbval) then sees the same as one that follows
 them.
 """
@@ -19,8 +19,8 @@ from ctxkit._internal.formatting import (
     sanitize_line,
     sanitize_text,
 )
-from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.xy_figure import Axes
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import ATTEMPT_OUTCOMES
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 
@@ -135,7 +135,7 @@ class TurnDisplay:
         self._open = []
 
     def _show_error(self) -> None:
-        """Show the error of a model after which the turn went on."""
+        """Show the error of a model after which the turn continued."""
         if self._error:
             self._add_line(self._error)
         self._error = ""
@@ -438,7 +438,7 @@ class TurnScreen:
         elif event.kind not in _IMMEDIATE_EVENTS and now - self._last <= _PAUSE:
             return
         self._view.show(TextAndHtml(self.turn.plain(), self.turn.html() + self._chart))
-        self._last = time.monotonic()  # however long it took, the turn goes on for a while
+        self._last = time.monotonic()  # however long it took, the turn continues for a while
 
 
 def render_growth(live: LiveSession) -> str:

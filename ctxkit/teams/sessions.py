@@ -158,7 +158,7 @@ class SessionFactory:
         sub: SubAgent | None,
         changes: Callable[[], Sequence[TurnChanges]],
     ) -> LiveSession:
-        """Open the session of an agent, which may ask another; what was begun goes on.
+        """Open the session of an agent, which may ask another; what was begun continues.
 
         Args:
             member: the agent.
@@ -244,7 +244,7 @@ class SessionFactory:
     def _make_memory(self, member: Member, team: str, workspace: Workspace) -> SessionMemory | None:
         """Return the memory of an agent; None: it has none.
 
-        It lies in the user's own place, in a folder of this team; or, where the user says so, in
+        It is in the user's own place, in a folder of this team; or, where the user says so, in
         those of the agent's name, which all teams share.
         """
         memory_config = dict(self._plan.memory)

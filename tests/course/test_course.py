@@ -1,6 +1,6 @@
 """The course: an answer is marked by what is wrong with it.
 
-The right answers stand in `docs/teaching/solutions.md`, whose blocks `test_docs_run` runs.
+The right answers are in `docs/teaching/solutions.md`, whose blocks `test_docs_run` runs.
 """
 
 from __future__ import annotations

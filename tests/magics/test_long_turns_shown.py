@@ -34,7 +34,7 @@ def test_showing_a_turn_leaves_it_most_of_the_time(tmp_path, monkeypatch):
                 live._emit("delta", {"kind": "text", "text": "word "})
             live._emit(
                 "model_response", {"model": "m"}
-            )  # until then the last word may go on to a key
+            )  # until then the last word may continue to a key
         assert screen.turn.text.count("word") == 100
     assert len(shows) <= 9
 

@@ -1,6 +1,6 @@
 """Defaults, names, formats and places that the five documents state, each held to the letter.
 
-A statement without its number or its name is a weaker one, so these stand here with both.
+A statement without its number or its name is a weaker one, so these are here with both.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def test_files_of_a_run_have_fuserafts_names(tmp_path):
 
 
 def test_ais_summary_and_digest_begin_as_its_document_says():
-    """A38, A40: `[Previous conversation summary]` stands first, `[Compaction tool digest]` last."""
+    """A38, A40: `[Previous conversation summary]` is first, `[Compaction tool digest]` last."""
     assert ai.SUMMARY_PREFIX.strip() == "[Previous conversation summary]"
     assert DIGEST_HEADING == "[Compaction tool digest]"
     log = session(*(m for i in range(40) for m in

@@ -1,4 +1,4 @@
-"""What stands in the prompts of a team's agents before anybody speaks: files of its config, memory."""
+"""What is in the prompts of a team's agents before anybody speaks: files of its config, memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_agent_is_read_from_its_file_and_what_is_written_beside_goes_before(p
         folder=place,
         models=dict.fromkeys(("Writer", "Editor"), make_scripted_agent("x", [], lambda: 1.0)),
     ) as again:
-        assert again.plan.members == team.plan.members  # it goes on as it was begun
+        assert again.plan.members == team.plan.members  # it continues as it was begun
 
 
 @pytest.mark.parametrize(("file", "words"), [

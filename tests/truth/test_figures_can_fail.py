@@ -1,4 +1,4 @@
-"""Figures that claim agreement and stand in docs/trust.md, each fed noise: each says so."""
+"""Figures that claim agreement and are in docs/trust.md, each fed noise: each says so."""
 
 from __future__ import annotations
 

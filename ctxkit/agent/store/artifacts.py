@@ -1,6 +1,6 @@
 """Artifacts of a live session: tool results stored as files, and the paths that tools read them by.
 
-The files lie in the session's folder of the workspace. An agent is shown the path
+The files are in the session's folder of the workspace. An agent is shown the path
 `.ctxkit/artifacts/ID.txt` for each, so a stub is the same in a live session and in its replay; the
 file tools read, list and search that path (`ExtraFiles`).
 """

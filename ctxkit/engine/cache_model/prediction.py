@@ -67,7 +67,7 @@ NAIVE_MODELS = ("lifetime", "all_cached", "nothing_cached")
 """Baseline models with which a prediction is compared; see `compute_naive_reads`."""
 _LOW_PERCENTILE, _HIGH_PERCENTILE = 10, 90
 _COVERAGE = 80
-"""Percent of the records that lie in their intervals."""
+"""Percent of the records that are in their intervals."""
 _MIN_STRETCH = 0.5
 """Smallest factor by which an interval is stretched."""
 MIN_DEVELOPERS = 4
@@ -296,7 +296,7 @@ class PredictedSession(NamedTuple):
 
 
 class PredictedBill(NamedTuple):
-    """Predicted dollars, and how far the middle 80 % of the draws lie around them."""
+    """Predicted dollars, and how far the middle 80 % of the draws are around them."""
 
     point: float
     below: float
@@ -357,7 +357,7 @@ def compute_interval_stretch(rates: MissRates, calls: int) -> tuple[float, float
     order = np.argsort(errors)
     errors, share = errors[order], np.cumsum(weights[order]) / weights.sum()
     # The developer of the target is one more, of whom nothing is known: so the covered share of the
-    # n others is larger by (n + 1) / n. Of the rest any part may lie below the interval.
+    # n others is larger by (n + 1) / n. Of the rest any part may be below the interval.
     covered = min(_COVERAGE / 100 * (len(sessions) + 1) / len(sessions), 1.0)
     below = np.linspace(0.0, 1.0 - covered, _STEPS)
     last = len(errors) - 1

@@ -86,7 +86,7 @@ class PastBill(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def stretch(self) -> float:
-        """Half widths that the record lies above the prediction; negative: below it."""
+        """Half widths that the record is above the prediction; negative: below it."""
         return -self.error / (self.above if self.error < 0 else self.below)
 
 
