@@ -2,12 +2,12 @@
 
     python -m benchmarks.mutants metrics,engine --count 100 --seed 7      make mutants
 
-A fault is drawn by a seed, uniform over the lines that tests reach
-(`benchmarks.tests_by_line`). It runs in a fork of a process that has all libraries loaded; the fork
-compiles the one file with the fault and imports the kit again, so a fault in a default or a
-constant is tried like one in a function. The tests that reach few lines run first, then all others
-that reach the line. A test that notices must pass without the fault. Code that tests run in another
-process is not tried. build/mutants.jsonl holds every fault and what came of it; `--keep` adds the
+A fault is drawn by a seed, uniform over the lines that tests reach (`benchmarks.tests_by_line`).
+It runs in a fork of a process that has all libraries loaded; the fork compiles the one file with
+the fault and imports the kit again, so a fault in a default or a constant is tried like one in a
+function. The tests that reach few lines run first, then all others that reach the line. A test
+that notices must pass without the fault. Code that tests run in another process is not tried.
+build/mutants.jsonl holds every fault and what came of it; `--keep` adds the
 counts to docs/benchmarks.md (`benchmarks.fault_figures`).
 """
 

@@ -15,6 +15,7 @@ import msgspec
 import ctxkit
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError
 from ctxkit.metrics.figure_sources import shows_figures
 
@@ -109,7 +110,9 @@ class SessionIndex:
 
         A file that was read with another one, as its subagent's, is left out.
         """
-        files = [self._read_file(self.look_up(file)) for file in show_progress(list(logs))]
+        # a session is in no cycle: what was read of a file is freed before the next one is read
+        with pause_gc():
+            files = [self._read_file(self.look_up(file)) for file in show_progress(list(logs))]
         # taken from all files of the index: the main log may have been read at another time
         subagent_paths = {path for each in self.list_files() for path in each.others}
         return [each for each in files if each.path not in subagent_paths]

@@ -13,11 +13,12 @@ from ctxkit.experiments.scores import SessionScoreCache
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import bill_replay
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
+from ctxkit.metrics.known_values import sum_if_complete
 from ctxkit.metrics.prompt_composition import separate_schemas, share_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut
 from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.metrics.stats import sum_if_complete
 from ctxkit.policies.rules import RecordedCompactions, recorded_rules
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import SECTIONS_KEY, Message, Text

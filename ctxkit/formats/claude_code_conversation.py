@@ -456,7 +456,7 @@ def extend_reply(
     recent_parts = reply.parts[-64:]
     return msgspec.structs.replace(
         reply,
-        parts=reply.parts + tuple(p for p in parts if p not in recent_parts),
+        parts=(*reply.parts, *[p for p in parts if p not in recent_parts]),
         time=parse_timestamp(record.get("timestamp")) or reply.time,
         usage=usage or reply.usage,
         stop=ContentBlocks.map_stop_reason(message.get("stop_reason")) or reply.stop,
@@ -499,12 +499,6 @@ def is_restart_line(record: dict[str, Any]) -> bool:
 def get_started_subagent(record: dict[str, Any]) -> str | None:
     """Return the id of the subagent whose result this line has, or None."""
     extra = record.get("toolUseResult")
-    if type(extra) is msgspec.Raw:
-        # most results are long and no subagent's: they are decoded only where the name is in them
-        try:
-            extra = msgspec.json.decode(extra) if b'"agentId"' in bytes(extra) else None
-        except (msgspec.DecodeError, RecursionError):
-            return None
     return str_or_none(extra.get("agentId")) if type(extra) is dict else None
 
 

@@ -35,6 +35,7 @@ from ctxkit.magics.settings import AgentLine
 from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
 from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
 from ctxkit.metrics.prompt_composition import apportion
+from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def show_session_status(kit: KitState, name: str | None) -> TextPage:
     agent_ = live.agent
     used, limit = agent_.gauge()
     calls = pluralize(len(live.session.calls), "call")
-    cuts = pluralize(len(live.session.edits), "compaction")
+    cuts = pluralize(count_compactions(live.session) or 0, "compaction")
     lines = [
         f"Session {live.name} ({live.id}): {calls}, {cuts}",
         f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",

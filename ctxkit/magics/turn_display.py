@@ -19,8 +19,8 @@ from ctxkit._internal.formatting import (
     sanitize_line,
     sanitize_text,
 )
-from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.xy_figure import Axes
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import ATTEMPT_OUTCOMES
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.metrics.item_index import make_text_key
-from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Edit, Message
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.context_report import preview_message
-from ctxkit.metrics.recorded_compactions import get_message_fates, group_edits
+from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title

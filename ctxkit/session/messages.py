@@ -213,7 +213,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     @property
     def text(self) -> str:
         """All text and thinking, joined by newlines, without tool arguments."""
-        return "\n".join(p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text)
+        texts = [p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text]
+        return texts[0] if len(texts) == 1 else "\n".join(texts)
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -240,7 +241,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     @property
     def thinks(self) -> bool:
         """True where it has thinking."""
-        return any(isinstance(p, Thinking) for p in self.parts)
+        return Thinking in map(type, self.parts)
 
     @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:
@@ -276,6 +277,10 @@ def has_sealed_part(message: Message) -> bool:
 
 SUMMARY_ERROR_KEY = "error"
 """Key of the details of a summary, or of the edit in its place, for why a summariser failed."""
+RECORD_CHARS_KEY = "record_chars"
+"""Key of the details of a summary for the number of its first characters that were worked out from
+the record; a model wrote what follows them, and nothing else of it is billed.
+"""
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]
 
 

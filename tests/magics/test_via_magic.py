@@ -333,3 +333,35 @@ def test_a_running_total_is_not_billed_as_one_turn_in_another_program(via, manne
     assert "$0.0100" in repr(last)
     assert ck.frame(last.session, per="turn").cost_usd.tolist() == pytest.approx([0.01] * 4)
     assert "none before" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        {"amount": 1_000_000.01},
+        {"amount": 10**400},
+        {"amount": float("inf")},
+        {"amount": float("nan")},
+        {"amount": -0.01},
+        {"amount": True},
+        {"amount": "0.5"},
+        {"amount": 0.5, "currency": "EUR"},
+        {},
+        "0.5",
+        None,
+    ],
+)
+def test_dollars_that_cannot_be_are_left_out(via, cost):
+    unknown = via("costs", json.dumps([cost]))
+    assert "$" not in repr(unknown)
+    assert ck.frame(unknown.session, per="turn").cost_usd.isna().all()
+    stored = Path(".ctxkit/sessions/main.jsonl").read_text()
+    assert "total_cost_usd" not in stored
+
+
+@pytest.mark.parametrize("amount", [0, 0.25, 1_000_000])
+def test_dollars_within_the_bound_are_the_turns(via, amount):
+    nonsense = [{"amount": 1_000_001}, {"amount": -1}]
+    answer = via("costs", json.dumps([{"amount": amount}, *nonsense]))
+    assert ck.frame(answer.session, per="turn").cost_usd.tolist() == [amount]
+    assert ck.read(".ctxkit/sessions/main.jsonl").messages == answer.session.messages

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ctxkit.metrics.cache_misses import CacheMiss
     from ctxkit.metrics.cost.bill import CallCharge, SessionBill
-    from ctxkit.metrics.cost.session_bill import PromptCosts
+    from ctxkit.metrics.cost.prompt_costs import PromptCosts
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 
