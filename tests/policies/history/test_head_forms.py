@@ -83,3 +83,10 @@ def test_an_answer_does_not_depend_on_the_form_or_on_what_was_asked_before(
     head = make_head(form)
     QUESTIONS[earlier](head, log)
     assert QUESTIONS[asked](head, log) == ANSWERS[asked]
+
+
+def test_each_summary_of_a_call_has_an_id_of_its_own(log):
+    """a trigger that is due twice before one call writes two summaries; views are told apart by their ids"""
+    made = [SizedSummary(9, call=3, step=step).message(log, -1).id for step in range(3)]
+    assert made == ["summary@3", "summary@3.1", "summary@3.2"]
+    assert SizedSummary(9, call=4).id not in made
