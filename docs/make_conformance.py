@@ -156,7 +156,7 @@ def page() -> str:
         "",
         "## Cases of further systems",
         "",
-        "From their own tests, source and documentation; which version each preset follows stands in its docstring.",
+        "From their own tests, source and documentation; which version each preset follows is in its docstring.",
         "",
         "| system | what is asserted | test |",
         "| --- | --- | --- |",
