@@ -58,7 +58,7 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 # The order matters. What needs no session is checked first (prompt, variable, pictures, limits), so
 # a line that is refused there opens nothing. A dry run returns before the session is opened. Then
-# the session is opened or resumed, its notes are printed once, and approval is set anew for each
+# the session is opened or resumed, its notes are printed once, and approval is set again for each
 # turn, since a cell asks in its input field and a turn in the background by buttons.
 def run_agent(kit: KitState, line: AgentLine, body: str) -> object:
     """Take the turn that a line and a cell ask for; without a prompt, show the status."""

@@ -139,7 +139,7 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     """Chart each agent's cumulative input tokens by turn, with compactions, warning and cut-over.
 
     This is fuseraft's chart; of a team, the points say to whom the work is handed on. The sums are
-    what was billed, not what stood in the window: a turn with ten tool rounds counts its prompt ten
+    what was billed, not what was in the window: a turn with ten tool rounds counts its prompt ten
     times.
 
     Args:

@@ -62,7 +62,7 @@ class MessageChange(NamedTuple):
 # The edits of the compaction are applied to the window before it, and both windows are compared.
 # Messages are compared by identity, since equal ones may occur twice. A message of the window
 # before either stays (the same object), is shortened (its fate names the new object), or is gone.
-# What else stands in the window after was inserted, and is placed before the first message that
+# What else is in the window after was inserted, and is placed before the first message that
 # went. Fates are those after all edits up to this compaction, so `done` counts the edits before it.
 @accepts_session
 def diff_data(

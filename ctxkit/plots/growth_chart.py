@@ -366,7 +366,7 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
 def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
     n, data = len(session.calls), dict(per_compaction.rows([session], unmarked=True))
     columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
-    # A compaction that no call follows stands behind the last call.
+    # A compaction that no call follows comes after the last call.
     data["call"] = [n if call is None else call for call in data["call"]]
     return tuple(
         CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)))

@@ -9,6 +9,7 @@ import numpy as np
 
 from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import ModelError
+from ctxkit.policies.method_names import EVIDENCE_METHOD, INTENT_METHOD
 from ctxkit.policies.offline_summarisers import (
     Extractive,
     Passage,
@@ -37,7 +38,7 @@ class IntentSummariser:
 
     quirks: bool = False
     """Write lines as fuseraft's program does: no commands, the error last."""
-    name = "intents"
+    name = INTENT_METHOD
     needs_model = False
     is_from_record = True
     """No model writes such a text, neither here nor in the system that it is taken from."""
@@ -53,7 +54,7 @@ class IntentSummariser:
 class EvidenceSummariser:
     """A summariser without a model: what the record proves of all before the end of a passage."""
 
-    name = "evidence"
+    name = EVIDENCE_METHOD
     needs_model = False
     is_from_record = True
     """See `IntentSummariser`."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
-from ctxkit.policies.base import FUNCTION_METHOD, BasePolicy, ConfiguredPolicy
+from ctxkit.policies.base import BasePolicy, ConfiguredPolicy
 from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import (
     end_of_leading_summaries,
@@ -21,6 +21,7 @@ from ctxkit.policies.history.history import (
     has_content,
     is_new_request,
 )
+from ctxkit.policies.method_names import FUNCTION_METHOD
 from ctxkit.policies.offline_summarisers import (
     Extractive,
     Fixed,

@@ -346,8 +346,8 @@ def _row_of_frame(i: int, row: dict[Any, Any]) -> CompactionRow:
     )
 
 
-# A compaction stands in a log of snapshots as one row an agent. Resumes are removed first,
-# therefore numbers are counted anew for each session, from 0.
+# A compaction is in a log of snapshots as one row an agent. Resumes are removed first,
+# therefore numbers are counted again for each session, from 0.
 def list_snapshot_compactions(log: pd.DataFrame) -> list[CompactionRow]:
     """Return the compactions of a log of snapshots, which has no sizes of a window."""
     from ctxkit.formats.snapshots.turns_and_segments import compactions as resets

@@ -157,7 +157,7 @@ def _chart_row(  # noqa: PLR0917
 
 def _row_of_session(session: Session, name: str, why: str) -> dict[str, Any]:
     columns, n = per_compaction.rows([session]), len(session.calls)
-    # A compaction that no call follows stands behind the last call.
+    # A compaction that no call follows comes after the last call.
     calls = [n if c is None else c for c in columns["call"]]
     suppressed = [(one.call, one.why) for one in get_suppressed(session)]
     row = _chart_row(

@@ -9,7 +9,7 @@ from ctxkit.metrics.cost.call_prices import pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.stats import sum_if_complete
+from ctxkit.metrics.known_values import sum_if_complete
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.messages import Edit
 
@@ -113,7 +113,7 @@ def _find_compacted_rows(
     """Return the rows after which a compaction fired, and the rows that restart running sums.
 
     A compaction between two calls of a row counts as one before that row, as in a snapshot log,
-    where its mark stands before the row that is written at the end of the turn.
+    where its mark comes before the row that is written at the end of the turn.
     """
     positions = [c.position for c in session.calls]
     row_of_call = {c.index: r for r, turn in enumerate(turns) for c in turn}
