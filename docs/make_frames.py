@@ -34,8 +34,8 @@ of subagents with them. This page is written from the tables in the code: a test
   estimate (`"pi"`, `"fuseraft"`, ...), or a counter of your own. Calls, turns and sessions hold what the log recorded.
 - **Numbers** count from 0: calls, turns, compactions, positions.
 - **Negative savings** are real: a summary can be larger than what it replaced.
-- **Texts** are in no frame: the text of a message row is `session.log[position].text`, and `ck.find(path, "words")`
-  searches the texts of a file or folder (its column `message` is an index of `session.messages`).
+- **Texts** are in no frame: the text of a message row is `session.path[position].text`, and `ck.find(path, "words")`
+  searches the texts of a file or folder (its column `position` is the same).
 - **Merging**: frames share more names than their keys, so name the other frame's columns:
   `calls.merge(sessions, on="session", suffixes=("", "_of_session"))`.
 """
