@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 INDEX_FILE = "seen.jsonl"
 INDEX_VERSION = 3
-"""Of what a line means; with that of the kit it stands in the first line."""
+"""Of what a line means; with that of the kit it is in the first line."""
 _MAX_TITLE_CHARS = 2000
 """Characters of a title that are looked at."""
 _MAX_STORED_SESSIONS = 500
@@ -85,7 +85,7 @@ _FRAME_COLUMNS = (
     *("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "cost_usd", "cost_source"),
     "notes",
 )
-"""What a sighting has from the frame of sessions as it stands there."""
+"""What a sighting has from the frame of sessions as it is there."""
 
 
 class SessionIndex:
@@ -259,7 +259,7 @@ def list_log_files(place: str | os.PathLike[str] | None = None) -> list[LogFile]
 
 
 def stat_log_file(path: str) -> LogFile:
-    """Return one file as it lies there now; one that is not there is empty."""
+    """Return one file as it is there now; one that is not there is empty."""
     with suppress(OSError):
         return _make_log_file(os.path.abspath(path), os.stat(path), "", None)  # noqa: PTH100, PTH116
     return LogFile(path=path, modified=0.0, size=-1)

@@ -138,7 +138,7 @@ _COLUMN_ROWS = (
 SCORE_COLUMNS = tuple(
     FrameColumn(name, dtype, "", meaning) for name, dtype, meaning in _COLUMN_ROWS
 )
-"""Shares lie between 0 and 1, counts end in `_n`; a missing value is one that the data cannot say.
+"""Shares are between 0 and 1, counts end in `_n`; a missing value is one that the data cannot say.
 """
 SCORE_COLUMN_NAMES = tuple(c.name for c in SCORE_COLUMNS)
 

@@ -66,7 +66,7 @@ def sections(session: Session, rules: RulesLike | None = None) -> pd.DataFrame:
 
     The dollars of a row are the difference between two bills, with the section and without it, by
     the cache behaviour of the record (see `metrics.cost.replay_bill`). Each section is removed
-    alone. Where the prompts state the time, a last row gives the extra cost of stating it anew at
+    alone. Where the prompts state the time, a last row gives the extra cost of stating it again at
     the top of each turn, which makes everything behind it fresh input.
 
     Args:
@@ -144,7 +144,7 @@ class _SectionCosts:
         ]
 
     def make_time_rows(self) -> list[dict[str, Any]]:
-        """Return the row of a time stated anew at each turn; no row where no time is stated."""
+        """Return the row of a time stated again at each turn; no row where no time is stated."""
         if "time" not in self.names or not self.session.calls:
             return []
         # At the first call of each turn only the text before the time can be read from the cache.

@@ -161,7 +161,7 @@ class _Line(TypedDict, total=False):
 
 LINE_FIELDS = frozenset(_Line.__annotations__)
 LINE_DECODER = msgspec.json.Decoder(_Line)
-"""Decodes one line; a field that the reader uses stands in its type."""
+"""Decodes one line; a field that the reader uses is in its type."""
 _TITLE_FIELDS = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
 """The field with the session's title, by the type of the line."""
 _SUBAGENT_TOOLS = {"Task", "Agent"}
@@ -282,7 +282,7 @@ class _TranscriptReader:
         for key, fact in self.unknown_metadata:
             if type(record.get(key)) is str:
                 facts.setdefault(fact, record[key])
-                # rebound, not changed: this loop goes on over the old list
+                # rebound, not changed: this loop continues over the old list
                 self.unknown_metadata = [f for f in self.unknown_metadata if f[1] != fact]
 
     def _read_init(self, record: dict[str, Any]) -> None:

@@ -252,7 +252,7 @@ def tabulate_aftermath(session: Session) -> pd.DataFrame:
 
     Returns:
         One row per compaction with the columns `session` and those of `Aftermath`; several rules
-        or values stand in one cell, one per line.
+        or values are in one cell, one per line.
     """
     import pandas as pd
 

@@ -41,7 +41,7 @@ class BasePolicy(Named):
 
         @property
         def keeps(self) -> int | None:
-            """Tokens that a compaction always leaves; a trigger must lie above. None: unknown."""
+            """Tokens that a compaction always leaves; a trigger must be above. None: unknown."""
 
         def __call__(self, history: History, room: ContextBudget, /) -> History | Sequence[Message]:
             """Return the history after the policy; see `Policy`."""

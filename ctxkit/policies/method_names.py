@@ -11,6 +11,8 @@ MODEL_FREE_METHODS = frozenset(
         INTENT_METHOD,
         EVIDENCE_METHOD,
         FUNCTION_METHOD,
+        "intent",
+        "lossless",
         "digest",
         "tombstones",
         "superseded",

@@ -157,10 +157,12 @@ class Summary(ConfiguredPolicy):
         Args:
             word: the policy's word for a summary that a model writes, or that stands for one.
         """
-        if isinstance(self.writer, (FunctionType, BuiltinFunctionType, partial)):
+        # A summariser that puts the record before another's text is free where the other one is.
+        writer = getattr(self.writer, "summariser", self.writer)
+        if isinstance(writer, (FunctionType, BuiltinFunctionType, partial)):
             return FUNCTION_METHOD
-        is_from_record = getattr(self.writer, "is_from_record", False)
-        return str(self.writer.name) if is_from_record else word
+        is_from_record = getattr(writer, "is_from_record", False)
+        return str(writer.name) if is_from_record else word
 
     def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser, where it has none."""

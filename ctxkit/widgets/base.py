@@ -252,5 +252,5 @@ SOFT_COLOUR = MUTED_COLOR_CSS.removeprefix("color:")
 
 
 def render_dense(html: str) -> str:
-    """Return HTML whose lines stand closer than a widget's do."""
+    """Return HTML whose lines are closer than a widget's do."""
     return f'<div style="line-height:1.5;overflow-x:auto">{html}</div>'

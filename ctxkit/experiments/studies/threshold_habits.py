@@ -56,7 +56,7 @@ class DeveloperTrial(NamedTuple):
     held_out: LaterTrial | None
     """None: nothing could be chosen."""
     near_step: bool
-    """True where the choice lies within 5 % of a price step."""
+    """True where the choice is within 5 % of a price step."""
 
     @property
     def is_default(self) -> bool:

@@ -1,6 +1,6 @@
 """Splits of a bill by turn, tool, file, server, cache, model, agent and section; waste in it.
 
-Every split adds up to the bill: what a part does not claim stands in a part of its own.
+Every split adds up to the bill: what a part does not claim is in a part of its own.
 """
 
 from __future__ import annotations

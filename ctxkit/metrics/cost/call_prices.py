@@ -11,7 +11,7 @@ from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from ctxkit.metrics.compaction_sizes import MeasuredCompaction
-    from ctxkit.metrics.recorded_compactions import EditGroup
+    from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 

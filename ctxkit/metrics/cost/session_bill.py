@@ -9,7 +9,7 @@ from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.cost.bill import SessionBill, make_charge
 from ctxkit.metrics.cost.call_prices import price_call_at
 from ctxkit.metrics.cost.summary_bills import bill_summaries
-from ctxkit.metrics.recorded_compactions import hides_compactions
+from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.messages import Usage
 from ctxkit.tokens.prices import price
 
