@@ -14,7 +14,9 @@ LONG = "word " * 400
 def compact(*, summary: str, needed: str, other: str):
     """Return a session that loses a message about src/gone.py, which is named again afterwards."""
     old = [user(f"{needed} src/gone.py"), assistant(f"{other} I see.")]
-    return session(*old, summarised(old, summary), user("go on"), assistant("so src/gone.py is next"))
+    return session(
+        *old, summarised(old, summary), user("go on"), assistant("so src/gone.py is next")
+    )
 
 
 def test_what_no_choice_of_that_size_could_hold_is_not_regretted():
