@@ -10,7 +10,7 @@ UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies notebooks handouts docs release clean test-map quick mutants planted defaults
+.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier pictures trust studies notebooks handouts docs release clean test-map quick mutants planted defaults
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -96,6 +96,10 @@ same-as: $(STAMP)  ## what this tree and another commit say of the sessions of C
 
 frontier: $(STAMP)  ## sweep the sessions of CTXKIT_SESSIONS under every preset into docs/frontier.csv
 	$(BIN)/python -m benchmarks.frontier
+
+pictures: $(STAMP)  ## the pictures of README and docs, and of every view into build/pictures: light, dark, narrow, without a kernel
+	$(BIN)/python docs/make_pictures.py
+	PYTHONPATH=tests $(BIN)/python -m browser.take_pictures build/pictures
 
 trust: $(STAMP)  ## hold the figures against what was not used to make them, into docs/trust.md
 	$(BIN)/python docs/make_trust.py
