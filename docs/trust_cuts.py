@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 OTHERS = """
 Pi's log does not mark what a person asked for. The one at 174,738 tokens is told from the log
-itself: the session goes on to send larger prompts to the same model, which nothing compacts, so no
+itself: the session continues to send larger prompts to the same model, which nothing compacts, so no
 trigger made it. (The turn was over, too, and what the user says next is of having compacted.)
 
 Beside the folder's, 11 of Codex and 2 of Claude Code (0.118 to 0.145, 2.1.39) were found in the
@@ -47,7 +47,7 @@ def page(folder: Path) -> str:
         "out.\n\n"
         f"{near} of {len(real)} come within {NEAR_CALLS} calls ({share:.0%}; goal: 80 %, "
         f"{'reached' if share >= 0.8 else '**missed**'}), {left} of the others without a cause. "
-        f"{len(found) - len(real) - hand} more stand in logs that show shapes and no conversation, "
+        f"{len(found) - len(real) - hand} more are in logs that show shapes and no conversation, "
         f"{hand} was made by hand without a mark.\n\n" + HEAD + "".join(map(_row, found)) + OTHERS
     )
 

@@ -40,7 +40,7 @@ _BEHAVIOUR = """Published runs of the same tasks under several policies (The Com
 totals of managed runs over those of the same model without management, over tasks that both have;
 intervals are from tasks drawn again. `each` is the median change of a single task's turns, up or
 down. `size` is what a growth model, told the unmanaged runs alone, predicts of all prompt tokens,
-over what was recorded; `prompt` is the same of the mean prompt, so what lies between the two is the
+over what was recorded; `prompt` is the same of the mean prompt, so what is between the two is the
 turns. Runs that failed before they began (no tokens) are left out: counted in, 36 masked runs of
 Gemini Flash with one turn each would make masks seem to shorten its runs by an eighth."""
 _GROWTH = """The growth model is the weak part: a run is taken to grow evenly
@@ -57,11 +57,11 @@ any family, held {held} of {models}. A family's own interval is narrower and res
 studies, too few to try it so."""
 _NOISE = """Dollars of a second run of the same policy over the first, OpenHands, 50 tasks: {pairs}.
 From these pairs, tasks drawn again and of each task either run taken for the second, 80 of 100
-pairs of totals lie within:"""
+pairs of totals are within:"""
 _FLOOR = """A row differs from the record where the whole interval of its cost lies more than
 {floor:.0%} away from it: the floor over 50 tasks. That is a statement on many runs like this one; a
 single run shows nothing."""
-_LOOP = """An agent without a key: asked for numbers that stand in files, it reads those that its
+_LOOP = """An agent without a key: asked for numbers that are in files, it reads those that its
 prompt does not show, for the first time or again (`experiments.studies.closed_loop`); engine,
 tools, edits and bill are those of any live session. With its eyes closed its steps are the same
 under any policy: predicted and real dollars then differ by {blind:.1%} at most. With its eyes
