@@ -52,6 +52,8 @@ NAV = {
         "questions/what-did-the-pause-cost.md",
         "questions/which-settings-for-my-agent.md",
         "questions/my-rules-were-lost.md",
+        "questions/where-did-my-limit-go.md",
+        "questions/what-did-the-compaction-take.md",
     ],
     "Course": ["course.md", "glossary.md", "write-a-policy.md"],
     "Guides": [
@@ -92,7 +94,6 @@ NAV = {
         "conformance.md",
         "mission.md",
         "benchmarks.md",
-        "review.md",
     ],
     "Develop": [
         "contributing.md",

@@ -71,7 +71,7 @@ def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
 # was cut by a forced emission. A piece is appended, and text is emitted up to the first position
 # at which a coming character can still change a secret: the last word, an open quotation behind a
 # secret's name, a seed phrase, a block of a private key, or the start of an environment secret with
-# spaces. Emitted text stays as context for a while, as the name of a secret may stand there.
+# spaces. Emitted text stays as context for a while, as the name of a secret may be there.
 # Invariant: the emitted pieces join to what `redact` returns for the whole text, except within
 # words and blocks longer than the two bounds. Cost: O(context + piece) per piece.
 

@@ -46,14 +46,15 @@ from ctxkit.metrics.elongation import (
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
+from ctxkit.metrics.known_values import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions, is_sealed
-from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
+from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
+from ctxkit.session.compaction_groups import group_edits, hides_compactions
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
 
@@ -98,7 +99,7 @@ def score(
 
     Returns:
         A series with the columns of `experiments.score_columns.SCORE_COLUMNS`, shown by its chief
-        figures (`.detail` has all). Shares lie between 0
+        figures (`.detail` has all). Shares are between 0
         and 1, counts end in `_n`, money is in US dollars; unknown values are missing, never zero.
 
     Raises:
@@ -624,7 +625,7 @@ def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any
     """Return the figures of the score of a session, without counts that no other view shows."""
     figures = name_score_figures(row)
     if row["source"] == "estimated" and session.origin is None:
-        # The log states no prompts: the counts stand in the score alone.
+        # The log states no prompts: the counts are in the score alone.
         figures = {name: n for name, n in figures.items() if name not in _COUNTED}
     return figures
 

@@ -11,7 +11,8 @@ from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sani
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.figure_sources import shows_figures
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import (
     DROPPED_UNMARKED,
     GROUPS,
@@ -508,9 +509,10 @@ def _html_row(cells: tuple[str, ...]) -> str:
 def _html_table(caption: str, heads: tuple[str, ...], rows: str) -> str:
     head = "".join(f'<th scope="col" style="{_TEXT_CELL_CSS}">{h}</th>' for h in heads)
     return (
+        '<div style="overflow-x:auto">'
         '<table style="border-collapse:collapse;margin:8px 0;color:inherit">'
         f'<caption style="text-align:left;font-weight:bold">{caption}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -4,7 +4,7 @@
 #
 # A *row* is a visible message of the log, counted in order. Items are numbered in the order in
 # which they first occur. For every row and every reply we keep its item numbers in a ragged array
-# (values, and the list that each value stands in), so that loss and visibility are computed with
+# (values, and the list that each value is in), so that loss and visibility are computed with
 # array operations over all pairs of item and row. Building the index reads each message once.
 #
 # Rules in other words
@@ -238,7 +238,7 @@ class RaggedArray:
         lengths = [len(row) for row in rows]
         self.values = np.array([n for row in rows for n in row], np.int64)
         self.owner = np.repeat(np.arange(len(rows)), lengths)
-        """For each value the list that it stands in."""
+        """For each value the list that it is in."""
         self.starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
     def get_list(self, number: int) -> Ints:
@@ -410,7 +410,7 @@ class RuleMatcher:
         return rules
 
     def _find_values(self, folded_text: str) -> set[str]:
-        """Return the values of rules that stand in a casefolded text."""
+        """Return the values of rules that are in a casefolded text."""
         hits = self._value_search.find_all(folded_text)
         return {self._values[n] for n, start, end in hits if is_whole(folded_text, start, end)}
 

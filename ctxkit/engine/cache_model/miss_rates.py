@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #
 # The unit is the developer: calls of one person share habits, programs and times of day, so that a
 # thousand of them say less of another person than a hundred of each of ten. Each draw weighs the
-# developers anew (Bayesian bootstrap: exponential weights), and none counts for more than
+# developers again (Bayesian bootstrap: exponential weights), and none counts for more than
 # `_MAX_CALLS` calls of a class.
 #
 # 1. Back-off (`MissRates.draw_rates`). From wide to narrow: bases of classes over all tools, bases
@@ -121,6 +121,12 @@ class MissRates:
     def teachers(self) -> int:
         """Developers whose sessions are of the same kind."""
         return len({row.owner for row in self.same_kind})
+
+    @property
+    def is_model_seen(self) -> bool:
+        """Whether a session of the model's family, by any tool, has read from a cache."""
+        family = self.target.kind[1]
+        return any(row.kind[1] == family for row in (*self.training, *self.own))
 
     def with_own_half(self, first_half: SessionCounts) -> MissRates:
         """Return the rates with the target's own first half as the narrowest group."""

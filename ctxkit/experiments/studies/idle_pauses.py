@@ -1,18 +1,29 @@
 """Accuracy of the idle ledger: writes after recorded pauses, and the order of the choices.
 
 The order is predicted from the first half of a developer's pauses (by time): each pause of the
-second half is priced with those lengths, as nobody knows its own, and its order of choices is held
-against that by its real length. Costs of choices that were not taken are modelled in both.
+second half is priced with those lengths, as nobody knows its own. Its order of choices is held
+against three others: by mean prices over the lengths of the second half, by mean prices over the
+developer's true habit (of made developers), and by its own length, which nobody can know. Costs of
+choices that were not taken are modelled in all.
 """
 
 from __future__ import annotations
 
 import random
-from math import inf
+from math import exp, inf, log
+from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.metrics.cost.idle_ledger import CHOICES, Pause, expect_cost, find_pauses, rank_choices
+from ctxkit.metrics.cost.idle_ledger import (
+    CHOICES,
+    READY_SHARE,
+    Pause,
+    average_cost,
+    expect_cost,
+    find_pauses,
+    rank_choices,
+)
 from ctxkit.session.messages import Message, Text, Usage
 from ctxkit.session.session import Session
 
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IdleMeasure",
     "check_choice_rankings",
+    "list_habits",
     "make_developers",
     "measure_idle",
     "measure_write_errors",
@@ -32,22 +44,32 @@ __dir__ = public_dir(__all__)
 MIN_PAUSES = 4
 """Pauses of a developer from which the order is predicted."""
 _LIFE = 300.0
+_TURNS = (5, 14)
+"""Turns of a session, the end excluded."""
+_PAUSES_PER_SESSION = (_TURNS[0] + _TURNS[1] - 1) / 2 - 1
+_QUANTILES = 400
 
 
 class IdleMeasure(NamedTuple):
-    """How often the order of the choices was predicted, over developers left out of nothing."""
+    """How often the order of the choices was predicted, over the pauses held back."""
 
     developers_n: int
     pauses_n: int
     """Pauses that were held back."""
-    order_share: float
-    """Of them, those whose whole order was predicted."""
-    best_share: float
-    """Of them, those whose cheapest choice was predicted."""
-    totals_share: float
-    """Of the developers, those whose order over all pauses held back was predicted."""
-    regret: float
-    """Dollars of the predicted choices over those of the best choice for each pause, less 1."""
+    habit_share: float | None
+    """Of them, those whose predicted order is that by the developer's true habit; None: unknown."""
+    later_share: float
+    """Of them, those whose predicted order is that by mean prices over the lengths held back."""
+    later_limit: float | None
+    """The same for one who knows the true habit: what the second half's chance allows."""
+    cheapest_share: float
+    """Of them, those whose cheapest choice is that by mean prices over the lengths held back."""
+    single_share: float
+    """Of them, those whose predicted order is that by the pause's own length."""
+    single_limit: float | None
+    """The same for one who knows the true habit."""
+    extra_cost: float
+    """Dollars of the predicted choices over those of the best by mean prices, less 1."""
 
 
 def measure_write_errors(sessions: Iterable[Session]) -> list[float]:
@@ -79,49 +101,77 @@ def check_choice_rankings(sessions: Iterable[Session]) -> list[bool]:
     return rights
 
 
-def measure_idle(pauses_by_developer: Mapping[str, Sequence[Pause]]) -> IdleMeasure | None:
+def measure_idle(
+    pauses_by_developer: Mapping[str, Sequence[Pause]],
+    habits: Mapping[str, Sequence[float]] | None = None,
+) -> IdleMeasure | None:
     """Measure the predicted order on the second half of each developer's pauses.
 
     Args:
         pauses_by_developer: pauses and ends in the order of time.
+        habits: for each developer lengths of pauses that stand for the true distribution, as
+            `list_habits` returns them; None: not known.
 
     Returns:
         None where no developer has `MIN_PAUSES` pauses.
     """
-    orders, bests, totals = list[bool](), list[bool](), list[bool]()
-    chosen_usd = best_usd = 0.0
-    for pauses in pauses_by_developer.values():
+    trials = list[_Trial]()
+    developers_n = 0
+    for name, pauses in pauses_by_developer.items():
         if len(pauses) < MIN_PAUSES:
             continue
         half = len(pauses) // 2
-        gaps = [p.gap for p in pauses[:half]]
-        sums: dict[str, list[float]] = {"predicted": [0.0] * 4, "real": [0.0] * 4}
-        for pause in pauses[half:]:
-            predicted = {c: expect_cost(pause, c, gaps) for c in CHOICES}
-            real = {c: pause.cost(c) for c in CHOICES}
-            order, real_order = rank_choices(predicted), rank_choices(real)
-            if not order:
-                continue
-            orders.append(order == real_order)
-            bests.append(order[0] == real_order[0])
-            chosen_usd += real[order[0]] or 0.0
-            best_usd += real[real_order[0]] or 0.0
-            for costs, word in ((predicted, "predicted"), (real, "real")):
-                sums[word] = [
-                    a + (costs[c] or 0.0) for a, c in zip(sums[word], CHOICES, strict=True)
-                ]
-        ranked = [rank_choices(dict(zip(CHOICES, s, strict=True))) for s in sums.values()]
-        totals.append(ranked[0] == ranked[1])
-    if not orders:
+        earlier, later = ([p.gap for p in part] for part in (pauses[:half], pauses[half:]))
+        habit = None if habits is None else habits[name]
+        tried = [_try_pause(pause, earlier, later, habit) for pause in pauses[half:]]
+        trials += [trial for trial in tried if trial.predicted]
+        developers_n += 1
+    if not trials:
         return None
+    chosen = sum(t.costs[t.predicted[0]] or 0.0 for t in trials)
+    best = sum(t.costs[t.by_later[0]] or 0.0 for t in trials)
+    is_known = habits is not None
     return IdleMeasure(
-        developers_n=len(totals),
-        pauses_n=len(orders),
-        order_share=sum(orders) / len(orders),
-        best_share=sum(bests) / len(bests),
-        totals_share=sum(totals) / len(totals),
-        regret=chosen_usd / best_usd - 1 if best_usd else 0.0,
+        developers_n=developers_n,
+        pauses_n=len(trials),
+        habit_share=fmean(t.predicted == t.by_habit for t in trials) if is_known else None,
+        later_share=fmean(t.predicted == t.by_later for t in trials),
+        later_limit=fmean(t.by_habit == t.by_later for t in trials) if is_known else None,
+        cheapest_share=fmean(t.predicted[0] == t.by_later[0] for t in trials),
+        single_share=fmean(t.predicted == t.by_length for t in trials),
+        single_limit=fmean(t.by_habit == t.by_length for t in trials) if is_known else None,
+        extra_cost=chosen / best - 1 if best else 0.0,
     )
+
+
+class _Trial(NamedTuple):
+    """A pause held back: the orders of its choices, and what each really costs."""
+
+    predicted: tuple[str, ...]
+    by_later: tuple[str, ...]
+    by_habit: tuple[str, ...] | None
+    by_length: tuple[str, ...]
+    costs: dict[str, float | None]
+
+
+def _try_pause(
+    pause: Pause,
+    earlier: Sequence[float],
+    later: Sequence[float],
+    habit: Sequence[float] | None,
+) -> _Trial:
+    costs = {c: pause.cost(c) for c in CHOICES}
+    return _Trial(
+        predicted=rank_choices({c: expect_cost(pause, c, earlier) for c in CHOICES}),
+        by_later=_rank_by_mean(pause, later),
+        by_habit=None if habit is None else _rank_by_mean(pause, habit),
+        by_length=rank_choices(costs),
+        costs=costs,
+    )
+
+
+def _rank_by_mean(pause: Pause, gaps: Sequence[float]) -> tuple[str, ...]:
+    return rank_choices({c: average_cost(pause, c, gaps) for c in CHOICES})
 
 
 def make_developers(n: int = 20, seed: int = 0, sessions: int = 8) -> dict[str, list[Session]]:
@@ -144,21 +194,52 @@ def make_developers(n: int = 20, seed: int = 0, sessions: int = 8) -> dict[str, 
     out = {}
     for i in range(n):
         rng = random.Random(f"{seed}-{i}")  # noqa: S311  no secret
-        typical, spread = 180 * 40 ** rng.random(), rng.uniform(0.3, 1.2)
+        habit = _draw_habit(rng)
         name, start = f"dev-{i}", 1.76e9
         rows = []
         for k in range(sessions):
-            session, start = _make_session(rng, f"{name}-{k}", start, (typical, spread))
+            session, start = _make_session(rng, f"{name}-{k}", start, habit)
             rows.append(session)
         out[name] = rows
     return out
+
+
+def list_habits(n: int = 20, seed: int = 0) -> dict[str, list[float]]:
+    """Return lengths of pauses that stand for each made developer's true distribution.
+
+    They are quantiles of the pauses that reach 0.9 of the cache's life, and the ends of sessions in
+    the share that the generator gives them.
+
+    Args:
+        n: number of developers.
+        seed: as that of `make_developers`.
+
+    Example:
+        >>> lengths = list_habits(1)["dev-0"]
+        >>> min(lengths) >= 270, lengths[-1]
+        (True, inf)
+    """
+    out = {}
+    for i in range(n):
+        typical, spread = _draw_habit(random.Random(f"{seed}-{i}"))  # noqa: S311  no secret
+        distribution = NormalDist(log(typical), spread)
+        shorter = distribution.cdf(log(READY_SHARE * _LIFE))
+        ranks = (shorter + (1 - shorter) * (k + 0.5) / _QUANTILES for k in range(_QUANTILES))
+        ends = round(_QUANTILES / max(_PAUSES_PER_SESSION * (1 - shorter), 1e-3))
+        out[f"dev-{i}"] = [*(exp(distribution.inv_cdf(r)) for r in ranks), *[inf] * ends]
+    return out
+
+
+def _draw_habit(rng: random.Random) -> tuple[float, float]:
+    """Return the median of a developer's pauses in seconds, and their spread (of the logarithm)."""
+    return 180 * 40 ** rng.random(), rng.uniform(0.3, 1.2)
 
 
 def _make_session(
     rng: random.Random, name: str, start: float, habit: tuple[float, float]
 ) -> tuple[Session, float]:
     messages, time, prompt, cached = list[Message](), start, rng.randrange(12_000, 24_000), 0
-    for turn in range(rng.randrange(5, 14)):
+    for turn in range(rng.randrange(*_TURNS)):
         gap = habit[0] * rng.lognormvariate(0, habit[1]) if turn else 0.0
         messages.append(
             Message(role="user", id=f"u{turn}", time=time + gap, parts=(Text("Go on."),))

@@ -2,7 +2,7 @@
 
 # Four choices at a pause
 #
-# When a reply is done, its prompt P (with the reply) lies in the cache for `life` seconds. At 0.9
+# When a reply is done, its prompt P (with the reply) is in the cache for `life` seconds. At 0.9
 # of that nobody knows whether the user comes back. With p_r, p_w, p_h the prices of a read, of a
 # write and of a one-hour write, p_o that of output, and g the seconds until the next call:
 #
@@ -17,8 +17,8 @@
 
 from __future__ import annotations
 
-from math import ceil, inf
-from statistics import median
+from math import ceil, exp, inf, log
+from statistics import NormalDist, median, stdev
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.formatting import (
@@ -53,6 +53,10 @@ READY_SHARE = 0.9
 SUMMARY_TOKENS = 4_000
 """Tokens of a summary, where the session has none of its own."""
 MAX_REFRESHES = 200
+MIN_SPREAD_GAPS = 3
+"""Pauses with a return below which their lengths are not smoothed."""
+_KERNEL = tuple(NormalDist().inv_cdf((k + 0.5) / 7) for k in range(7))
+"""Deviations of equal probability of a standard normal distribution."""
 CHOICES = {
     "nothing": "do nothing",
     "warm": "keep the cache warm",
@@ -72,7 +76,7 @@ class PausePrices(NamedTuple):
     output: float
     life: float
     refreshes: int
-    """Refreshes of a warm cache after which writing anew would have been cheaper."""
+    """Refreshes of a warm cache after which writing again would have been cheaper."""
 
 
 class Pause(NamedTuple):
@@ -84,7 +88,7 @@ class Pause(NamedTuple):
     gap: float
     """Seconds until the next call; infinite: the session ended."""
     prefix: int
-    """Tokens that lie in the cache."""
+    """Tokens that are in the cache."""
     still_cached: int
     """Tokens that stay cached when it expires, as other sessions use them: a guess before."""
     left: int
@@ -230,16 +234,46 @@ def _make_pause(
 
 
 def expect_cost(pause: Pause, choice: str, gaps: Sequence[float]) -> float | None:
-    """Return the mean dollars of a choice over the pauses that one has made before.
+    """Return the mean dollars of a choice over the lengths that earlier pauses make likely.
 
     Args:
         pause: the pause at hand.
         choice: a key of `CHOICES`.
         gaps: lengths of earlier pauses in seconds; infinite: no return.
     """
+    return average_cost(pause, choice, spread_gaps(gaps, READY_SHARE * pause.prices.life))
+
+
+def average_cost(pause: Pause, choice: str, gaps: Sequence[float]) -> float | None:
+    """Return the mean dollars of a choice over pauses of given lengths."""
     costs = [pause.cost(choice, gap) for gap in gaps if gap >= READY_SHARE * pause.prices.life]
     priced = [c for c in costs if c is not None]
     return sum(priced) / len(priced) if priced else None
+
+
+def spread_gaps(gaps: Sequence[float], least: float) -> list[float]:
+    """Return lengths of pauses with each finite one spread over its neighbourhood.
+
+    A few dozen pauses say little about how many come back just before or after a cache expires, so
+    their logarithms are smoothed by a normal kernel of the width for normal data (standard
+    deviation times n ** -0.2). What falls below the least length is mirrored at it. The share of
+    pauses without a return is unchanged.
+
+    Args:
+        gaps: lengths of pauses in seconds; infinite: no return.
+        least: seconds below which a pause is none.
+
+    Example:
+        >>> [round(gap) for gap in spread_gaps([600.0, 600.0, 600.0], 270.0)[:2]]
+        [600, 600]
+    """
+    logs = [log(gap) for gap in gaps if least <= gap < inf]
+    if len(logs) < MIN_SPREAD_GAPS:
+        return list(gaps)
+    width = stdev(logs) * len(logs) ** -0.2
+    floor = log(least)
+    spread = [exp(floor + abs(value + width * z - floor)) for value in logs for z in _KERNEL]
+    return spread + [inf] * (len(_KERNEL) * sum(gap == inf for gap in gaps))
 
 
 def rank_choices(costs: dict[str, float | None]) -> tuple[str, ...]:
