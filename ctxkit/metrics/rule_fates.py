@@ -78,7 +78,8 @@ class RuleTrace(NamedTuple):
         acts = f"; {against} named in an action after that" if against else ""
         return (
             f"{n - gone} of {pluralize(n, 'rule')} of the user"
-            f" {'is' if n - gone == 1 else 'are'} still in sight; {gone} went with a compaction{acts}."
+            f" {'is' if n - gone == 1 else 'are'} still in sight; {gone} went with a"
+            f" compaction{acts}."
         )
 
 

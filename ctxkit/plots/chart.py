@@ -237,7 +237,7 @@ def _show_text_style() -> None:
     """
     get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
     shell = get_ipython()
-    if hasattr(shell, "kernel"):  # a terminal has no page
+    if shell is not None and hasattr(shell, "kernel"):  # a terminal has no page
         style = f"<style>{PLOTLY_TEXT_CSS}</style>"
         shell.display_pub.publish({"text/plain": "", "text/html": style})
 

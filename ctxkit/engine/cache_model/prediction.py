@@ -265,8 +265,8 @@ class PredictedSession(NamedTuple):
             prediction, **{f"{name}_error": error for name, error in errors.items()}
         )
         if not is_taught:
-            why = prediction.why if self.rates.is_model_seen else _unseen_model_note(prediction)
-            return msgspec.structs.replace(prediction, error=errors["lifetime"], why=why)
+            note = prediction.why if self.rates.is_model_seen else _unseen_model_note(prediction)
+            return msgspec.structs.replace(prediction, error=errors["lifetime"], why=note)
         stretch = compute_interval_stretch(self.rates, len(self.calls), self.evidence)
         return _with_interval(prediction, self.measure_bill(reads), stretch, recorded)
 
