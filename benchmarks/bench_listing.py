@@ -32,7 +32,7 @@ MEDIAN_BYTES, SPREAD = 450_000, 1.5
 MAX_BYTES = 24 << 20
 MANY_BYTES = 80 << 20
 """Of some 10,000 short sessions."""
-ROUNDS = 3
+ROUNDS = 5
 _IDS = re.compile(
     rb"\b(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     rb"|(?:msg|req|toolu)_[0-9A-Za-z]{12,40})\b"

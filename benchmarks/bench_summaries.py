@@ -120,7 +120,7 @@ def run() -> list[dict[str, object]]:
 
 
 def passage_of(p: Passage, more: int, instructions: str = "") -> Passage:
-    """The same passage with some messages more, or with a focus; made anew."""
+    """The same passage with some messages more, or with a focus; made again."""
     return Passage(p.history, p.before + more, instructions=instructions)
 
 

@@ -60,7 +60,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class _Place:
-    """A node, with what holds it, its statement, and whether it stands in the body of a
+    """A node, with what holds it, its statement, and whether it is in the body of a
     function."""
 
     node: ast.AST

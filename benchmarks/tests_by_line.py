@@ -3,7 +3,7 @@
     python -m benchmarks.tests_by_line record [TESTS ...]      make test-map
     python -m benchmarks.tests_by_line quick [--base COMMIT]   make quick
 
-The map stands in build/tests-by-line.pickle. It holds the text of each file as it was when the
+The map is in build/tests-by-line.pickle. It holds the text of each file as it was when the
 map was
 made, so that lines are found again after the file has changed. Tests given by name are recorded
 anew and the rest of the map stays.
@@ -37,7 +37,10 @@ MAP = ROOT / "build/tests-by-line.pickle"
 FOLDERS = ("ctxkit", "tests", "docs", "benchmarks")
 RECORDING = "CTXKIT_RECORD_LINES"
 """The folder into which each worker writes what it recorded; set while a map is made."""
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not long"]
+PYTEST = [
+    *(sys.executable, "-m", "pytest", "-q", "-m", "not long"),
+    *("-p", "no:cacheprovider", "-p", "no:nbval"),  # nbval builds forty grammars on import
+]
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Measure the answers that have a page of their own: `python docs/make_answers.py [PAGE ...]`.
 
-Each page holds what was measured between two comments; the script writes that part anew, from made
+Each page holds what was measured between two comments; the script writes that part again, from made
 data with seeds, or from public data beside CTXKIT_SESSIONS. Its pictures are made here, too.
 """
 
@@ -241,7 +241,7 @@ def read_real_sessions() -> list[ck.Session]:
 
 
 def measure_forecasts() -> str:
-    """Measure how many later sessions lie in the intervals that earlier ones gave."""
+    """Measure how many later sessions are in the intervals that earlier ones gave."""
     made = forecast_coverage.measure_archives(
         threshold_habits.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
     )

@@ -42,7 +42,7 @@ _ATTRIBUTE = re.compile(r'\b(style|width|height|viewBox|aria-hidden)="([^"]*)"')
 _MODEL_CLASS = re.compile(r" ctxkit-model-\w+")
 _PROGRESS_BAR = re.compile(r"^.*\d+%\|.*\|.*$", re.MULTILINE)
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
-# A picture sees no variables of the page around it, so those of the lab stand in it, for both themes.
+# A picture sees no variables of the page around it, so those of the lab are in it, for both themes.
 _PICTURE_STYLE = (
     "<style>svg{color:#1f1f1f;--jp-content-font-color1:#1f1f1f;--jp-content-font-color2:#4d4d4d;"
     "--jp-layout-color0:#fff}@media(prefers-color-scheme:dark){svg{color:#ececec;"
@@ -182,6 +182,8 @@ def _clean_output(output: Any, replacements: dict[str, str]) -> Any:
         for kind, value in output.data.items()
         if kind in STORED_MIME_TYPES
     }
+    if not data.get("text/html", "?"):
+        return None  # the line that stood there while a cell was waiting
     figure = output.data.get("application/vnd.plotly.v1+json")
     if figure is not None and "<svg" not in data.get("text/html", ""):
         data["text/html"] = render_svg(figure)

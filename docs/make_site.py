@@ -94,7 +94,6 @@ NAV = {
         "conformance.md",
         "mission.md",
         "benchmarks.md",
-        "review.md",
     ],
     "Develop": [
         "contributing.md",

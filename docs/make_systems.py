@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from ctxkit.presets.registry import names, preset, preset_differences
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "systems.md"
+LONGEST_VALUE = 60
+"""Characters of a setting's value on the page; a longer one stands by its length."""
 KEPT = re.compile(
     r"keep|retain|preserve|tail|protect|target|floor|recent|window_size|^n$|restored|user_message"
 )
@@ -67,11 +70,58 @@ def words(trigger: Any, reserve: int = 0) -> str:
     return line[:1].lower() + line[1:]
 
 
-def told(policy: Any) -> str:
-    """Say in words what a policy does: the first line of its class."""
+def describe_policy(policy: Any, *, whole: bool = True) -> str:
+    """Say what a policy does as it is set: the sentence of its class, then the settings in force.
+
+    Args:
+        policy: a policy, pruning or guard, or a chain of them.
+        whole: give every setting that is on; without it only the short ones that the preset sets
+            otherwise than the class, of which the sentence does not speak.
+    """
     if isinstance(policy, (Chain, Fallback)):
-        return " Then: ".join(told(p) for p in policy.parts)
-    return " ".join((inspect.getdoc(type(policy)) or "").split("\n\n")[0].split())
+        return " Then: ".join(describe_policy(p, whole=whole) for p in policy.parts)
+    line = " ".join((inspect.getdoc(type(policy)) or "").split("\n\n")[0].split())
+    settings = list_settings_in_force(policy, whole=whole)
+    return f"{line.rstrip('.')} ({', '.join(settings)})." if settings else line
+
+
+def list_settings_in_force(policy: Any, *, whole: bool) -> list[str]:
+    """Return the settings that a policy works with, each as `name=value`."""
+    out = []
+    for name, value, is_default in _read_settings(policy):
+        is_short = not is_dataclass(value) and len(repr(value)) <= LONGEST_VALUE
+        is_off = value is None or value is False or value in ("", (), "off")
+        if (not is_default and (whole or is_short)) or (whole and not is_off):
+            out.append(f"`{name}={format_value(value)}`")
+    return out
+
+
+def _read_settings(policy: Any) -> list[tuple[str, Any, bool]]:
+    """Return name and value of each setting, and whether the class has it so by default."""
+    own = [f for f in fields(policy) if f.init] if is_dataclass(policy) else []
+    return [
+        (f.name, value := getattr(policy, f.name), repr(value) == repr(_get_default(f)))
+        for f in own
+    ]
+
+
+def _get_default(of: Field[Any]) -> Any:
+    return of.default if of.default_factory is MISSING else of.default_factory()
+
+
+def format_value(value: Any) -> str:
+    """Return the value of a setting: a part by its class and own settings, a long one by its size."""
+    if is_dataclass(value):
+        own = ", ".join(
+            f"{name}={format_value(v)}" for name, v, default in _read_settings(value) if not default
+        )
+        return f"{type(value).__name__}({own})"
+    text = repr(value).replace("`", "'")
+    if len(text) <= LONGEST_VALUE:
+        return text
+    return (
+        f"a text of {len(value):,} characters" if isinstance(value, str) else f"{len(value)} values"
+    )
 
 
 def shown(parameters: dict[str, Any], pattern: re.Pattern[str]) -> str:
@@ -115,12 +165,12 @@ def section(name: str) -> list[str]:
     )
     rows = [("trigger", when if rules.auto else "by hand only")]
     if rules.policy is not None:
-        rows.append(("method", told(rules.policy)))
+        rows.append(("method", describe_policy(rules.policy)))
     if rules.pruning is not None:
-        rows.append(("for each call alone", told(rules.pruning)))
+        rows.append(("for each call alone", describe_policy(rules.pruning)))
     if rules.policy is None and rules.pruning is not None:
         rows[0] = ("trigger", "every call; see the method's own settings")
-    guards = "; ".join(dict.fromkeys(told(g).rstrip(".") for g in rules.guards))
+    guards = "; ".join(dict.fromkeys(describe_policy(g).rstrip(".") for g in rules.guards))
     protected = shown(parameters, GUARDED)
     rows += [
         ("kept", shown(parameters, KEPT)),
@@ -128,8 +178,8 @@ def section(name: str) -> list[str]:
         ("failure", failure(rules)),
         ("settings", ", ".join(f"`{k}`" for k in parameters) or "—"),
     ]
-    told_of = " ".join(" ".join(p.split()) for p in doc.split("\n\n")).removeprefix("Return ")
-    about = f"{(module.__doc__ or '').strip()} {told_of[:1].upper()}{told_of[1:]}"
+    about_preset = " ".join(" ".join(p.split()) for p in doc.split("\n\n")).removeprefix("Return ")
+    about = f"{(module.__doc__ or '').strip()} {about_preset[:1].upper()}{about_preset[1:]}"
     lines = [f"## {name}", "", about, "", "| | |", "| --- | --- |"]
     lines += [f"| {what} | {said.replace('|', chr(92) + '|')} |" for what, said in rows]
     if preset_differences(name):
@@ -156,7 +206,10 @@ def row(name: str) -> str:
         if parts
         else "never"
     )
-    done = " For each call: ".join(told(p) for p in parts) or "nothing, unless it is set"
+    done = (
+        " For each call: ".join(describe_policy(p, whole=False) for p in parts)
+        or "nothing, unless it is set"
+    )
     return f"| [{name}](#{name}) | {due} | {done} |"
 
 
@@ -170,6 +223,7 @@ def page() -> str:
         "",
         "Under every preset system messages, pinned messages and pending approvals stay, and a tool call is never",
         "parted from its result. A failed summary changes nothing, and what was compacted stays in the session.",
+        "Behind each sentence stand the settings in force; those that a section does not name are off.",
         "",
     ]
     overview = ["| system | due | what is done |", "| --- | --- | --- |", *map(row, names()), ""]

@@ -8,8 +8,8 @@ import msgspec
 
 from ctxkit.engine.replay import run_replay
 from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.presets.registry import preset
+from ctxkit.session.compaction_groups import group_edits
 
 if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules

@@ -100,7 +100,7 @@ def paired(
 ) -> None:
     """Assert that no call lost the result it had, and no result its call.
 
-    `late`: calls without an answer when they were dropped; what they returned later stands alone.
+    `late`: calls without an answer when they were dropped; what they returned later is alone.
     """
     asked = {c.id: i for i, m in enumerate(after) for c in m.tool_calls}
     answered = {m.call_id: i for i, m in enumerate(after) if m.role == "tool"}

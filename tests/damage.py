@@ -52,7 +52,7 @@ NUMBERS = [
     *(b"9223372036854775808", b"1" + b"0" * 400, b"1" + b"0" * 5000),
     *(b'"12"', b'""', b'"twelve"', b"null", b"true", b"[]", b"[7]", b"{}"),
 ]
-"""What stands in the place of a number."""
+"""What is in the place of a number."""
 TEXTS = [
     *(
         "",

@@ -18,7 +18,7 @@ from ctxkit.session import Text
 
 
 def stands(words, text):
-    """Whether an item stands in a text as it is: `fin-import-1` does not in `fin-import-10`."""
+    """Whether an item is in a text as it is: `fin-import-1` is not in `fin-import-10`."""
     at = text.find(words)
     while at >= 0:
         end = at + len(words)

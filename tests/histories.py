@@ -1,4 +1,4 @@
-"""Histories for tests of policies: `shown(user(), ...)` is what stands before the next call; `texts(h)` what it says."""
+"""Histories for tests of policies: `shown(user(), ...)` is what comes before the next call; `texts(h)` what it says."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def grown(log: MessageLog, stop: int) -> Any:
     live = MessageLog(log.counter, fixed=log.fixed_at[0] if log.fixed_at else 0, agent=log.agent)
     live.known, live.scale, row = log.known, log.scale, 0
     for call in range(stop):
-        for row in range(row, log.upto[call]):  # noqa: B020  it goes on where it was
+        for row in range(row, log.upto[call]):  # noqa: B020  it continues where it was
             live.append(log.messages[row], log.tokens.sizes[row], turn=log.turns[row])
         row = log.upto[call]
         if live.calls:

@@ -1,6 +1,6 @@
 """Damaged logs taken through the kit: read, report, frames, replay, charts, scores and every writer.
 
-`python tests/mutants.py --count 500` runs them, goes on at every failure and prints each distinct one: by the type of
+`python tests/mutants.py --count 500` runs them, continues at every failure and prints each distinct one: by the type of
 its error and the innermost line of the kit. The seed and its number alone make a mutant.
 """
 
@@ -412,7 +412,7 @@ def most_memory(*, begin: bool = False) -> int:
 
 
 def run(seed: str, numbers: Iterable[int], findings: Findings | None = None) -> Findings:
-    """Take mutants through the kit, one after the other; go on at failures and collect them."""
+    """Take mutants through the kit, one after the other; continue at failures and collect them."""
     findings = findings or Findings()
     for number in numbers:
         base = mutant(seed, number)

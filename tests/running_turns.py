@@ -1,4 +1,4 @@
-"""Agents that call a tool until its answer stands in their prompt; and every preset and every view, with each of its settings."""
+"""Agents that call a tool until its answer is in their prompt; and every preset and every view, with each of its settings."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def by_items(fit: Any) -> list[int]:
 
 
 class Looks:
-    """A model that calls a tool until its answer stands in the prompt."""
+    """A model that calls a tool until its answer is in the prompt."""
 
     notice, context_window = "test model", 200_000
 
@@ -194,7 +194,7 @@ class Reads(Looks):
 
 
 def ticking() -> Any:
-    """A clock that goes on a second each time it is looked at."""
+    """A clock that advances a second each time it is read."""
     ticks = count(1_800_000_000)
     return lambda: float(next(ticks))
 

@@ -98,7 +98,7 @@ def read_names_in_use() -> set[str]:
 
 
 def test_every_module_serves_the_package_or_a_notebook(imports):
-    """What only `docs/` or `benchmarks/` use lies there, not in the wheel."""
+    """What only `docs/` or `benchmarks/` use is there, not in the wheel."""
     used = read_names_in_use().union(*imports.values(), *map(read_stub_imports, STUBS))
     packages = {m for m in imports if any(n.startswith(f"{m}.") for n in imports)}
     unused = {*imports} - used - packages - {"ctxkit.__main__"}

@@ -1,7 +1,7 @@
 """What README and docs show is run, block by block, in a real IPython; what they say of it is held.
 
 A block of `python` or `ipython` is run as a cell. A comment ``<!-- run ... -->`` is run where it stands and not shown: it
-runs what the prose describes, and ``says(...)`` in it holds words and numbers: each must stand in the text above it.
+runs what the prose describes, and ``says(...)`` in it holds words and numbers: each must be in the text above it.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def test_an_error_that_is_not_the_kits_is_a_failure(one, monkeypatch) -> None:
     monkeypatch.setattr(ck, "report", report)
     findings = run("x", range(2))
     assert ("ZeroDivisionError: division by zero", "tests", "report") in failures(findings)
-    assert [ns for _, ns in findings.failures.values()] == [[0, 0, 1, 1]]  # the rest goes on
+    assert [ns for _, ns in findings.failures.values()] == [[0, 0, 1, 1]]  # the rest continues
     assert "4 times, first mutants [0, 0, 1], in report" in str(findings)
 
 

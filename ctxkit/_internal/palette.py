@@ -30,7 +30,7 @@ PLOTLY_LAYOUT = {
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
     "font": {"color": TEXT_COLOUR, "size": 12},
-    # Upright at the right edge: in a row it lies on the title where the page is narrow.
+    # Upright at the right edge: in a row it is on the title where the page is narrow.
     "modebar": {
         "bgcolor": "rgba(0,0,0,0)",
         "color": TEXT_COLOUR,

@@ -15,7 +15,7 @@ import json
 import os
 import re
 from bisect import bisect_right
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, quote_plus, unquote, urlsplit
@@ -26,8 +26,9 @@ from ctxkit._internal.secret_heuristics import is_secret_field
 from ctxkit._internal.visible_text import VisibleText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from ctxkit._internal.secret_rules import Rule
     from ctxkit._internal.visible_text import Span
 
 
@@ -70,7 +71,7 @@ def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
 # was cut by a forced emission. A piece is appended, and text is emitted up to the first position
 # at which a coming character can still change a secret: the last word, an open quotation behind a
 # secret's name, a seed phrase, a block of a private key, or the start of an environment secret with
-# spaces. Emitted text stays as context for a while, as the name of a secret may stand there.
+# spaces. Emitted text stays as context for a while, as the name of a secret may be there.
 # Invariant: the emitted pieces join to what `redact` returns for the whole text, except within
 # words and blocks longer than the two bounds. Cost: O(context + piece) per piece.
 
@@ -371,19 +372,52 @@ RULES = (
 """All rules for secrets that are not in the environment."""
 
 
-# A rule searches only texts that contain its hint, in lower case where case does not matter.
-_CASED = [(r.hint, r.find) for r in RULES if not r.is_caseless]
-_CASELESS = [(r.hint, r.find) for r in RULES if r.is_caseless]
+class _RulesByHint:
+    """Rules by their hints: a rule searches only texts that contain its hint."""
+
+    MAX_INDEXED_CHARS = 1_000
+    """Characters of a text that is searched for all hints at once; for each in a longer one, as
+    that takes less time than the list of all occurrences.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._by_hint: dict[str, list[Callable[[VisibleText], Iterable[Span]]]] = {}
+        for rule in rules:
+            self._by_hint.setdefault(rule.hint, []).append(rule.find)
+        self._always = self._by_hint.pop("", [])
+        self._hints = list(self._by_hint)
+
+    @cached_property
+    def _index(self) -> Callable[..., list[tuple[int, int, int]]]:
+        from ahocorasick_rs import AhoCorasick  # only where a text is redacted
+
+        return AhoCorasick(self._hints).find_matches_as_indexes
+
+    def find_in(self, view: VisibleText, text: str) -> Iterator[Span]:
+        """Yield the spans of the rules whose hint is in `text`, a form of a visible text."""
+        if len(text) <= self.MAX_INDEXED_CHARS and text.isascii():
+            numbers = {number for number, _, _ in self._index(text, overlapping=True)}
+            hints = [self._hints[number] for number in numbers]
+        else:
+            hints = [hint for hint in self._hints if hint in text]
+        for find in self._always:
+            yield from find(view)
+        for hint in hints:
+            for find in self._by_hint[hint]:
+                yield from find(view)
+
+
+# Hints stand in the visible text, or in its lower case where case does not matter.
+_CASED = _RulesByHint(r for r in RULES if not r.is_caseless)
+_CASELESS = _RulesByHint(r for r in RULES if r.is_caseless)
 
 
 def find_spans(text: str, secrets: Sequence[str]) -> list[Span]:
     """Return the disjoint spans of secrets in order; `secrets` are the environment's secrets."""
     view = VisibleText(text)
     spans = list(_find_values(view, secrets))
-    for visible, rules in ((view.text, _CASED), (view.low, _CASELESS)):
-        for hint, find in rules:
-            if hint in visible:
-                spans.extend(find(view))
+    spans.extend(_CASED.find_in(view, view.text))
+    spans.extend(_CASELESS.find_in(view, view.low))
     if view.is_changed:
         spans = [view.original_span(span) for span in spans]
         spans.extend(_find_in_strings(text, view.strings, secrets))

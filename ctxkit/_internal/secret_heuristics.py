@@ -126,7 +126,7 @@ def looks_like_code(value: str, *, quoted: bool = False, after: str = "") -> boo
 
     Args:
         value: the value.
-        quoted: whether it stands in quotes.
+        quoted: whether it is in quotes.
         after: the character that follows it.
     """
     if _MASKED.match(value) or _VARIABLE_SYNTAX.match(value):

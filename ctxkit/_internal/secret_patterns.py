@@ -282,7 +282,7 @@ _BOT_TOKEN = re.compile(r"\.[\w-]{6}\.[\w-]{27,40}(?![\w-])")
 _BOT_ID = re.compile(r"(?<![\w-])\d{0,8}[MNO][\w-]{23,27}$")
 _NUMBER_BEFORE_KEY = re.compile(r"(?<![\w-])\d{1,12}$")
 _SHORT_WORD = re.compile(r"(?<![\w-])\w{0,11}\d$")
-"""A short word that ends in a digit may stand before a key; in a long run any text occurs."""
+"""A short word that ends in a digit may come before a key; in a long run any text occurs."""
 _AWS_PAIR = re.compile(r"[A-Z0-9]{16}[\"']?[,;:|\t ]{1,3}[\"']?([A-Za-z0-9/+]{40})(?![\w/+=])")
 """An AWS key id with the secret key beside it, as in a CSV of the AWS console."""
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Rule:
     """One kind of secret.
 
-    In an example the secret stands between `«` and `»`, and `{a20}` means 20 random characters of
+    In an example the secret is between `«` and `»`, and `{a20}` means 20 random characters of
     an alphabet: `a` letters and digits, `l` letters, `p` small letters, `s` small letters
     and digits, `u` capitals and digits, `h` hexadecimal, `d` digits, `t` base32, `c` base58,
     `b` base64, `w` base64 for URLs.

@@ -33,7 +33,7 @@ class WebhookForm(NamedTuple):
     example: str
     """See `Rule`."""
     judged: bool = False
-    """True where the secret must also look random, as a word can stand in its place."""
+    """True where the secret must also look random, as a word can be in its place."""
 
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

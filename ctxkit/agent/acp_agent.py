@@ -40,7 +40,7 @@ ACP_SESSION_KEY = "acp_session"
 """Key of the agent's own conversation id in `Message.details`."""
 _SILENCE_SECONDS = 900.0
 _MAX_COST_USD = 1e6
-"""US dollars of a conversation from which on a reported total is nonsense."""
+"""The most US dollars that a conversation may report; a larger total is nonsense."""
 
 
 # A turn of an external agent
@@ -240,7 +240,7 @@ class ExternalAgent(Agent):
         amount: Any = as_dict(cost).get("amount")
         is_usd = as_dict(cost).get("currency", "USD") == "USD"
         is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
-        if is_usd and is_number and 0 <= amount < _MAX_COST_USD:
+        if is_usd and is_number and 0 <= amount <= _MAX_COST_USD:
             self._spending.report(float(amount))
             turn.spent.cost_usd = self._spending.in_turn
         if type(used) is int and used >= 0:
@@ -309,7 +309,7 @@ class ExternalAgent(Agent):
 
         Where no reply is left that could carry what was reported, an empty one does.
         """
-        if usage is None and not self._spending.owed:
+        if usage is None and not self._spending.is_owed:
             return messages
         usage = usage or Usage()
         last = next((i for i, m in enumerate(messages) if m.role == "assistant"), None)
@@ -372,21 +372,21 @@ class ReportedCost:
     def __init__(self) -> None:
         self.total = 0.0
         """The total that was reported last."""
-        self.is_known = False
+        self.is_known = self._is_billed = False
         self._conversation: str | None = None
         self._turn_start = self._billed = 0.0
 
     def open(self, total: float, conversation: str | None) -> None:
-        """Begin or go on with a conversation, of which a total may be known from its log."""
+        """Begin or continue a conversation, of which a total may be known from its log."""
         if conversation != self._conversation:
             self._conversation, self.total, self._billed = conversation, total, total
 
     def begin_turn(self) -> None:
         """Begin a turn."""
-        self._turn_start, self.is_known = self.total, False
+        self._turn_start, self.is_known, self._is_billed = self.total, False, False
 
     def report(self, total: float) -> None:
-        """Take a total; one below the last is of a process that began to count anew."""
+        """Take a total; one below the last is of a process that began to count again."""
         if total < self.total and not self.is_known:
             self._turn_start = self._billed = 0.0
             self.total = total
@@ -398,16 +398,16 @@ class ReportedCost:
         return self.total - self._turn_start
 
     @property
-    def owed(self) -> float:
-        """Dollars of the turn that no reply carries yet."""
-        return self.total - self._billed
+    def is_owed(self) -> bool:
+        """Whether the agent reported dollars, zero too, that no reply of the turn carries yet."""
+        return self.total > self._billed or (self.is_known and not self._is_billed)
 
     def bill(self, reply: Message) -> Message:
         """Return a reply that has usage with the dollars reported since the last such reply."""
         if not self.is_known or reply.usage is None:
             return reply
-        usage = replace(reply.usage, cost_usd=self.owed)
-        self._billed = self.total
+        usage = replace(reply.usage, cost_usd=self.total - self._billed)
+        self._billed, self._is_billed = self.total, True
         return replace(reply, usage=usage)
 
 
@@ -488,7 +488,7 @@ def make_derived_compaction(ident: str, before: int, used: int) -> Edit:
 
 
 async def stop_acp_turn(agent: AcpClient, queue: asyncio.Queue[Any]) -> None:
-    """Cancel an agent's turn: drop its messages, cancel its questions, kill it if it goes on."""
+    """Cancel an agent's turn: drop its messages, cancel its questions, kill it if it continues."""
     with suppress(ModelError, TimeoutError):
         async with asyncio.timeout(_CANCEL_SECONDS):
             await agent.cancel()

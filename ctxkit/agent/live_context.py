@@ -49,7 +49,7 @@ _replace = msgspec.structs.replace
 #   corrects them by one offset (`log.fixed`), which covers what no counter sees: chat templates,
 #   hidden instructions. A compaction resets the offset, as it was measured on another prompt.
 # * At the start the recorded edits are replayed with a policy that only repeats them, so the run
-#   stands at the end of the log with every recorded edit in force and no rule fired.
+#   is at the end of the log with every recorded edit in force and no rule fired.
 # * Trimming and unsaved artifacts change a prompt after the engine made it. `SentPrompts` keeps
 #   such prompts by call, so `session.sent(call)` returns what really went out.
 

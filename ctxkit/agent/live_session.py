@@ -71,7 +71,7 @@ _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 #
 # * The session log is appended to before anything is shown, so a killed kernel loses nothing that
 #   a user saw (`SessionLog`). Events, snapshots, reports and work files are derived from it: where
-#   one of them cannot be written, the turn goes on.
+#   one of them cannot be written, the turn continues.
 # * One turn or compaction at a time (`alone`). The flag is not a lock: all work on a session runs
 #   on one event loop at a time, and a second request is an error for the user, not a wait.
 # * Every event goes, in this order, to the event log, the work files, the turn log, memory, and
@@ -157,6 +157,9 @@ class LiveSession:
             lambda: [i for i in (self.id, self.log.session.parent) if i],
             on_failure=lambda tool, error: self._emit(
                 "artifact_failed", {"tool_name": tool, "error": error}
+            ),
+            on_stored=lambda tool, chars, file: self._emit(
+                "artifact_stored", {"tool_name": tool, "chars": chars, "file": str(file)}
             ),
             advice=lambda: reading_advice(t.schema for t in self.agent.tools.values()),
         )

@@ -155,9 +155,7 @@ class ModelCaller:
 
     async def _send_prompt(self, messages: tuple[Message, ...], turn: Turn) -> Message:
         name, seq = self._name, turn.spent.calls + 1
-        messages = self._guard.apply(messages)
-        if self._guard.dropped_n:
-            self._emit("provider_guard", {"rule": "changed_thinking", "n": self._guard.dropped_n})
+        messages = self._apply_guard(messages, turn)
         position = {"turn": self._transcript.turn, "step": turn.steps}
         request = Request(messages=messages, tools=self._tools, **position)
         report = self._composition.of(
@@ -189,6 +187,19 @@ class ModelCaller:
             raise refused
         self._compactor.answered(messages)
         return reply
+
+    def _apply_guard(self, messages: tuple[Message, ...], turn: Turn) -> tuple[Message, ...]:
+        """Return the prompt without what the provider would refuse, and record what changed."""
+        guarded, guard = self._guard.apply(messages), self._guard
+        if guard.dropped_n:
+            self._emit("provider_guard", {"rule": "changed_thinking", "n": guard.dropped_n})
+        if len(guarded) > len(messages):
+            self._emit("provider_guard", {"rule": "first_role", "n": 1})
+        if guarded != messages:
+            prompts = self._compactor.prompts
+            prompts.changed(guarded, "provider guard")
+            turn.sent = sum(item.tokens for item in prompts.latest.sent_last())
+        return guarded
 
     def _store_reply(self, reply: Message, turn: Turn) -> Message:
         tools_digest = {} if self._tools_logged else {TOOLS_DIGEST_KEY: digest_tools(self._tools)}

@@ -1,7 +1,7 @@
 """Named sections of the system prompt, and updates for those that changed.
 
 Files of a project may come from a stranger: they are read below the root without following links,
-up to a bound, and stand between fences, marked as the project's words.
+up to a bound, and are between fences, marked as the project's words.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ _SHELLS = {"Windows": "cmd.exe", "Darwin": "zsh"}
 
 
 def runtime_section(sources: PromptSources, _: float) -> PromptSection | None:
-    """Return the runtime environment without the time, which changes and so stands last."""
+    """Return the runtime environment without the time, which changes and so is last."""
     system = platform.system()
     machine = platform.machine()
     shell = os.environ.get("COMSPEC" if system == "Windows" else "SHELL")

@@ -155,7 +155,7 @@ def fit_columns(
     ]
     fixed = [min(n, h.most or n) for n, h in zip(needed, heads, strict=True)]
     others = sum(n for n, h in zip(fixed, heads, strict=True) if not h.wide)
-    # two blanks stand between columns; the wide one has 8 cells even on a narrow screen
+    # two blanks are between columns; the wide one has 8 cells even on a narrow screen
     left = max(width - others - 2 * (len(heads) - 1), 8)
     return [min(n, left) if h.wide else n for n, h in zip(fixed, heads, strict=True)]
 
@@ -198,7 +198,7 @@ def fit_text(text: str, width: int, *, left: bool | None = None) -> str:
 
 
 def format_value(value: Any, kind: CellKind) -> str:
-    """Return a figure as it stands in a table; what is missing is empty."""
+    """Return a figure as it is in a table; what is missing is empty."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return _FORMATTERS[kind](value)

@@ -15,6 +15,7 @@ import msgspec
 import ctxkit
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError
 from ctxkit.metrics.figure_sources import shows_figures
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 INDEX_FILE = "seen.jsonl"
 INDEX_VERSION = 3
-"""Of what a line means; with that of the kit it stands in the first line."""
+"""Of what a line means; with that of the kit it is in the first line."""
 _MAX_TITLE_CHARS = 2000
 """Characters of a title that are looked at."""
 _MAX_STORED_SESSIONS = 500
@@ -84,7 +85,7 @@ _FRAME_COLUMNS = (
     *("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "cost_usd", "cost_source"),
     "notes",
 )
-"""What a sighting has from the frame of sessions as it stands there."""
+"""What a sighting has from the frame of sessions as it is there."""
 
 
 class SessionIndex:
@@ -109,7 +110,9 @@ class SessionIndex:
 
         A file that was read with another one, as its subagent's, is left out.
         """
-        files = [self._read_file(self.look_up(file)) for file in show_progress(list(logs))]
+        # a session is in no cycle: what was read of a file is freed before the next one is read
+        with pause_gc():
+            files = [self._read_file(self.look_up(file)) for file in show_progress(list(logs))]
         # taken from all files of the index: the main log may have been read at another time
         subagent_paths = {path for each in self.list_files() for path in each.others}
         return [each for each in files if each.path not in subagent_paths]
@@ -256,7 +259,7 @@ def list_log_files(place: str | os.PathLike[str] | None = None) -> list[LogFile]
 
 
 def stat_log_file(path: str) -> LogFile:
-    """Return one file as it lies there now; one that is not there is empty."""
+    """Return one file as it is there now; one that is not there is empty."""
     with suppress(OSError):
         return _make_log_file(os.path.abspath(path), os.stat(path), "", None)  # noqa: PTH100, PTH116
     return LogFile(path=path, modified=0.0, size=-1)

@@ -277,7 +277,7 @@ def spend_(
     """Say what sessions cost, with their summaries and subagents: of all tools, or at PLACE.
 
     PLACE is a folder or a file, or a SESSION, as `last`; one session is answered by what its money
-    went on, unless --by asks for rows.
+    continued, unless --by asks for rows.
 
     Days are UTC. `total_usd` is the sum of what has a price. Dollars are
     the log's own, else usage times the table of prices; calls of models
@@ -390,7 +390,7 @@ def watch_(session: str, every: float, times: int | None) -> None:
     path, indexed = locate_session(session)
     lines_shown, last_stamp = -1, None
     for look in count(1):
-        # the log is read anew only where its time or its size has changed
+        # the log is read again only where its time or its size has changed
         stamp = _get_stamp(path)
         if stamp != last_stamp:
             last_stamp = stamp

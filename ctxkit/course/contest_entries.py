@@ -143,7 +143,7 @@ def store_entry(path: Path, entry: StoredEntry) -> None:
 
 
 def user_name() -> str:
-    """Return the name of the system's user, as it may stand in the name of a file."""
+    """Return the name of the system's user, as it may be in the name of a file."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError):

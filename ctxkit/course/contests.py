@@ -43,7 +43,7 @@ _HEADS = (
 
 @dataclass(frozen=True, repr=False)
 class Contest:
-    """The reader's table of entries, kept in a file, so that it goes on in the next notebook."""
+    """The reader's table of entries, kept in a file, so that it continues in the next notebook."""
 
     path: Path = _FILE
     note: str = ""

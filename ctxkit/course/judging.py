@@ -154,7 +154,7 @@ def mark(
     Args:
         folder: holds the `contest.json` files that a class handed in, in any subfolder, or is the
             folder that a class shares.
-        seed: the lecturer's own seed; None: one is drawn, and stands in `attrs["seed"]`.
+        seed: the lecturer's own seed; None: one is drawn, and is in `attrs["seed"]`.
         sessions: how many sessions are made, 1 to 20.
         progress: show a progress bar where the work takes longer than a second.
 

@@ -143,7 +143,7 @@ def facts_kept(of: SessionLike, call: int | None = None) -> dict[str, bool]:
         BadArguments: the session lists no facts.
     """
     session = as_session(of)
-    # a replay has no details of its own: the facts stand in the record
+    # a replay has no details of its own: the facts are in the record
     listed = (session.origin or session).details.get("facts")
     if not listed:
         raise BadArguments("This session lists no facts; the sample 'billing' does.")

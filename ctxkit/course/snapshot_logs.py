@@ -90,7 +90,7 @@ def _write_session_log(
             share = 0.9 if thrashes else 0.3
             prompts = {name: max(4000, int(size * share)) for name, size in prompts.items()}
             sums = dict.fromkeys(team, 0)
-        elif rng.random() < 0.01:  # the process ends, and goes on after a while
+        elif rng.random() < 0.01:  # the process ends, and continues after a while
             writer.close()
             clock.advance(rng.uniform(600, 30_000))
             writer = SnapshotWriter(

@@ -49,7 +49,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class Student:
-    """A reader of the course, whose tries stand in a file; without a name in this kernel alone."""
+    """A reader of the course, whose tries are in a file; without a name in this kernel alone."""
 
     def __init__(self, name: str = "", path: Path | None = None) -> None:
         self.name, self.path = name, path
@@ -103,7 +103,7 @@ def begin(name: str) -> str:
 
     A file of the folder in which the notebook was opened keeps which exercises were tried, when,
     and whether the answer was right, not the answers. `report` shows it. Nothing leaves the folder.
-    Later notebooks of the same folder go on under the name by themselves.
+    Later notebooks of the same folder continue under the name by themselves.
 
     Args:
         name: any name, at most 60 characters; the lecturer sees it if you hand in a report.

@@ -58,7 +58,7 @@ def fit(
     """Compact a list of chat messages for one call, if the rules say so.
 
     Nothing is remembered of earlier calls. So guards have no effect, and a list that grows is
-    compacted anew at each call: its prompts begin differently each time, and no cache can serve
+    compacted again at each call: its prompts begin differently each time, and no cache can serve
     them. In a loop use `Context`, which remembers, or replace your list by the result. The second
     compaction of one list warns.
 
@@ -233,7 +233,7 @@ class Context:
                 log.fixed = 0  # the last usage was measured on another prompt
             self._pruning_of_call[log.calls - 1] = self._pruning_recorder.record(self._prompts)
             self._warn(n_cuts)
-            if self._guard.is_new:  # what was said before stood behind its own prompts
+            if self._guard.is_new:  # what was said before came after its own prompts
                 self._guard.apply(list(self._added))
             self._last_prompt = self._guard.apply(self._conversation.to_dicts(self.run.shown()))
         return list(self._last_prompt)
@@ -457,7 +457,7 @@ def _merge_dict(old: ChatMessage, new: ChatMessage) -> ChatMessage:
 
 # pydantic-ai has one message per request or reply, with parts; the rules have one dict per part of
 # a request and one per reply. Each dict has a `_DictSource`, so that a prompt is put together from
-# the same objects again, and only what the rules changed is built anew.
+# the same objects again, and only what the rules changed is built again.
 
 MessageDict = dict[str, Any]
 

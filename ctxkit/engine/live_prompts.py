@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class _PromptRun(NamedTuple):
-    """A run, and the prompts changed after it made them: call -> (messages, changed by)."""
+    """A run, and the prompts changed after it made them: call -> [(messages, changed by), ...]."""
 
     run: Run
-    changed: dict[int, tuple[tuple[Message, ...], str]]
+    changed: dict[int, list[tuple[tuple[Message, ...], str]]]
     schemas: int
     """Tokens of the tools' schemas, as counted."""
     numbers: dict[str, int]
@@ -42,16 +42,20 @@ class _PromptRun(NamedTuple):
     def sent(self, call: int) -> tuple[SentItem, ...]:
         """Return the prompt of a call that the run made."""
         items = self.run.sent(call)
-        if call not in self.changed:
-            return items
-        return tuple(_changed_items(items, *self.changed[call], self.run))
+        for messages, by in self.changed.get(call, ()):
+            items = tuple(_changed_items(items, messages, by, self.run))
+        return items
+
+    def sent_last(self) -> tuple[SentItem, ...]:
+        """Return the prompt of the call that the run made last."""
+        return self.sent(self.run.call - 1)
 
     def left_out(self, call: int) -> dict[int, str]:
         """Return the rows that a call's prompt left out, with the name of what left them out."""
         out = dict(self.run.left_out(call))
         if call in self.changed:
             there = {item.row for item in self.sent(call)}
-            by = self.changed[call][1]
+            by = self.changed[call][0][1]
             out.update({i.row: by for i in self.run.sent(call) if i.row not in there})
         return out
 
@@ -93,7 +97,9 @@ class SentPrompts:
     def changed(self, messages: tuple[Message, ...], by: str) -> None:
         """Note that the last call is sent these messages, and what changed them."""
         latest = self._runs[-1]
-        latest.changed[latest.run.call - 1] = messages, by
+        steps = latest.changed.setdefault(latest.run.call - 1, [])
+        steps[:] = [step for step in steps if step[1] != by]  # a later attempt replaces its own
+        steps.append((messages, by))
 
     def of(self, session: Session) -> SessionPrompts:
         """Return the prompts of a session's calls."""
@@ -274,20 +280,19 @@ def _changed_items(
     items: Sequence[SentItem], messages: tuple[Message, ...], by: str, run: Run
 ) -> Iterator[SentItem]:
     """Yield the items of a prompt as sent, after it was changed."""
-    sent_messages = {original_id(m.id): m for m in messages}
-    for item in items:
-        message, row = sent_messages.get(original_id(item.message.id)), item.row
-        if item.message.kind == FIXED_KIND:
-            yield item
-        elif message is None:
-            continue
+    yield from (item for item in items if item.message.kind == FIXED_KIND)
+    item_of = {original_id(i.message.id): i for i in items if i.message.kind != FIXED_KIND}
+    for message in messages:
+        item = item_of.get(original_id(message.id))
+        if item is None:  # it was added
+            yield SentItem(message, run.log.measure(message), 0, by, pruned=True)
         elif message.parts == item.message.parts:
             yield item
-        elif row >= 0 and run.log.messages[row].parts == message.parts:
-            yield SentItem(message, item.raw_tokens, item.raw_tokens, None, row)
+        elif item.row >= 0 and run.log.messages[item.row].parts == message.parts:
+            yield SentItem(message, item.raw_tokens, item.raw_tokens, None, item.row)
         else:
-            tokens = run.log.measure(message, row)
-            yield SentItem(message, tokens, item.raw_tokens, by, row, pruned=True)
+            tokens = run.log.measure(message, item.row)
+            yield SentItem(message, tokens, item.raw_tokens, by, item.row, pruned=True)
 
 
 def _recorded_items(

@@ -57,7 +57,7 @@ class PromptPrefixes:
         self._clock = clock
         self.divergences = list(divergences)
         self._places = {(d.shared, d.next_content) for d in self.divergences}
-        """Place of each divergence, with the hash of what stood there before it."""
+        """Place of each divergence, with the hash of what was there before it."""
         self._has_return = any(d.is_return for d in self.divergences)
 
     def before(self, call: int) -> PromptPrefixes:
@@ -142,7 +142,7 @@ def common_prefix_length(a: Numbers, b: Numbers) -> int:
 
 
 def content_hashes(history: History) -> Numbers:
-    """Return one number a message; two are equal where the same text stands at the same row."""
+    """Return one number a message; two are equal where the same text is at the same row."""
     head, tail = history.head, -np.arange(history.lo, history.hi) - 1
     return np.concatenate((head.column(history.log, "contents"), tail)) if head.size else tail
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ctxkit.engine.segments import RunLike
     from ctxkit.session.session import Session
 
-# Signed thinking is bound to what stood before it when it was made. Whether that still holds needs
+# Signed thinking is bound to what came before it when it was made. Whether that still holds needs
 # no signature: of two prompts in a row let the first n messages be equal. If n is the whole earlier
 # prompt, nothing before any block has changed. Else every block behind the first n is bound to
 # another conversation, the reply to the earlier prompt among them, and it stays so
@@ -155,7 +155,7 @@ class PromptRepairer:
 
 
 def find_stale_thinking(session: Session) -> set[str]:
-    """Return the ids of a log's replies whose thinking stood before its last compaction."""
+    """Return the ids of a log's replies whose thinking came before its last compaction."""
     edits = [i for i, e in enumerate(session.path) if isinstance(e, Edit)]
     before = session.path[: edits[-1]] if edits else ()
     return {e.id for e in before if isinstance(e, Message) and has_signed_thinking(e)}
@@ -165,7 +165,7 @@ def count_refused_calls(session: Session, done: RunLike) -> int | None:
     """Return at how many calls of a replay the provider would refuse the prompt.
 
     A replay sends what the real program sends; this counts what the guard would mend. Prompts are
-    built where one does not merely go on from the one before: at compactions, and at each call
+    built where one does not merely continue from the one before: at compactions, and at each call
     under a pruning where the log has signed thinking.
 
     Args:

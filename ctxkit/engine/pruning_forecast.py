@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # run at each call (`_CalledBill`, O(messages) a call). With schedules only (`ScheduledBill`), one
 # `LayerTrack` a layer holds the content and size of each position and is brought from call to
 # call by the events of the schedule. The first position that differs from the prompt before gives
-# the shared prefix; what stands behind it is new. Cost: O(events + new positions + tokens behind
+# the shared prefix; what comes after it is new. Cost: O(events + new positions + tokens behind
 # the change) over all calls. `PromptPrefixes` finds longer prefixes of prompts further back.
 #
 # A content is a number that is equal for equal text at the same row; 0 means hidden.
@@ -165,7 +165,7 @@ class PrunedForecast(UnprunedForecast):
 
     @property
     def sound(self) -> bool:
-        """False where an error or an interrupt left it incomplete: it must be built anew."""
+        """False where an error or an interrupt left it incomplete: it must be built again."""
         return self._sound and self.pruned.schedule.sound
 
 
@@ -250,7 +250,7 @@ class LayerTrack:
         self._next_event = 0
 
     def step(self, call: int) -> list[tuple[int, int]]:
-        """Go on to a call; return the positions that changed, with the contents they had."""
+        """Continue to a call; return the positions that changed, with the contents they had."""
         n_before, events, i = self.n, self._layer.events, self._next_event
         self.n = self._rows.shown(call)
         if self.n > self._filled:
@@ -414,6 +414,6 @@ class ScheduledBill:
         return track.tokens_from(place + messages) + (0 if added is None else added.tokens)
 
     def _with_added(self, call: int, contents: NDArray[Any]) -> NDArray[Any]:
-        """Return contents with the message that stands at the end of a call alone."""
+        """Return contents with the message that is at the end of a call alone."""
         added = self._schedule.top.added(call)
         return contents if added is None else np.append(contents, added.content)

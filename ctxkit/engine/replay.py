@@ -330,7 +330,7 @@ def _modelled_reply(
     """Return a reply with the usage of the modelled prompt; output as recorded, no cost.
 
     Where the record bills its calls but not this one (it failed), the reply stays without usage,
-    and the modelled prompt stands in its details.
+    and the modelled prompt is in its details.
     """
     details = {k: v for k, v in message.details.items() if k not in _DETAILS_OF_RECORD}
     details |= {"usage_source": "derived", "shared_tokens": shared}

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 # State: the history in force, and the next call. Instead of running rules at each call, `advance`
 # asks a forecast of the unedited calls for the first call at which the trigger is due, the policy
 # can do something and no guard is closed (`_first_due`). All calls before it are billed at once,
-# the policy is run at that call, its edit becomes the history in force, and the search goes on.
+# the policy is run at that call, its edit becomes the history in force, and the search continues.
 #
 # Invariants: `call` only rises, and every call before it is billed exactly once; a policy sees the
 # history at the call for which it runs and nothing later; where the policy fails or a guard refuses
@@ -390,7 +390,7 @@ def find_first_due(log: MessageLog, rules: Rules, limit: int | None = None) -> i
 
 
 def advance(run: Run, rules: Rules, stop: int) -> Run:
-    """Advance a run up to the call `stop` (exclusive): bill up to a compaction, do it, go on."""
+    """Advance a run up to the call `stop` (exclusive): bill up to a compaction, do it, continue."""
     call, policy = run.call, rules.policy
     if stop > call:
         run.clock.sync()

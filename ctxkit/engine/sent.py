@@ -77,7 +77,7 @@ def find_left_out_rows(run: RunLike, call: int | None) -> dict[int, str]:
 def iter_prompt_changes(
     run: RunLike, start: int = 0, stop: int | None = None
 ) -> Iterator[PromptChange]:
-    """Yield the changes of the prompt at each of the calls start..stop, the first of them anew.
+    """Yield the changes of the prompt at each of the calls start..stop, the first of them again.
 
     Cost: one pass over messages and changes of each segment; where a part has no schedule, one pass
     over the prompt at each call.

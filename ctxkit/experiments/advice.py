@@ -106,7 +106,7 @@ def advise(
     if not sessions_n:
         raise BadArguments(_explain_none_usable(len(recorded)))
     best = front[front["on_pareto_front"]].reset_index(drop=True)
-    # A session that a worker process ran has no runner here, so its bound is computed anew.
+    # A session that a worker process ran has no runner here, so its bound is computed again.
     session_bounds = [
         bounds[id(s)] if id(s) in bounds else _estimate_session_bound(SessionScoreCache(s))
         for s in usable
@@ -131,7 +131,7 @@ def get_promised_rules(advice: pd.DataFrame) -> str:
 
 
 def _indistinguishable_from(row: dict[Any, Any], best: pd.DataFrame) -> str:
-    """Return the cheaper settings whose cost lies within the uncertainty of this one's."""
+    """Return the cheaper settings whose cost is within the uncertainty of this one's."""
     # the front is ordered by cost, so only cheaper settings can be alternatives
     near = row["cost_usd"] - best["cost_usd"] < row["cost_uncertainty_usd"]
     return ", ".join(best["rules"][near & (best["cost_usd"] < row["cost_usd"])])
@@ -305,7 +305,7 @@ def _describe_loss(row: dict[Any, Any]) -> str:
 
 
 def _list_similar(row: dict[Any, Any]) -> str:
-    """Return what is known of the error of the cost, and the settings that lie within it."""
+    """Return what is known of the error of the cost, and the settings that are within it."""
     if not has_value(row["cost_uncertainty_usd"]):
         return " The error of these dollars is not known."
     if not row["indistinguishable_from"]:

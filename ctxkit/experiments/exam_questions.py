@@ -4,7 +4,7 @@
 #
 # A compaction divides a session: `before` is the prompt that it compacts, `kept` what it leaves of
 # it as written, and all else is taken away. A question is a line of a taken message with one exact
-# value (path, URL, id, number) left out. It is asked where the value stands in taken messages only,
+# value (path, URL, id, number) left out. It is asked where the value is in taken messages only,
 # where no other line fits the same gap, and where enough words are left to recognise the line.
 # Values that a later reply used are asked for first: those were needed.
 
@@ -19,7 +19,7 @@ from ctxkit._internal.redaction import REDACTION_MARK
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.fact_retention import find_missing_values
 from ctxkit.metrics.items import extract_text_items, iter_texts
-from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message, Text
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import get_call_path
@@ -191,7 +191,7 @@ def _fold(messages: Iterable[Message]) -> str:
 
 
 def _iter_questions(removed: Sequence[Message], remaining: str, later: str) -> Iterator[Question]:
-    """Yield all questions that have one answer, which stands in taken messages only."""
+    """Yield all questions that have one answer, which is in taken messages only."""
     answers: dict[str, dict[str, Question]] = {}
     paths = {c.id: path for m in removed for c in m.tool_calls if (path := get_call_path(c))}
     lines = 0

@@ -166,7 +166,7 @@ class CandidateResult(NamedTuple):
 
     @property
     def fetchable(self) -> int:
-        """Number of questions whose answer stands in a file that the prompt names."""
+        """Number of questions whose answer is in a file that the prompt names."""
         return self.sources.count("fetchable")
 
     @property

@@ -208,7 +208,7 @@ class ForecastOutcome(NamedTuple):
     """What the later sessions cost as they were run."""
 
     def hits(self, name: str) -> tuple[int, int]:
-        """Return how many later sessions lie in the interval of a figure, and of how many."""
+        """Return how many later sessions are in the interval of a figure, and of how many."""
         interval: PredictionInterval | None = getattr(self.forecast, name)
         hits = [interval.holds(v) for v in self.values[name]] if interval is not None else []
         judged = [h for h in hits if h is not None]
@@ -280,7 +280,7 @@ class ForecastReport(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """How many of the later sessions lie in the intervals, in one sentence."""
+        """How many of the later sessions are in the intervals, in one sentence."""
         n = pluralize(len(self.outcomes), "forecast")
         if not any(o.values["calls"] for o in self.outcomes):
             it = "it" if len(self.outcomes) == 1 else "them"

@@ -13,7 +13,8 @@ from ctxkit.experiments.scores import SessionScoreCache, measure_cost_and_loss
 from ctxkit.experiments.section_costs import PromptBilling
 from ctxkit.experiments.session_runner import SessionRunner
 from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import share_message_tokens
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.memory import Recall, promote_lessons

@@ -3,7 +3,7 @@
 Scheduling is dynamic load balancing with data affinity. Reading a session costs far more than one
 run on it, so a session belongs to the worker that has read it, and each batch is a part of one
 session's remaining settings. Batch sizes follow from two running estimates, seconds per run and
-seconds per read (both per call of the session), and lie between `BATCH_SECONDS`, so that the
+seconds per read (both per call of the session), and are between `BATCH_SECONDS`, so that the
 transfer costs little, and `LONGEST_SECONDS`, so that progress is visible. A worker without a
 session of its own takes a free one, else half of the largest remainder (work stealing), unless the
 owner would finish sooner than the thief could read it.

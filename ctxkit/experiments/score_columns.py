@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, FrameColumn
 
 _COLUMN_ROWS = (
     ("session", TEXT, "id of the session"),
@@ -137,7 +138,7 @@ _COLUMN_ROWS = (
 SCORE_COLUMNS = tuple(
     FrameColumn(name, dtype, "", meaning) for name, dtype, meaning in _COLUMN_ROWS
 )
-"""Shares lie between 0 and 1, counts end in `_n`; a missing value is one that the data cannot say.
+"""Shares are between 0 and 1, counts end in `_n`; a missing value is one that the data cannot say.
 """
 SCORE_COLUMN_NAMES = tuple(c.name for c in SCORE_COLUMNS)
 

@@ -33,6 +33,7 @@ from ctxkit.metrics.compactions import (
     get_run_compactions,
     make_compaction_columns,
 )
+from ctxkit.metrics.cost.cache_fit import closure_error
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.elongation import (
@@ -45,14 +46,15 @@ from ctxkit.metrics.elongation import (
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import MessageItemCache
+from ctxkit.metrics.known_values import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.recorded_compactions import group_edits, hides_compactions, is_sealed
-from ctxkit.metrics.stats import mean_or_none, median_or_none, sum_if_complete
+from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
+from ctxkit.session.compaction_groups import group_edits, hides_compactions
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.sizes import MessageSizes, measure_sizes
 
@@ -97,7 +99,7 @@ def score(
 
     Returns:
         A series with the columns of `experiments.score_columns.SCORE_COLUMNS`, shown by its chief
-        figures (`.detail` has all). Shares lie between 0
+        figures (`.detail` has all). Shares are between 0
         and 1, counts end in `_n`, money is in US dollars; unknown values are missing, never zero.
 
     Raises:
@@ -482,7 +484,7 @@ class SessionScoreCache:
             "compaction_read_error": compute_compaction_read_error(
                 predict_reads_after_compactions(self.session)
             ),
-            "closure_error": cost_model.closure,
+            "closure_error": closure_error(self.session, cost_model.misses),
             "unexplained_miss_share": cost_model.unexplained,
             "explained_miss_share": cost_model.explained,
             "priced_share": cost_model.priced,
@@ -623,7 +625,7 @@ def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any
     """Return the figures of the score of a session, without counts that no other view shows."""
     figures = name_score_figures(row)
     if row["source"] == "estimated" and session.origin is None:
-        # The log states no prompts: the counts stand in the score alone.
+        # The log states no prompts: the counts are in the score alone.
         figures = {name: n for name, n in figures.items() if name not in _COUNTED}
     return figures
 

@@ -13,11 +13,12 @@ from ctxkit.experiments.scores import SessionScoreCache
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import bill_replay
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
+from ctxkit.metrics.known_values import sum_if_complete
 from ctxkit.metrics.prompt_composition import separate_schemas, share_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut
 from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.metrics.stats import sum_if_complete
 from ctxkit.policies.rules import RecordedCompactions, recorded_rules
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import SECTIONS_KEY, Message, Text
@@ -65,7 +66,7 @@ def sections(session: Session, rules: RulesLike | None = None) -> pd.DataFrame:
 
     The dollars of a row are the difference between two bills, with the section and without it, by
     the cache behaviour of the record (see `metrics.cost.replay_bill`). Each section is removed
-    alone. Where the prompts state the time, a last row gives the extra cost of stating it anew at
+    alone. Where the prompts state the time, a last row gives the extra cost of stating it again at
     the top of each turn, which makes everything behind it fresh input.
 
     Args:
@@ -143,7 +144,7 @@ class _SectionCosts:
         ]
 
     def make_time_rows(self) -> list[dict[str, Any]]:
-        """Return the row of a time stated anew at each turn; no row where no time is stated."""
+        """Return the row of a time stated again at each turn; no row where no time is stated."""
         if "time" not in self.names or not self.session.calls:
             return []
         # At the first call of each turn only the text before the time can be read from the cache.

@@ -115,7 +115,7 @@ class SessionRunner:
             row = score_run(self.base, run, setting.label, loss=loss, reuse=reuse)
         except CtxkitError as error:
             row["error"] = str(error)
-        except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
+        except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs continue
             row["error"] = f"{type(error).__name__}: {error}"
         row |= setting.parameters
         row["key"], row["of"] = setting.key, self.name

@@ -285,7 +285,7 @@ def _iter_rows(
         for finished_n, row in enumerate(make_runner(session).rows(settings, options), 1):
             yield i, [row]
             estimate.took(_count_calls(session))
-            # the pool is tried once; where it is not available the loop goes on here
+            # the pool is tried once; where it is not available the loop continues here
             if tried_pool or not estimate.is_slow:
                 continue
             tried_pool, remaining = (

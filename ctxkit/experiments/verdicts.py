@@ -109,7 +109,7 @@ def check_max_loss(max_loss: float | None) -> None:
     """Refuse a bound that is no share.
 
     Raises:
-        BadArguments: it does not lie between 0 and 1.
+        BadArguments: it is not between 0 and 1.
     """
     if max_loss is not None and (isinstance(max_loss, bool) or not 0 <= max_loss <= 1):
         raise BadArguments(f"max_loss is a share from 0 to 1, as 0.2, not {max_loss!r}.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # A `compaction` block stands for all that the API dropped before it:
 #   threshold   the block heads the reply of the call that crossed the threshold; the client sends
-#               the whole history again, and the API ignores what stands before the block
+#               the whole history again, and the API ignores what comes before the block
 #   on demand   a request with `compaction` is answered by the block alone; the client puts it in
 #               the place of the messages that it sent, and the turns that it kept behind it
 # Both are read alike: the raw messages of a request are cut at their last block, and the block is a
@@ -48,7 +48,7 @@ class AnthropicConversation(ChatConversation):
         return super().make(raw, **fields)
 
     def count_replacement(self, messages: list[Message], start: int) -> int:
-        """Return the end of what replaced the old messages: a client's summary stands alone."""
+        """Return the end of what replaced the old messages: a client's summary is alone."""
         text = get_plain_text(messages[start]) if start < len(messages) else ""
         is_summary = text.startswith(SUMMARY_PREFIX)
         return start + 1 if is_summary else super().count_replacement(messages, start)

@@ -1,4 +1,4 @@
-"""Threads of raw request bodies: which requests go on with which conversation."""
+"""Threads of raw request bodies: which requests continue which conversation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from ctxkit.formats.anthropic_compaction import AnthropicConversation
 
-# A request goes on with the thread whose last request, with its reply, it repeats longest; both
+# A request continues the thread whose last request, with its reply, it repeats longest; both
 # begin with the same head: what the program laid into the prompt, and the first message behind it.
 # Where no thread begins alike:
 #   - a subagent's request begins a thread, as several may run side by side with the same tools
-#   - a request that begins with a summary, or shares a message, goes on with the thread before it:
+#   - a request that begins with a summary, or shares a message, continues the thread before it:
 #     it was compacted or trimmed
 #   - where the index names no part of the program, anything else is a thread of its own
 # A thread remembers digests of its messages alone, so that comparing costs O(messages).
@@ -83,7 +83,7 @@ class BodyThreads:
 def _find_thread(
     threads: list[BodyThread], digests: list[bytes], source: str, messages: list[Any]
 ) -> BodyThread | None:
-    """Return the thread that a request goes on with; None: it begins one."""
+    """Return the thread that a request continues; None: it begins one."""
     is_agent = source.startswith(_AGENT_SOURCE)
     common = [(_count_common(t.digests, digests), t) for t in threads]
     n_common, best = max(common, key=lambda pair: pair[0], default=(0, None))

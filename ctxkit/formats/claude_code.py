@@ -7,6 +7,7 @@ cost.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -108,18 +109,23 @@ _METADATA_FIELDS = {
 """Fields of any line that describe the session, and the names they are stored under."""
 
 
-class _Line(TypedDict, total=False):
-    """The fields of a line that this reader uses; all others are passed over undecoded.
+class _ResultDetails(TypedDict, total=False):
+    """The one field of `toolUseResult` that this reader uses.
 
-    Half of a transcript's bytes are `toolUseResult`, which repeats the result that the message has.
-    It stays raw: only a subagent's id is taken from it.
+    Half of a transcript's bytes are in it, and repeat the result that the message has.
     """
+
+    agentId: Any
+
+
+class _Line(TypedDict, total=False):
+    """The fields of a line that this reader uses; all others are passed over undecoded."""
 
     type: Any
     uuid: Any
     parentUuid: Any
     message: Any
-    toolUseResult: msgspec.Raw
+    toolUseResult: _ResultDetails | list[msgspec.Raw] | str | float | bool | None
     timestamp: Any
     requestId: Any
     sessionId: Any
@@ -155,7 +161,7 @@ class _Line(TypedDict, total=False):
 
 LINE_FIELDS = frozenset(_Line.__annotations__)
 LINE_DECODER = msgspec.json.Decoder(_Line)
-"""Decodes one line; a field that the reader uses stands in its type."""
+"""Decodes one line; a field that the reader uses is in its type."""
 _TITLE_FIELDS = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
 """The field with the session's title, by the type of the line."""
 _SUBAGENT_TOOLS = {"Task", "Agent"}
@@ -164,7 +170,7 @@ _MAX_SUBAGENT_FILES = 1000
 
 def sniff(source: Source) -> bool:
     """Return True if one of the first lines has a type and fields of Claude Code's transcripts."""
-    for record in source.head[:40]:
+    for record in islice(source.head, 40):  # a slice would decode all of them
         record_type = as_str(record.get("type"))
         if record_type in _MESSAGE_TYPES and type(record.get("message")) is dict:
             return bool(record["message"].get("role", record_type) == record_type)
@@ -200,7 +206,10 @@ class _TranscriptReader:
         self.has_main = any(
             as_str(r.get("type")) in _MESSAGE_TYPES and not _is_sidechain(r) for _, r in records
         )
-        self.has_sidechains = self.has_main and any(_is_sidechain(r) for _, r in records)
+        self.has_sidechains = self.has_main and any(
+            record.get("isSidechain") is True or type(record.get("parent_tool_use_id")) is str
+            for _, record in records  # `_is_sidechain`, without a call for each line
+        )
         self.cost_usd: float | None = None
         self.state = _find_duplicate_uuids(records)
         self.main = TranscriptConversation(self.state, "")
@@ -273,7 +282,7 @@ class _TranscriptReader:
         for key, fact in self.unknown_metadata:
             if type(record.get(key)) is str:
                 facts.setdefault(fact, record[key])
-                # rebound, not changed: this loop goes on over the old list
+                # rebound, not changed: this loop continues over the old list
                 self.unknown_metadata = [f for f in self.unknown_metadata if f[1] != fact]
 
     def _read_init(self, record: dict[str, Any]) -> None:

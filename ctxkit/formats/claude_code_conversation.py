@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 # begins a branch, except that tool results and failed calls hang beside each other without being
 # branches; up to _MAX_STEPS_BACK of those are stepped over. A line that is no entry maps to the
 # entry before it, because later lines may name it as their parent.
-# A prompt of the user whose parent lies before the last reply leaves that reply: it stays on the
+# A prompt of the user whose parent is before the last reply leaves that reply: it stays on the
 # path as a billed call without a place in later prompts (stop reason `abandoned`).
 # Replies: one API call is written as several lines with the same message id and request id. The
-# first line makes the reply; the others, even if results stand between, extend it. Usage is taken
+# first line makes the reply; the others, even if results are between, extend it. Usage is taken
 # from the last line that has one.
 # Compaction: a `compact_boundary` line is pending until the summary arrives as the next user line.
 # Any other message closes it without a summary. `microcompact_boundary` replaces old tool results
@@ -68,7 +68,7 @@ class TranscriptState:
         self.has_ambiguous_uuids = ambiguous
         """True if a uuid names two lines; the order of lines then replaces their parents."""
         self.has_repeated_uuids = repeated
-        """True if a uuid stands at two lines, be they equal or not."""
+        """True if a uuid is at two lines, be they equal or not."""
         self.uuids = uuids
         """The uuids of all lines of the file."""
 
@@ -128,9 +128,9 @@ class TranscriptConversation:
         return index
 
     def _move_to_parent(self, record: dict[str, Any], *, is_prompt: bool = False) -> None:
-        """Move to a line's parent, unless only tool results and failed calls lie between.
+        """Move to a line's parent, unless only tool results and failed calls are between.
 
-        Before a prompt of the user a reply may lie between, too: it was interrupted and left, and
+        Before a prompt of the user a reply may be between, too: it was interrupted and left, and
         it stays on the path, as it was billed.
         """
         builder, target = self.builder, self._find_parent_index(record)
@@ -456,7 +456,7 @@ def extend_reply(
     recent_parts = reply.parts[-64:]
     return msgspec.structs.replace(
         reply,
-        parts=reply.parts + tuple(p for p in parts if p not in recent_parts),
+        parts=(*reply.parts, *[p for p in parts if p not in recent_parts]),
         time=parse_timestamp(record.get("timestamp")) or reply.time,
         usage=usage or reply.usage,
         stop=ContentBlocks.map_stop_reason(message.get("stop_reason")) or reply.stop,
@@ -499,12 +499,6 @@ def is_restart_line(record: dict[str, Any]) -> bool:
 def get_started_subagent(record: dict[str, Any]) -> str | None:
     """Return the id of the subagent whose result this line has, or None."""
     extra = record.get("toolUseResult")
-    if type(extra) is msgspec.Raw:
-        # most results are long and no subagent's: they are decoded only where the name is in them
-        try:
-            extra = msgspec.json.decode(extra) if b'"agentId"' in bytes(extra) else None
-        except (msgspec.DecodeError, RecursionError):
-            return None
     return str_or_none(extra.get("agentId")) if type(extra) is dict else None
 
 

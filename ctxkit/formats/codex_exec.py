@@ -39,7 +39,7 @@ TRAITS = (("all", "usage is of a whole turn: the reply that ends it is of kind `
 # with its result), `turn.completed` the usage of all calls of a turn. Only the last state of an
 # item is read. Reasoning is collected until the next reply. The usage of a turn goes to its last
 # reply, which thereby becomes one of kind `turn`; without a reply it gets a message of its own. An
-# error counts only if the turn does not go on after it.
+# error counts only if the turn does not continue after it.
 _EVENT_TYPES = {
     "thread.started",
     "turn.started",
@@ -96,7 +96,7 @@ class _ThreadReader:
         self.thread_id: str | None = None
         self._thoughts: list[Part] = []
         self._last_error: str | None = None
-        """The last error, after which the turn may still go on ("Reconnecting... 1/5")."""
+        """The last error, after which the turn may still continue ("Reconnecting... 1/5")."""
 
     def close(self) -> None:
         """Add an error that nothing followed."""

@@ -107,7 +107,7 @@ def read_companion_files(source: Source, session_id: str) -> dict[str, Any]:
     """Summarize the entries of a session in `intents`, `changes` and `evidence` (.json).
 
     Args:
-        source: the log that the files stand beside.
+        source: the log that the files are beside.
         session_id: the session's id.
     """
     companions: dict[str, Any] = {}

@@ -323,7 +323,7 @@ class _SampleReader:
 
 
 def _parse_server_results(raw: dict[str, Any]) -> list[Message]:
-    """Return the results of server tools, which stand in the reply's content."""
+    """Return the results of server tools, which are in the reply's content."""
     results = []
     for part in map(as_dict, as_list(raw.get("content"))):
         output = to_text(part.get("result")) if part.get("type") == "tool_use" else ""

@@ -53,7 +53,7 @@ CAN = "all that a session holds"
 CANNOT = "nothing is left out"
 VERSION = 1
 # A native file is a valid Pi session (version 3), which any Pi reader can open. What Pi cannot hold
-# stands in `custom` entries, the marks:
+# is in `custom` entries, the marks:
 #   ctxkit.session  fields of the session
 #   ctxkit.entry    fields of one message or edit. If Pi has a form of it, that entry follows with
 #                   the mark as parent and has the parts; otherwise the mark has everything

@@ -344,7 +344,7 @@ def _make_call_attributes(
 
 
 def _is_compacted(session: Session, call: ModelCall, prompt: _PromptEncoder) -> bool:
-    """Return True if the prompt has a summary, or a compaction lies right before the call."""
+    """Return True if the prompt has a summary, or a compaction is right before the call."""
     if prompt.has_summary:
         return True
     previous = session.calls[call.index - 1].position if call.index else 0

@@ -72,7 +72,7 @@ TRAITS = (
 #   - every line, even a damaged one, is a position in the tree, since later entries may name it
 #   - calls of a failed reply were not run and leave the prompt; if a result arrives all the same,
 #     the reply gets its whole parts back
-#   - a compaction removes the visible messages before its first kept entry. If that lies before the
+#   - a compaction removes the visible messages before its first kept entry. If that is before the
 #     first kept entry of an earlier compaction, the messages between become visible again
 # Version 1 names the first kept entry by its line instead of its id.
 def sniff(source: Source) -> bool:

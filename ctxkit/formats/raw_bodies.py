@@ -1,7 +1,7 @@
 """Reading of a folder of raw request and response bodies as sessions.
 
 Requests are whole prompts, so system prompt, tool schemas and attachments are known. Transcripts of
-Claude Code that lie in the folder are joined with them.
+Claude Code that are in the folder are joined with them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_raw_bodies(
         folder: the folder.
         read_call: adds a request with its response to a conversation.
         open_conversation: makes an empty conversation of the format.
-        read_transcript: reads a transcript that lies in the folder.
+        read_transcript: reads a transcript that is in the folder.
 
     Raises:
         ReadError: no request of the folder can be read.
@@ -104,7 +104,7 @@ class _BodyReading:
         self._open_conversation = open_conversation
 
     def add(self, body: Any) -> None:
-        """Add a request with its response to the thread that it goes on with."""
+        """Add a request with its response to the thread that it continues."""
         request, digest = read_body(self.folder / body.request, self.faults)
         if not as_list(request.get("messages")):
             return
@@ -189,7 +189,7 @@ def _rank_as_main(thread: BodyThread) -> tuple[bool, int]:
 def _read_transcripts(
     folder: Path, read_transcript: Callable[[Path], list[Session]], faults: list[Fault]
 ) -> Iterator[Session]:
-    """Yield the transcripts that lie in the folder; what is none is named in a fault."""
+    """Yield the transcripts that are in the folder; what is none is named in a fault."""
     paths = sorted(p for p in folder.glob("*.jsonl") if p.name != INDEX and not p.is_symlink())
     for path in paths[:MAX_TRANSCRIPTS]:
         try:

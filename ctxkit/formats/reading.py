@@ -562,7 +562,7 @@ def attach_team_agents(
 ) -> Session:
     """Return a team's ledger with its agents' sessions as children; other sessions unchanged.
 
-    The agents' files are named `TEAM.AGENT.jsonl`, stand in the same folder and name the ledger as
+    The agents' files are named `TEAM.AGENT.jsonl`, are in the same folder and name the ledger as
     their parent; links are not followed.
 
     Args:

@@ -347,7 +347,7 @@ def _estimate_lost_tokens(session: Session, sized: MessageSizes) -> int:
         for _, c in (first_call, smallest_call)
     )
     # Without a smaller later prompt, the smallest cache read bounds the fixed part from above, as
-    # cache breakpoints lie at or behind its end.
+    # cache breakpoints are at or behind its end.
     if smallest_call is first_call and first_fixed > _MAX_FIXED_PROMPT:
         cache_reads = [
             c.message.usage.cache_read_tokens or 0 for _, c in calls_with_prompts if c.message.usage

@@ -54,7 +54,7 @@ READER_MODULES = (
 """Modules of this package, in the order in which detection tries them."""
 # Detection asks each reader in this order and takes the first whose `sniff` is true. A format
 # whose records could pass for those of a more general one (Qwen's for Gemini's, a trace's for a
-# plain list of messages) therefore stands before it; Chat Completions, which nearly any chat log
+# plain list of messages) therefore comes before it; Chat Completions, which nearly any chat log
 # resembles, is last. Readers that a user registers come first, those of other packages last.
 
 

@@ -86,7 +86,7 @@ def keep(
         One row per file, with the columns of `KEEP_COLUMNS`.
 
     Raises:
-        BadArguments: the archive would lie among a tool's sessions, or a tool is unknown.
+        BadArguments: the archive would be among a tool's sessions, or a tool is unknown.
         CtxkitError: the archive cannot be written.
 
     Example:

@@ -39,7 +39,7 @@ _CALL_START, _CALL_END = "<tool_call>", "</tool_call>"
 _RESULT_START, _RESULT_END = "<tool_response>", "</tool_response>"
 
 
-# Calls stand in the text of a reply as JSON between `<tool_call>` marks, results between
+# Calls are in the text of a reply as JSON between `<tool_call>` marks, results between
 # `<tool_response>` marks. Neither has an id: results are paired with the calls of the last reply in
 # order. Text that looks like a call but is no valid JSON stays text.
 def sniff(source: Source) -> bool:

@@ -99,7 +99,7 @@ def _drop_entry_claims(
 
 
 def _drop_message_claims(message: Message, model: str | None, window: int | None) -> Message:
-    has_sizes = any(type(p) is SizeOnly for p in message.parts)
+    has_sizes = SizeOnly in map(type, message.parts)
     if message.usage is None and message.context_window is None and not has_sizes:
         return message
     model = message.model or model

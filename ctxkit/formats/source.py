@@ -51,7 +51,7 @@ LARGE_FILE_BYTES = 64 << 20
 """A file of JSON lines above this size is read line by line."""
 SQLITE_MAGIC = b"SQLite format 3\0"
 """The first bytes of an SQLite database."""
-_SMALL_FILE_BYTES = 1 << 20
+_SMALL_FILE_BYTES = 1 << 16
 """A file below this size is read whole when its first bytes are needed."""
 _FIRST_BYTES = 4 << 20
 _MAX_LINE_BYTES = 1 << 29

@@ -35,6 +35,7 @@ from ctxkit.magics.settings import AgentLine
 from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
 from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
 from ctxkit.metrics.prompt_composition import apportion
+from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 # The order matters. What needs no session is checked first (prompt, variable, pictures, limits), so
 # a line that is refused there opens nothing. A dry run returns before the session is opened. Then
-# the session is opened or resumed, its notes are printed once, and approval is set anew for each
+# the session is opened or resumed, its notes are printed once, and approval is set again for each
 # turn, since a cell asks in its input field and a turn in the background by buttons.
 def run_agent(kit: KitState, line: AgentLine, body: str) -> object:
     """Take the turn that a line and a cell ask for; without a prompt, show the status."""
@@ -161,7 +162,7 @@ def show_session_status(kit: KitState, name: str | None) -> TextPage:
     agent_ = live.agent
     used, limit = agent_.gauge()
     calls = pluralize(len(live.session.calls), "call")
-    cuts = pluralize(len(live.session.edits), "compaction")
+    cuts = pluralize(count_compactions(live.session) or 0, "compaction")
     lines = [
         f"Session {live.name} ({live.id}): {calls}, {cuts}",
         f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",

@@ -1,7 +1,7 @@
 """Questions to the user before a tool call runs.
 
 The call is shown as it will run. A front end saves what it displays and what it prompts for: so the
-call stands in a display of its own, which its form without keys replaces however the question ends,
+call is in a display of its own, which its form without keys replaces however the question ends,
 and the prompt names the tool only.
 """
 
@@ -134,7 +134,7 @@ class Question:
 
     @property
     def prompt(self) -> str:
-        """What stands at the input field; it is saved with a notebook."""
+        """What is at the input field; it is saved with a notebook."""
         return f"May the agent call {self.name}, as shown above? {_CHOICES}"
 
     @property
@@ -240,7 +240,7 @@ async def ask_here(question: Question) -> str:
         BadArguments: nobody can be asked.
     """
     with showing(question) as prompt:
-        # In a thread, since `input` blocks and the event loop must go on.
+        # In a thread, since `input` blocks and the event loop must continue.
         return str(await run_in_thread(lambda: _read_answer(prompt)))
 
 

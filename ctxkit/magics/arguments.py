@@ -20,7 +20,7 @@ T = TypeVar("T")
 # Quoted parts and plain characters side by side; a quote without its partner is a character.
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
 _WORD = re.compile(r"""(?:--[\w-]+=)?(?:"[^"]*"|'(?:(?!\s--).)*?')(?=\s|$)|\S+""", re.DOTALL)
-"""A word of plain text. Quotes stand around it, never within (don't), and single ones, which may be
+"""A word of plain text. Quotes are around it, never within (don't), and single ones, which may be
 apostrophes (the others' ids), hide no option behind a blank."""
 _HELP = ("-h", "--help")
 
@@ -95,7 +95,7 @@ def strip_comment(line: str) -> str:
     return line if at is None else line[:at].rstrip()
 
 
-# One pass over the tokens. Options may stand anywhere before the rest. The first other word begins
+# One pass over the tokens. Options may be anywhere before the rest. The first other word begins
 # the rest, where the shape has one: it is cut out of the line by position, so its quotes and blanks
 # remain. Without a rest, words fill the fields in order.
 def parse_line(kind: type[T], line: str, magic: str) -> T:
@@ -169,7 +169,7 @@ def _extract_options(
     """Return a text without the options in it, which go to `values`.
 
     An option after the first word must count: `%compact keep the ids --dry-run` once compacted for
-    good. In quotes, and behind a `--` that stands alone, nothing is an option.
+    good. In quotes, and behind a `--` that is alone, nothing is an option.
     """
     pieces, at = [], 0
     words = [LineToken(m[0], m.start()) for m in _WORD.finditer(text)]

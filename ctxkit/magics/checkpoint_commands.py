@@ -121,7 +121,7 @@ def restore_checkpoint(kit: KitState, line: RestoreLine) -> TextPage:
 
 
 def branch_session(kit: KitState, line: BranchLine) -> TextPage:
-    """Make a session of its own that stands at a checkpoint; the old one stays as it is."""
+    """Make a session of its own that is at a checkpoint; the old one stays as it is."""
     from ctxkit.agent.store.session_log import get_checkpoint
 
     session = kit.session(line.session)

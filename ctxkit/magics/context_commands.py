@@ -81,7 +81,7 @@ def _switch_sections(words: str, before: str) -> tuple[tuple[str, ...], str]:
 
 
 def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
-    """Return what must be said of sections that are off now and stand in the session."""
+    """Return what must be said of sections that are off now and are in the session."""
     session = live.session
     if not session.calls:
         return []

@@ -80,8 +80,8 @@ class KitState(KitSettings):
             self._lives.close()
 
     def branched(self, name: str, session: Session, origin: str | None) -> bool:
-        """Keep a session under a new name; return True where it is live, and goes on as its origin
-        would.
+        """Keep a session under a new name; return True where it is live and continues as its
+        origin would.
 
         Raises:
             BadArguments: there is one of that name.

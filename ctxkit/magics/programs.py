@@ -114,7 +114,7 @@ class McpServers:
         from ctxkit.agent.mcp import McpServer
 
         running = self._running.setdefault(session, {})
-        # A server whose command or environment has changed is ended and started anew.
+        # A server whose command or environment has changed is ended and started again.
         for gone in [k for k in running if servers.get(k[0]) != k[1]]:
             running.pop(gone).close()
         out: list[Tool] = []

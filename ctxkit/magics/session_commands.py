@@ -6,9 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    escape_html,
+    format_count,
+    pluralize,
+    sanitize_line,
+)
 from ctxkit.magics.arguments import option, word
 from ctxkit.magics.commands import Subcommand, TextPage
+from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Edit
 from ctxkit.tokens.live_prompt_sizes import find_current_call
 
@@ -96,17 +103,16 @@ def list_sessions(kit: KitState, _: EmptyLine) -> pd.DataFrame:
     import pandas as pd
 
     from ctxkit._internal.display_frame import with_display
-    from ctxkit.metrics.recorded_compactions import group_edits
+    from ctxkit.metrics.frames import frame
     from ctxkit.widgets.reports.session_summary import tabulate_sessions
 
     names, active = list(kit.sessions), kit.sessions.active_name
     registry = [s for _, s in kit.sessions.items()]
+    counts = frame(registry, per="session")
     columns = {
         "active": [name == active for name in names],
         "format": [sanitize_line(s.format, 40) for s in registry],
-        "messages": [len(s.messages) for s in registry],
-        "calls": [len(s.calls) for s in registry],
-        "compactions": [len(group_edits(s)) for s in registry],
+        **{name: counts[name].array for name in ("messages_n", "calls_n", "compactions_n")},
         "title": [sanitize_line(s.title or "", 60) for s in registry],
         "file": [sanitize_line(s.path_ or "", 200) for s in registry],
     }
@@ -184,8 +190,8 @@ class ContextStatus:
     """
 
     report: ContextReport
-    compactions: int
-    """Compactions before the call."""
+    compactions: int | None
+    """Compactions before the call; None: the format of the log cannot tell of one."""
     largest: int
 
     @property
@@ -196,7 +202,7 @@ class ContextStatus:
         size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
         if not r.is_known:
             size, unsure = "unknown, the log has counts of whole turns alone", ""
-        return f"Context: {size} · Compactions: {self.compactions}{unsure}"
+        return f"Context: {size} · Compactions: {format_count(self.compactions)}{unsure}"
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Return tokens, share and name of each group, then of the largest messages."""
@@ -247,8 +253,7 @@ def show_context_status(kit: KitState, options: StatusLine) -> ContextStatus | T
 def _make_status(kit: KitState, options: CallLine) -> ContextStatus:
     session, report = kit.session(options.session), make_report(kit, options)
     stop = len(session.path) if report.call is None else session.call(report.call).position
-    before = sum(isinstance(e, Edit) for e in session.path[:stop])
-    return ContextStatus(report, before, kit.contributors)
+    return ContextStatus(report, count_compactions(session, stop), kit.contributors)
 
 
 def list_window(kit: KitState, options: WindowLine) -> pd.DataFrame:

@@ -50,7 +50,7 @@ DEFAULT_SESSION = "main"
 
 # A name is unknown, remembered (settings only) or open. `_known` holds open sessions and `_made`
 # the parts that each was opened with; where new settings resolve to other parts, the session is
-# opened anew. `_remembered` holds settings with which a session is opened next, `_running` the
+# opened again. `_remembered` holds settings with which a session is opened next, `_running` the
 # latest background turn of each, `_always` the tools allowed for good. Only `open` adds to
 # `_known`, and no session is closed or changed by `open` while a turn of it runs.
 class LiveSessions:
@@ -99,14 +99,14 @@ class LiveSessions:
 
     def open(self, name: str, **options: Any) -> LiveSession:
         """Return a session ready for a turn: opened, resumed from its file, or as it is with what
-        was asked anew.
+        was asked again.
 
         Raises:
             BadArguments: it is busy; or a model, rules or a tool do not exist.
             StoreError: another process holds it.
         """
         # A session whose parts differ from those it was opened with (or whose log was closed) is
-        # closed and opened anew from its file; otherwise only what was asked is changed in place.
+        # closed and opened again from its file; otherwise only what was asked is changed in place.
         self.free(name)
         settings = self.settings(name, options)
         parts = self.named.parts(settings)  # refuses what is not there before anything is closed
@@ -144,7 +144,7 @@ class LiveSessions:
         return self._always.setdefault(name, set())
 
     def remember(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Note what a session that is not open yet shall be made of, and go on with it."""
+        """Note what a session that is not open yet shall be made of, and continue it."""
         self._remembered[name], self.current = dict(settings), name
 
     def free(self, name: str) -> None:
@@ -254,7 +254,7 @@ and the last 30 %.
 
 
 class SessionParts(NamedTuple):
-    """What a live session is made of; where it differs from before, the session is opened anew."""
+    """What a live session is made of; where it differs from before, the session is opened again."""
 
     model: str
     summary_model: str
@@ -425,7 +425,7 @@ def load_instructions(words: str, names: Mapping[str, Any], root: Path | None) -
 
 
 def describe_project_files(root: Path | None, *, read: bool) -> str:
-    """Return a note where a project's own instructions lie in the root, and are read or not."""
+    """Return a note where a project's own instructions are in the root, and are read or not."""
     if root is None or not root.is_dir():
         return ""
     place = Root(root)

@@ -75,7 +75,7 @@ class TurnHandle:
         Raises:
             TimeoutError: it is not, after so many seconds.
             Interrupted: the turn was stopped.
-            BadArguments: it asks for a word, and this cell has no input field; the turn goes on
+            BadArguments: it asks for a word, and this cell has no input field; the turn continues
                 waiting.
         """
         until = time.monotonic() + (float("inf") if seconds is None else seconds)

@@ -14,9 +14,9 @@ from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
 from ctxkit.metrics.item_index import MAX_CACHED_TEXTS, MultiTextSearch, is_negated
 from ctxkit.metrics.items import MAX_SEARCHED_CHARS, iter_texts
+from ctxkit.metrics.known_values import median_or_none
 from ctxkit.metrics.loss import analyse_loss
 from ctxkit.metrics.loss_analysis import CONSTRAINT_FAMILY
-from ctxkit.metrics.stats import median_or_none
 from ctxkit.metrics.thrashing import ToolCallRepeats
 from ctxkit.session.messages import Text
 from ctxkit.session.tool_calls import is_read_only_tool
@@ -252,7 +252,7 @@ def tabulate_aftermath(session: Session) -> pd.DataFrame:
 
     Returns:
         One row per compaction with the columns `session` and those of `Aftermath`; several rules
-        or values stand in one cell, one per line.
+        or values are in one cell, one per line.
     """
     import pandas as pd
 

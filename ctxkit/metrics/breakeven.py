@@ -57,7 +57,7 @@ def requests_until_reset_pays(
 
     ``n* = (K + (p_w - p_r) S) / (p_r (L - S))``, from context-compaction-lab: every request saves
     reading ``L - S`` tokens, which pays back the summary call ``K`` and writing the prefix ``S``
-    anew. Two corrections: an unchanged front is not rewritten, and tokens that the first request
+    again. Two corrections: an unchanged front is not rewritten, and tokens that the first request
     would not have found in the cache would have been written anyway. So on a cold call a reset is
     paid back at once, unless the summary costs more than writing what it removed.
 
@@ -104,7 +104,7 @@ def reads_until_mutation_pays(
 
     Args:
         saved: tokens that the edit removes, ``dT``.
-        suffix: tokens behind the edit, which are written anew, ``S``.
+        suffix: tokens behind the edit, which are written again, ``S``.
         model: the model by whose prices it is; the default is a Claude with reads at a tenth.
         write_share: price of a written token over that of fresh input; None: the model's.
         read_share: price of a cached token over that of fresh input; None: the model's.

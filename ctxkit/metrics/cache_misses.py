@@ -152,6 +152,10 @@ def _measure_shared_after_edits(
         previous_call: for each call the one to compare it with.
         anchored: the sizes of its messages.
     """
+    if session.prunings:  # a prompt may hold messages that the log has otherwise, or not at all
+        return {
+            c: _measure_shared_as_sent(session, before, c) for c, before in previous_call.items()
+        }
     compared = {*previous_call, *previous_call.values()}
     views = {call.index: view for call, view in session.views() if call.index in compared}
     shared_tokens = {}
@@ -160,3 +164,13 @@ def _measure_shared_after_edits(
         common = takewhile(lambda pair: pair[0].id == pair[1].id, pairs)
         shared_tokens[call] = (anchored.fixed or 0) + sum(anchored.of(new) for _, new in common)
     return shared_tokens
+
+
+def _measure_shared_as_sent(session: Session, previous: int, call: int) -> int:
+    """Return the tokens of the prefix that two prompts share, as they were sent."""
+    pairs = zip(session.sent(previous), session.sent(call), strict=False)
+    common = takewhile(
+        lambda p: (p[0].message.id, p[0].message.parts) == (p[1].message.id, p[1].message.parts),
+        pairs,
+    )
+    return sum(new.tokens for _, new in common)

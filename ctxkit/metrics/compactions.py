@@ -23,10 +23,10 @@ from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.metrics.cost.call_prices import is_written_by_model
 from ctxkit.metrics.cost.replay_bill import WrittenSummary
+from ctxkit.metrics.known_values import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts, get_prompt_sizes
-from ctxkit.metrics.recorded_compactions import group_edits
-from ctxkit.metrics.stats import mean_or_none, median_or_none
 from ctxkit.policies.triggers import IDLE_AHEAD_WORD
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message
 
 if TYPE_CHECKING:

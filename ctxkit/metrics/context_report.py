@@ -11,7 +11,8 @@ from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sani
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.figure_sources import shows_figures
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import (
     DROPPED_UNMARKED,
     GROUPS,

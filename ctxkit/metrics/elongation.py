@@ -45,7 +45,7 @@ PolicyKind = Literal["raw", "mask", "summary", "hybrid", "other"]
 INTERVAL_LEVEL = 0.8
 """Level of every interval in this module."""
 NOISE_FLOOR = 0.21
-"""Relative difference of dollars within which two runs of one policy over the same 50 tasks lie in
+"""Relative difference of dollars within which two runs of one policy over the same 50 tasks are in
 80 of 100 cases; three measured pairs differ by 9, 14 and 2 %
 (`ctxkit.experiments.studies.behaviour`).
 """

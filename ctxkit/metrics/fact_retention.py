@@ -22,7 +22,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.items import extract_items
-from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message
 from ctxkit.session.session import Session, apply_edit
 

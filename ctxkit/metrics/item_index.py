@@ -4,7 +4,7 @@
 #
 # A *row* is a visible message of the log, counted in order. Items are numbered in the order in
 # which they first occur. For every row and every reply we keep its item numbers in a ragged array
-# (values, and the list that each value stands in), so that loss and visibility are computed with
+# (values, and the list that each value is in), so that loss and visibility are computed with
 # array operations over all pairs of item and row. Building the index reads each message once.
 #
 # Rules in other words
@@ -101,7 +101,8 @@ class ItemIndex(MessageRows):
         self.item_cache, messages = item_cache, self.messages
         self.item_numbers: dict[Item, int] = {}
         """The number of each item, in the order of numbers."""
-        mentions = [self._number_items(item_cache.names(m)) for m in messages]
+        self._numbers_of_set: dict[int, list[int]] = {}
+        mentions = [self._number_set(item_cache.names(m)) for m in messages]
         self.rule_matcher = RuleMatcher(
             (n, item) for item, n in self.item_numbers.items() if item.family == "constraint"
         )
@@ -110,11 +111,11 @@ class ItemIndex(MessageRows):
             map(_append_missing, mentions, map(self._find_stated_rules, messages))
         )
         """The items that each row mentions: its own, endings of its paths, rules in other words."""
-        self.row_items = RaggedArray(self._number_items(item_cache.items(m)) for m in messages)
+        self.row_items = RaggedArray(self._number_set(item_cache.items(m)) for m in messages)
         """The items that each row states itself."""
         self.reply_items = RaggedArray(
             _append_missing(
-                self._number_items(item_cache.used(c.message)), self._find_stated_rules(c.message)
+                self._number_set(item_cache.used(c.message)), self._find_stated_rules(c.message)
             )
             for c in session.calls
         )
@@ -199,6 +200,16 @@ class ItemIndex(MessageRows):
 
     # -- numbers of items --------------------------------------------------------------------------
 
+    def _number_set(self, items: frozenset[Item]) -> list[int]:
+        """Return the numbers of a set that the cache of items holds: most sets serve three times.
+
+        They are found by identity, which is as long theirs as the cache lives.
+        """
+        numbers = self._numbers_of_set.get(id(items))
+        if numbers is None:
+            numbers = self._numbers_of_set[id(items)] = self._number_items(items)
+        return numbers
+
     def _number_items(self, items: Iterable[Item]) -> list[int]:
         numbers = self.item_numbers
         return [numbers.setdefault(item, len(numbers)) for item in items]
@@ -227,7 +238,7 @@ class RaggedArray:
         lengths = [len(row) for row in rows]
         self.values = np.array([n for row in rows for n in row], np.int64)
         self.owner = np.repeat(np.arange(len(rows)), lengths)
-        """For each value the list that it stands in."""
+        """For each value the list that it is in."""
         self.starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
     def get_list(self, number: int) -> Ints:
@@ -399,7 +410,7 @@ class RuleMatcher:
         return rules
 
     def _find_values(self, folded_text: str) -> set[str]:
-        """Return the values of rules that stand in a casefolded text."""
+        """Return the values of rules that are in a casefolded text."""
         hits = self._value_search.find_all(folded_text)
         return {self._values[n] for n, start, end in hits if is_whole(folded_text, start, end)}
 

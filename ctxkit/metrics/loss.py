@@ -17,8 +17,8 @@ from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.compactions import get_replay_compactions
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.items import ITEM_FAMILIES, MessageItemCache
+from ctxkit.metrics.known_values import median_or_none
 from ctxkit.metrics.loss_analysis import ITEM_FATES, NO_CALL, LossAnalysis, OracleBound
-from ctxkit.metrics.stats import median_or_none
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
 from ctxkit.session.messages import Message
 

@@ -146,7 +146,7 @@ class LossAnalysis:
 
     @cached_property
     def _recoverable_spans(self) -> TimeSpans:
-        """Spans in which removed items stand in a file whose path is visible, or in an archive."""
+        """Spans in which removed items are in a file whose path is visible, or in an archive."""
         index, visibility = self.memory, self.shown
         # Items of files: recoverable while the path is visible, once the file's content has left.
         left_at = visibility.visible_until[index.file_items.owner]
@@ -482,7 +482,7 @@ class TimeSpans(NamedTuple):
         return TimeSpans.union_of(np.zeros_like(starts), starts, ends, self.bits)
 
     def find_ranges(self, ticks: Ints) -> tuple[Ints, Ints]:
-        """Return for each span the range, first and stop, of the sorted ticks that lie in it."""
+        """Return for each span the range, first and stop, of the sorted ticks that are in it."""
         return np.searchsorted(ticks, self.starts), np.searchsorted(ticks, self.ends)
 
 

@@ -32,7 +32,7 @@ class PredictionInterval(msgspec.Struct, frozen=True):
     high: float | None = None
 
     def holds(self, value: float) -> bool | None:
-        """Return whether a value lies in the interval; None where there is none."""
+        """Return whether a value is in the interval; None where there is none."""
         if self.low is None or self.high is None:
             return None
         return self.low <= value <= self.high

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.session.compaction_groups import EditGroup, group_edits
 from ctxkit.session.messages import SEALED_SUMMARY, Edit
 from ctxkit.tokens.sizes import group_prompts_by_agent
 
@@ -18,59 +19,9 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-class EditGroup(NamedTuple):
-    """The edits of one compaction, and their position in the log.
-
-    Its effect on prompts is `metrics.compactions.Compaction`.
-    """
-
-    number: int
-    position: int
-    """Position of its first edit in `session.path`."""
-    edits: tuple[Edit, ...]
-
-
-def group_edits(session: Session) -> tuple[EditGroup, ...]:
-    """Return the compactions of a session's path, in order.
-
-    The edits of a replay's n-th compaction have the ids ``rules-n.0``, ``rules-n.1``, ...: they are
-    one group. Any other edit is a group of its own.
-    """
-    if not session.edits:
-        return ()
-    groups: list[EditGroup] = []
-    previous_stem: str | None = None
-    for position, entry in enumerate(session.path):
-        stem = _get_group_stem(entry) if isinstance(entry, Edit) else None
-        if isinstance(entry, Edit):
-            if stem is not None and stem == previous_stem:
-                groups[-1] = groups[-1]._replace(edits=(*groups[-1].edits, entry))
-            else:
-                groups.append(EditGroup(len(groups), position, (entry,)))
-        previous_stem = stem
-    return tuple(groups)
-
-
 def is_sealed(cut: EditGroup) -> bool:
     """Return True where the log does not hold the text of the summary that a model wrote."""
     return any(e.details.get(SEALED_SUMMARY) is True for e in cut.edits)
-
-
-def hides_compactions(session: Session) -> bool:
-    """Return True where the format of the log cannot tell of compactions, and it holds none."""
-    is_replay = session.origin is not None
-    hidden = session.details.get("cannot_tell", ())
-    return not is_replay and not session.edits and "compactions" in hidden
-
-
-def count_compactions(session: Session) -> int | None:
-    """Return the number of a session's compactions; None where its format cannot tell of one."""
-    return None if hides_compactions(session) else len(group_edits(session))
-
-
-def _get_group_stem(edit: Edit) -> str | None:
-    stem, dot, last = edit.id.rpartition(".")
-    return stem if dot and stem and last.isdecimal() and edit.source == "derived" else None
 
 
 MessageState = Literal[

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.policies.texts import summary_prompts
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.session import Session, apply_edit
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.metrics.recorded_compactions import EditGroup
+    from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.messages import Edit
 
 

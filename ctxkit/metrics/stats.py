@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import fsum
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +9,7 @@ import numpy as np
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -170,28 +168,6 @@ def _is_number(value: Any) -> bool:
 
 def _as_list(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
-
-
-def mean_or_none(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None where there are none."""
-    numbers = [v for v in values if v is not None]
-    return fsum(numbers) / len(numbers) if numbers else None
-
-
-def median_or_none(values: Iterable[float | None]) -> float | None:
-    """Return the median of the values that are not None; None where there are none."""
-    numbers = [v for v in values if v is not None]
-    return float(median(numbers)) if numbers else None
-
-
-def sum_if_complete(values: Iterable[float | None]) -> float | None:
-    """Return the sum of some values; None where one is None."""
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
 
 
 def find_pareto_front(*columns: Sequence[float | None]) -> NDArray[Any]:

@@ -37,14 +37,15 @@ from ctxkit.metrics.compactions import (
     measure_longest_run,
     summarise_verdicts,
 )
-from ctxkit.metrics.cost.call_prices import MODEL_FREE_METHODS, price_call
+from ctxkit.metrics.cost.call_prices import price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import MessageRows
+from ctxkit.metrics.known_values import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import SentPrompts, has_prompt_sizes
-from ctxkit.metrics.recorded_compactions import group_edits
-from ctxkit.metrics.stats import mean_or_none, median_or_none
 from ctxkit.metrics.visibility import get_session_visibility
+from ctxkit.policies.method_names import MODEL_FREE_METHODS
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import SEALED_SUMMARY, Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import get_call_path, is_read_only_tool, is_read_tool, is_write_tool

@@ -168,7 +168,7 @@ _COLUMNS = (
 
 
 class Interval(NamedTuple):
-    """A mean over sessions, with the 90 % interval of drawing sessions anew."""
+    """A mean over sessions, with the 90 % interval of drawing sessions again."""
 
     mean: float
     low: float | None

@@ -9,7 +9,7 @@
 #
 # with c the price of a carried token (mostly read, written again after a miss), p_r, p_w and p_in
 # the prices of a read, a write and fresh input, and A the part of a compaction's cost that does not
-# depend on h: the summary and writing the floor behind its unchanged front anew. The minimum over h
+# depend on h: the summary and rewriting the floor behind its unchanged front. The minimum over h
 # has a closed form (`breakeven.best_trigger`) within one price tier; across tiers, and for the
 # range of near-optimal triggers, 200 sizes are evaluated. A recorded session has an end, so the
 # range is narrowed to triggers whose replays cost about the same (`trigger_replays`).
@@ -96,7 +96,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that a compaction leaves."""
     floor_source: str
     reset_usd: float
-    """Dollars of a compaction at the best trigger: the summary call, and writing the floor anew."""
+    """Dollars of a compaction at the best trigger: the summary call, and rewriting the floor."""
     read_price: float
     write_price: float
     carry_price: float
@@ -115,7 +115,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     """
     low: int
     """The smallest such trigger around the best whose calls cost about the same, in a session that
-    goes on and in replays of this one (see `trigger_replays`).
+    continues and in replays of this one (see `trigger_replays`).
     """
     high: int
     """The largest such trigger."""
@@ -354,7 +354,7 @@ def when_to_compact(
 
     The trigger is the cheapest in dollars among those that put at most 5 % more of the reused items
     at stake than compacting at the window does. A due compaction may wait for a cold call, where
-    the prompt is written anew in any case, for as many calls as their extra reads cost less than
+    the prompt is written again in any case, for as many calls as their extra reads cost less than
     that write; it waits no longer than to the next compaction, nor past the window.
 
     Args:
@@ -522,7 +522,7 @@ class TokenPrices(NamedTuple):
 
 
 class TriggerCostModel:
-    """The costs of compactions of a session that goes on for ever, as a function of the trigger.
+    """The costs of compactions of a session that continues for ever, as a function of the trigger.
 
     Prices are those of the session's model, for prompts of each size and writes of the lifetime
     that its log has.
@@ -541,7 +541,7 @@ class TriggerCostModel:
         self._edges = [t.above for t in self.price.tiers if t.above > floor]
         at_floor = self.rates(floor)
         self.rewrite = (at_floor.write - at_floor.read) * (floor - front)
-        """Dollars of writing the floor anew behind its front."""
+        """Dollars of writing the floor again behind its front."""
 
     def rates(self, size: int) -> TokenPrices:
         """Return the prices of a prompt of a size."""

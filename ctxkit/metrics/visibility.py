@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.metrics.item_index import make_text_key
-from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Edit, Message
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class VisibilityRecorder:
         self._arrival = (2 * rows.arrival_call).tolist()
         self._visible_until = [self.end] * len(self._arrival)
         self._current: dict[int, tuple[int, int]] = {}
-        """Content of a slot and since when, for all slots but empty ones and rows that stand in
+        """Content of a slot and since when, for all slots but empty ones and rows that are in
         their own slot since their arrival.
         """
         self._restored_spans: list[tuple[int, ...]] = []

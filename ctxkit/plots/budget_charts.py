@@ -58,6 +58,8 @@ class BudgetData(NamedTuple):
     warn_at: int | None
     cutover_at: int | None
     handed: tuple[HandOff, ...] = ()
+    hides_compactions: bool = False
+    """True where the log cannot tell of compactions."""
 
 
 class HandOff(NamedTuple):
@@ -101,8 +103,9 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
                 np.nan_to_num(c[rows]).astype(np.int64) for c in (turn, cumulative, inputs, outputs)
             )
             agents.append(AgentTotals(name, *columns))
-    fired = np.zeros(len(table), dtype=bool)
+    fired, is_unknown = np.zeros(len(table), dtype=bool), False
     if "compaction_occurred" in table.columns:
+        is_unknown = bool(len(table)) and bool(table["compaction_occurred"].isna().all())
         fired = table["compaction_occurred"].fillna(False).to_numpy(dtype=bool)  # noqa: FBT003
     # A marker row has the number of the turn after the compaction, a flag in a row of a turn that
     # of the turn before it.
@@ -113,6 +116,7 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
         _first_positive(table, "warn_at"),
         _first_positive(table, "cutover_at"),
         _find_hand_offs(table),
+        is_unknown,
     )
 
 
@@ -135,7 +139,7 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     """Chart each agent's cumulative input tokens by turn, with compactions, warning and cut-over.
 
     This is fuseraft's chart; of a team, the points say to whom the work is handed on. The sums are
-    what was billed, not what stood in the window: a turn with ten tool rounds counts its prompt ten
+    what was billed, not what was in the window: a turn with ten tool rounds counts its prompt ten
     times.
 
     Args:
@@ -199,11 +203,9 @@ def _describe_budget(data: BudgetData) -> str:
     if not data.agents:
         return "The log has no input tokens of any turn."
     cuts = len(data.compactions)
-    markers = (
-        f"{cuts} compaction{'s' * (cuts != 1)}, dashed"
-        if 0 < cuts <= _MAX_MARKS
-        else pluralize(cuts, "compaction")
-    )
+    markers = pluralize(cuts, "compaction") + ", dashed" * (0 < cuts <= _MAX_MARKS)
+    if data.hides_compactions:
+        markers = "the log cannot tell of compactions"
     return f"Input tokens billed to each agent, summed since the last compaction; {markers}."
 
 

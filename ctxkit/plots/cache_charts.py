@@ -189,7 +189,7 @@ def _miss_rows(data: Sequence[CallCacheUse]) -> list[tuple[str, ...]]:
 
 
 BILLING_KINDS = (("read", COLOURS[2]), ("written", COLOURS[1]), ("fresh", COLOURS[4]))
-"""How tokens of a prompt are billed, in the order in which they stand in it."""
+"""How tokens of a prompt are billed, in the order in which they are in it."""
 _IN_NO_MESSAGE = "in no message: system prompt, schemas of tools"
 
 
@@ -258,7 +258,7 @@ def strip_data(session: Session, call: int = -1) -> PromptStrip:
 
     names = [describe(item, call) for item, (_, call) in zip(items, pairs, strict=True)]
     sizes = [i.tokens for i in items]
-    # What was billed beyond the messages stands before them.
+    # What was billed beyond the messages comes before them.
     outside = max(total - sum(sizes), 0)
     blocks, start = [], 0
     rows = [(_IN_NO_MESSAGE, outside, False)] if outside else []

@@ -13,6 +13,7 @@ from ctxkit.metrics.items import ITEM_FAMILIES
 from ctxkit.metrics.loss import analyse_loss, list_family_counts
 from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
 from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Saving(NamedTuple):
     session: str = ""
 
 
+UNKNOWN_COMPACTIONS = "The log cannot tell of compactions."
+"""Caption in place of a count, where the format has no mark for one."""
 _SIZE_COLUMNS = ("compaction", "call", "tokens_before", "tokens_after", "summary_tokens")
 _WORD_COLUMNS = ("kind", "method", "trigger")
 
@@ -91,11 +94,25 @@ def savings(of: SessionsLike | pd.DataFrame) -> Chart:
         [('0', '175', '40,471', '11,651', '71%')]
     """
     cuts = _savings_table(of)
-    return savings_chart(cuts.title, _savings_rows(cuts), several=len(cuts.names) > 1)
+    return savings_chart(
+        cuts.title,
+        _savings_rows(cuts),
+        several=len(cuts.names) > 1,
+        is_unknown=hides_all_compactions(cuts.sessions),
+    )
 
 
-def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
-    """Return the chart of compactions; `several`: of several sessions, one after the other."""
+def savings_chart(
+    name: str, data: Sequence[Saving], *, several: bool, is_unknown: bool = False
+) -> Chart:
+    """Return the chart of compactions.
+
+    Args:
+        name: what they are compactions of, for the title.
+        data: the compactions.
+        several: they are those of several sessions, one after the other.
+        is_unknown: there are none, for the log cannot tell of compactions.
+    """
 
     def hover(k: int) -> str:
         one = data[k]
@@ -134,15 +151,21 @@ def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
     return Chart(
         title=f"Savings of the compactions of {name}",
         caption=(
-            f"{pluralize(len(data), 'compaction')}: of the tokens in the window before, what "
-            "was kept"
-            f" and saved; what was inserted is part of what is there after.{mean}"
+            UNKNOWN_COMPACTIONS
+            if is_unknown
+            else f"{pluralize(len(data), 'compaction')}: of the tokens in the window before, what "
+            f"was kept and saved; what was inserted is part of what is there after.{mean}"
         ),
         drawing=axes,
         head=("session",) * several
         + ("compaction", "call", "before", "after", "saved", "inserted", "what", "source"),
         rows=tuple((s.session,) * several + _savings_row(s) for s in data),
     )
+
+
+def hides_all_compactions(sessions: Sequence[Session]) -> bool:
+    """Return True where there are sessions, and the log of none can tell of a compaction."""
+    return bool(sessions) and all(map(hides_compactions, sessions))
 
 
 def _inserted_tokens(one: Saving) -> int | None:
@@ -202,6 +225,8 @@ class ThrashData(NamedTuple):
     by: str
     closes: int | None
     """The compaction after which such a guard allows no more; None where it never closes."""
+    is_unknown: bool = False
+    """True where there are none, for the log cannot tell of compactions."""
 
 
 def thrash_data(
@@ -237,7 +262,8 @@ def thrash_data(
     suppressed = [
         (each.call, each.why) for session in cuts.sessions for each in get_suppressed(session)
     ]
-    return build_thrash_data(cuts.title, tries, suppressed, min_savings, window, by)
+    data = build_thrash_data(cuts.title, tries, suppressed, min_savings, window, by)
+    return data._replace(is_unknown=hides_all_compactions(cuts.sessions))
 
 
 def build_thrash_data(  # noqa: PLR0917  what is tried, then the guard
@@ -372,6 +398,8 @@ def _thrash_caption(data: ThrashData, low: int, suppressed: int) -> str:
     unknown = sum(t.saved is None and not t.why for t in data.tries)
     end = "stays open" if data.closes is None else f"closes after compaction {data.closes}"
     guard = f"a guard of {data.window} in a row {end}"
+    if data.is_unknown:
+        return UNKNOWN_COMPACTIONS
     return (
         f"{pluralize(len(data.tries) - suppressed, 'compaction')}, {low} saved less than"
         f" {data.min_savings:.0%} of {data.by}"
@@ -449,10 +477,15 @@ def loss(session: Session) -> Chart:
         >>> ck.plots.loss(ck.samples.path()).head[:4]
         ('compaction', 'call', 'family', 'items')
     """
-    return _loss_chart(get_title(session), analyse_loss(session), text=session.has_text)
+    empty = "Nothing was compacted."
+    if hides_compactions(session):
+        empty = UNKNOWN_COMPACTIONS
+    if not session.has_text:
+        empty = "The session holds no text, so nothing can be said."
+    return _loss_chart(get_title(session), analyse_loss(session), empty)
 
 
-def _loss_chart(name: str, analysis: LossAnalysis | None, *, text: bool) -> Chart:
+def _loss_chart(name: str, analysis: LossAnalysis | None, caption: str) -> Chart:
     data = _family_rows(analysis)
     traces = []
     for i, family in enumerate(ITEM_FAMILIES):
@@ -471,9 +504,6 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, *, text: bool) -> Char
                     names=names,
                 )
             )
-    caption = "Nothing was compacted."
-    if not text:
-        caption = "The session holds no text, so nothing can be said."
     if data and analysis is not None:
         caption = (
             "Share of what had been removed that still stood in what was shown after each"

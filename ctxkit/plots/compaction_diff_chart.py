@@ -9,9 +9,10 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.context_report import preview_message
-from ctxkit.metrics.recorded_compactions import get_message_fates, group_edits
+from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
@@ -61,7 +62,7 @@ class MessageChange(NamedTuple):
 # The edits of the compaction are applied to the window before it, and both windows are compared.
 # Messages are compared by identity, since equal ones may occur twice. A message of the window
 # before either stays (the same object), is shortened (its fate names the new object), or is gone.
-# What else stands in the window after was inserted, and is placed before the first message that
+# What else is in the window after was inserted, and is placed before the first message that
 # went. Fates are those after all edits up to this compaction, so `done` counts the edits before it.
 @accepts_session
 def diff_data(

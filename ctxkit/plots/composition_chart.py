@@ -163,7 +163,7 @@ _HEIGHT = 420
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A tile; one without a parent stands directly in the whole."""
+    """A tile; one without a parent is directly in the whole."""
 
     name: str
     tokens: int

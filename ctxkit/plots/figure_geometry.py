@@ -48,7 +48,7 @@ def choose_ticks(low: float, high: float, n: int = 4) -> list[float]:
 
 
 def format_tick(value: float) -> str:
-    """Format a number as it stands on an axis: 1.5M, 20k, 300, 0.25."""
+    """Format a number as it is on an axis: 1.5M, 20k, 300, 0.25."""
     for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
             return f"{value / unit:.4g}{sign}"
@@ -65,7 +65,7 @@ def read_column(trace: Json, path: str) -> Any:
 
 
 def get_path(json: Any, path: str, default: Any = None) -> Any:
-    """Return what stands under a path of keys; the default where a key is missing or None."""
+    """Return what is under a path of keys; the default where a key is missing or None."""
     for key in path.split("."):
         json = json.get(key) if isinstance(json, Mapping) else None
     return default if json is None else json
@@ -102,7 +102,7 @@ def escape_plotly_text(text: Any, limit: int = 60) -> str:
 
 
 def check_colour(value: Any, fallback: str = TEXT_COLOUR) -> str:
-    """Return a colour that may stand in an attribute; the fallback for anything else."""
+    """Return a colour that may be in an attribute; the fallback for anything else."""
     return value if isinstance(value, str) and _COLOUR.fullmatch(value) else fallback
 
 
@@ -290,7 +290,7 @@ def _smallest_step(places: Floats) -> float:
 
 
 # How a figure becomes numbers. Each trace is read once, in the order of the figure, for a stacked
-# one stands on those before it:
+# one is on those before it:
 #   1. an axis looks at the columns of all its traces and is linear, log, date or category;
 #   2. columns become numbers on their axes (dates: seconds, categories: places, log: exponents);
 #   3. areas of one `stackgroup` are added up, at the places of the upper one (linear interpolation
@@ -359,7 +359,7 @@ class TraceReader:
         mode, base = self.layout.get("barmode", "group"), np.zeros(len(values))
         width = 0.9 * _smallest_step(places)
         if mode == "group" and len(self._bars) > 1:
-            # Grouped bars share the width of a place and stand side by side around its middle.
+            # Grouped bars share the width of a place and are side by side around its middle.
             width /= len(self._bars)
             turn = next(i for i, t in enumerate(self._bars) if t is trace)
             places = places + (turn - (len(self._bars) - 1) / 2) * width

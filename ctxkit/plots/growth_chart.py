@@ -5,12 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import pluralize
+from ctxkit._internal.formatting import MISSING, format_count, pluralize
 from ctxkit._internal.palette import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.metrics.recorded_compactions import hides_compactions
 from ctxkit.plots.chart import (
     Chart,
     HasReplays,
@@ -21,6 +20,7 @@ from ctxkit.plots.chart import (
 )
 from ctxkit.plots.panels import Panel, PanelGrid
 from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -172,12 +172,13 @@ def _compaction_points(
 
 
 def _growth_row(line: GrowthLine) -> tuple[str, ...]:
+    calls = f"{line.calls_n:,}"
     if not line.tokens:
-        return (line.name, "0", "", "", "", "", str(len(line.cuts)), "the log has no sizes")
+        return (line.name, calls, "", "", "", "", line.compactions, "the log has no sizes")
     peak = max(line.tokens)
     full = f"{peak / line.limit:.0%}" if line.limit else "unknown"
-    ends = f"{line.tokens[0]:,}", f"{peak:,}", f"{line.tokens[-1]:,}"
-    return (line.name, f"{len(line.tokens):,}", *ends, full, str(len(line.cuts)), str(line.source))
+    ends = f"{line.tokens[0]:,}", f"{peak:,}", format_count(line.last_tokens)
+    return (line.name, calls, *ends, full, line.compactions, str(line.source))
 
 
 def _describe_prompts(
@@ -195,10 +196,12 @@ def _describe_prompts(
         "estimated": "estimated, a quarter of the characters shown",
     }
     sources_text = "; ".join(words[s] for s in sorted(sources) if s in words)
-    fallen = ""
+    more = ""
     if any(x.falls for x in lines):
-        fallen = " Hollow ones are falls that no mark in the log explains."
-    return f"Prompt tokens of each call, {sources_text}. {marks}{fallen}"
+        more = " Hollow ones are falls that no mark in the log explains."
+    if any(x.hides_compactions for x in lines):
+        more += f" {MISSING}: the log cannot tell of compactions."
+    return f"Prompt tokens of each call, {sources_text}. {marks}{more}"
 
 
 MAX_PANELS = 60
@@ -313,6 +316,17 @@ class GrowthLine(NamedTuple):
     """Falls of the prompt that no mark explains."""
     limit: int | None
     source: Provenance | None
+    calls_n: int
+    """Its calls, those of unknown size included."""
+    last_tokens: int | None
+    """Size of its last call; None: not known."""
+    hides_compactions: bool
+    """True where the format of the log cannot tell of a compaction, and it holds none."""
+
+    @property
+    def compactions(self) -> str:
+        """The number of its compactions, for a table: missing where the log cannot tell."""
+        return MISSING if self.hides_compactions else f"{len(self.cuts):,}"
 
 
 def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
@@ -321,7 +335,8 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
     agents = dict.fromkeys(c.agent for c in session.calls)
     marks, first = _compaction_marks(session), next(iter(agents), None)
     for agent in agents:
-        calls = [c for c in session.calls if c.agent == agent and sizes[c.index] is not None]
+        agent_calls = [c for c in session.calls if c.agent == agent]
+        calls = [c for c in agent_calls if sizes[c.index] is not None]
         models = [c.message.model or session.model for c in calls]
         limits = [
             get_context_window(session, m, c.message).tokens
@@ -342,13 +357,16 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
             tuple(c for c in agent_marks if c.number is None),
             next((limit for limit in reversed(limits) if limit is not None), None),
             source if calls else None,
+            len(agent_calls),
+            sizes[agent_calls[-1].index],
+            hides_compactions(session),
         )
 
 
 def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
     n, data = len(session.calls), dict(per_compaction.rows([session], unmarked=True))
     columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
-    # A compaction that no call follows stands behind the last call.
+    # A compaction that no call follows comes after the last call.
     data["call"] = [n if call is None else call for call in data["call"]]
     return tuple(
         CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)))
@@ -359,15 +377,14 @@ def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
 @shows_figures("plots.growth")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what the table of the chart shows; without usage its sizes are estimates."""
-    lines = [line for line in build_growth_lines("", session) if line.tokens]
+    every = list(build_growth_lines("", session))
+    lines = [line for line in every if line.tokens]
     if not session.has_usage or not lines:
         return {}
     newest = max(lines, key=lambda line: line.calls[-1])
-    figures = {
-        "peak_tokens": max(max(line.tokens) for line in lines),
-        "last_prompt_tokens": newest.tokens[-1],
-    }
-    if not hides_compactions(session):
-        numbers = {mark.number for line in lines for mark in line.cuts} - {None}
-        figures["compactions_n"] = len(numbers)
-    return figures
+    figures: dict[str, Any] = {"peak_tokens": max(max(line.tokens) for line in lines)}
+    figures["calls_n"] = len(session.calls)
+    if newest.last_tokens is not None and newest.calls[-1] == len(session.calls) - 1:
+        figures["last_prompt_tokens"] = newest.last_tokens
+    numbers = {mark.number for line in every for mark in line.cuts} - {None}
+    return {**figures, "compactions_n": None if hides_compactions(session) else len(numbers)}

@@ -56,7 +56,7 @@ class PanelGrid(Drawing):
 
     @property
     def columns(self) -> int:
-        """How many stand side by side: as many as still have room for a title."""
+        """How many are side by side: as many as still have room for a title."""
         n = len(self.panels)
         return 4 if n > 9 else min(max(n, 1), 3)
 
@@ -68,7 +68,7 @@ class PanelGrid(Drawing):
 
     @property
     def rows(self) -> int:
-        """How many stand one below another."""
+        """How many are one below another."""
         return max(-(-len(self.panels) // self.columns), 1)
 
     @property

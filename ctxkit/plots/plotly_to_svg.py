@@ -50,7 +50,7 @@ _HALO = (
     ";paint-order:stroke;stroke:var(--jp-layout-color0,var(--vscode-editor-background,transparent))"
     ";stroke-width:3px"
 )
-"""Keeps a text apart from the lines that it lies on."""
+"""Keeps a text apart from the lines that it is on."""
 _LINES, _BARS = ("scatter", "scattergl"), ("bar", "heatmap")
 _PARTS = ("treemap", "sunburst", "icicle", "pie", "funnelarea")
 _ANCHORS = {"left": "start", "right": "end"}
@@ -266,7 +266,7 @@ class _Picture:
         xs, ys = x_axis.to_pixels(one.x[index]), y_axis.to_pixels(one.y[index])
         left, right = sorted((x_axis.start, x_axis.end))
         top, bottom = sorted((y_axis.start, y_axis.end))
-        # Nine pixels of tolerance keep a marker whose middle lies on the edge.
+        # Nine pixels of tolerance keep a marker whose middle is on the edge.
         inside = (xs > left - 9) & (xs < right + 9) & (ys > top - 9) & (ys < bottom + 9)
         rows = zip(xs.tolist(), ys.tolist(), inside.tolist(), strict=True)
         return [(x, y) if fits else None for x, y, fits in rows]
@@ -362,7 +362,7 @@ class _Picture:
             if t.trace.get("name")
             and t.trace.get("type") != "heatmap"
             and t.trace.get("showlegend", True)
-            and not ("lines+text" in t.mode and any(t.trace["text"]))  # its name stands on it
+            and not ("lines+text" in t.mode and any(t.trace["text"]))  # its name is on it
         ]
         legend = " ".join(keys[:MAX_LEGEND_KEYS])
         return f'<div style="font-size:12px">{legend}</div>' if legend else ""

@@ -125,7 +125,7 @@ class Axes(Drawing):
         return not any(len(t.x) for t in self.traces)
 
     def is_band(self, trace: Trace) -> bool:
-        """Say whether a trace stands on the one before it."""
+        """Say whether a trace is on the one before it."""
         return self.stacked and trace.kind in ("area", "bar")
 
     def select_points(
@@ -149,8 +149,8 @@ class Axes(Drawing):
             for trace, y in pairs
         ]
 
-    # The name of a limit stands at its right or left end and takes `_NAME_WIDTH` of the width. An
-    # end is taken where a mark stands in it, or where a line comes nearer than `_NEAR_LIMIT` of the
+    # The name of a limit is at its right or left end and takes `_NAME_WIDTH` of the width. An
+    # end is taken where a mark is in it, or where a line comes nearer than `_NEAR_LIMIT` of the
     # height. Each line is sampled at 50 places by linear interpolation. The test is on intervals:
     # between two samples the distance takes all values between theirs, so a steep line that crosses
     # the limit between them is found too. Cost: 100 samples a trace.
@@ -379,7 +379,7 @@ _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 # Plotly cannot keep texts apart, so their places are chosen here, for the narrowest page: the range
 # of both axes is fixed first, points become pixels of that page, and each name gets a side of its
-# point or, farther off, a leader line. The static picture places the same names anew for its own
+# point or, farther off, a leader line. The static picture places the same names again for its own
 # size.
 def _name_points(axes: Axes, drawn: Sequence[dict[str, Any]], layout: dict[str, Any]) -> None:
     """Write the names of points into plotly's traces and layout, which gets the ranges for which

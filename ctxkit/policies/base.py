@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runt
 from ctxkit._internal.value_kinds import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
+from ctxkit.policies.method_names import FUNCTION_METHOD
 from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
 from ctxkit.policies.schedules.pruning_schedule import Schedule
 from ctxkit.session.messages import Message
@@ -40,7 +41,7 @@ class BasePolicy(Named):
 
         @property
         def keeps(self) -> int | None:
-            """Tokens that a compaction always leaves; a trigger must lie above. None: unknown."""
+            """Tokens that a compaction always leaves; a trigger must be above. None: unknown."""
 
         def __call__(self, history: History, room: ContextBudget, /) -> History | Sequence[Message]:
             """Return the history after the policy; see `Policy`."""
@@ -64,10 +65,6 @@ class BasePolicy(Named):
 
     def __ror__(self, other: Policy) -> Chain:
         return Chain.of(other, self)
-
-
-FUNCTION_METHOD = "function"
-"""Method of an edit whose text a plain function wrote: it costs nothing that is known."""
 
 
 class FunctionPolicy(FunctionWrapper, BasePolicy):

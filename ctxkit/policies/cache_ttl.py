@@ -275,7 +275,7 @@ class _PrunedResults:
 
     def clear(self, view: ScheduleView, window: int, call: int) -> None:
         """Clear the oldest results until the call is below the share of the window."""
-        # Without `persists` the number of cleared results is computed anew for each call.
+        # Without `persists` the number of cleared results is computed again for each call.
         count = self._count_needed(view, window, call)
         if self.rule.persists:  # a cleared result stays cleared
             count = max(min(count, len(self._window.found)), self._cleared)

@@ -9,10 +9,12 @@ import numpy as np
 
 from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import ModelError
+from ctxkit.policies.method_names import EVIDENCE_METHOD, INTENT_METHOD
 from ctxkit.policies.offline_summarisers import (
     Extractive,
     Passage,
     may_ask,
+    put_record_before,
     summary_text,
     written_instead,
 )
@@ -36,7 +38,7 @@ class IntentSummariser:
 
     quirks: bool = False
     """Write lines as fuseraft's program does: no commands, the error last."""
-    name = "intents"
+    name = INTENT_METHOD
     needs_model = False
     is_from_record = True
     """No model writes such a text, neither here nor in the system that it is taken from."""
@@ -52,7 +54,7 @@ class IntentSummariser:
 class EvidenceSummariser:
     """A summariser without a model: what the record proves of all before the end of a passage."""
 
-    name = "evidence"
+    name = EVIDENCE_METHOD
     needs_model = False
     is_from_record = True
     """See `IntentSummariser`."""
@@ -75,7 +77,7 @@ class HybridSummariser:
         """True where the other summariser may call a model."""
         return may_ask(self.summariser)
 
-    def __call__(self, passage: Passage) -> Message | str:
+    def __call__(self, passage: Passage) -> Message:
         """Return evidence and text; where the text fails, evidence with a note that says why."""
         evidence = EvidenceSummariser()(passage)
         try:
@@ -84,9 +86,9 @@ class HybridSummariser:
             text_without_narrative = (
                 f"{evidence}\n\n[no narrative: {content.one_line(failure_text(error), 200)}]"
             )
-            return written_instead(text_without_narrative, error)
+            return written_instead(put_record_before(text_without_narrative, "", ""), error)
         text = summary_text(narrative)
-        return f"{evidence}\n\n---\n\n{text}" if text.strip() else evidence
+        return put_record_before(evidence, text if text.strip() else "", BLOCK_SEPARATOR)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -140,7 +142,9 @@ class Hybrid(Summary):
     apart: bool = False
 
     def using(self, summariser: Any) -> Self:
-        """Return the policy with another summariser for the text."""
+        """Return the policy with a summariser for the text, where it has the default one."""
+        if getattr(self.summariser, "summariser", self.summariser) != Extractive():
+            return self
         return replace(self, summariser=HybridSummariser(summariser=summariser))
 
 
@@ -228,15 +232,17 @@ class Narrative(Summary):
             summary = self._summarise_with_retries(passage)
         except ModelError as error:
             instead = evidence or failure_marker(turns, failure_text(error))
-            return written_instead(instead, error)
+            return written_instead(put_record_before(instead, "", ""), error)
         if isinstance(summary, int):
             return summary
         head = turns_heading("CONVERSATION SUMMARY", turns)
         blocks = [
             b for b in (evidence, *self._record_blocks(passage, turns, history.log.agent)) if b
         ]
-        text = BLOCK_SEPARATOR.join([*blocks, summary])
-        return text if evidence else f"{head}\n\n{text}"
+        record = BLOCK_SEPARATOR.join(blocks)
+        if not evidence:
+            record = f"{head}\n\n{record}" if record else head
+        return put_record_before(record, summary, BLOCK_SEPARATOR if blocks else "\n\n")
 
     def _record_blocks(self, passage: Passage, turns: list[int], agent: str) -> list[str]:
         acts = tool_actions.collect_actions(passage.messages, turns, agent)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
 
 from ctxkit._internal.redaction import environment_secrets
 from ctxkit.errors import BadArguments
@@ -29,11 +31,13 @@ from ctxkit.policies.memory_entries import (
     row_size,
 )
 from ctxkit.policies.texts import content, tool_actions
-from ctxkit.policies.texts.line_index import split_sentences
+from ctxkit.policies.texts.line_index import GrowingArray, split_sentences
 from ctxkit.session.messages import INJECTED_KIND, RECALLED_KIND, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from ctxkit.policies.base import Natural
     from ctxkit.policies.history.history import History
@@ -97,14 +101,12 @@ class Recall(ConfiguredPolicy):
 def promote_lessons(history: History) -> list[tuple[str, str]]:
     """Return the lessons of removed messages as (type, text), in order."""
     log = history.log
-    present_ids = {history[p].id for p in range(history.head.size)}
-    hidden_rows = [
-        row for row, m in enumerate(log.messages[: history.lo]) if m.id not in present_ids
-    ]
     index: LessonIndex | None = log.memo.get("lessons")
     if index is None:
         index = log.memo["lessons"] = LessonIndex(log.messages)
-    return list(index.of(hidden_rows))
+    is_hidden = np.ones(history.lo, np.bool_)
+    is_hidden[index.rows_of({history[p].id for p in range(history.head.size)}, history.lo)] = False
+    return index.select_lessons(np.flatnonzero(is_hidden))
 
 
 class _LessonEntries:
@@ -258,6 +260,10 @@ def extract_lessons(messages: Sequence[Message]) -> list[Lesson]:
 class LessonIndex:
     """The lessons of a growing log; each message is read once.
 
+    Layout: lessons and shell commands have numbers; parallel arrays hold the row and the number of
+    each statement of a lesson, of each run of a command, and the run of each result. A selection of
+    rows is then a few array operations, however often it is made.
+
     Args:
         messages: the messages of the log; more may be appended later.
     """
@@ -265,64 +271,89 @@ class LessonIndex:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
         self._read = 0
-        self._lessons_by_row: list[tuple[int, list[tuple[str, str]]]] = []
-        """Rows with lessons, each with its (type, text) pairs."""
-        self._runs_by_call: dict[str, _CommandRun] = {}
-        self._runs: list[_CommandRun] = []
+        self._rows_by_id: dict[str, list[int]] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._lessons: list[tuple[str, str]] = []
+        """The (type, text) of each number."""
+        self._statement_rows, self._statement_lessons = GrowingArray(np.intp), GrowingArray(np.intp)
+        self._run_rows, self._run_lessons = GrowingArray(np.intp), GrowingArray(np.intp)
+        self._result_rows, self._result_runs = GrowingArray(np.intp), GrowingArray(np.intp)
+        self._result_worked = GrowingArray(np.bool_)
+        self._run_of_call: dict[str, int | None] = {}
+        """The run of each tool call, by its id; None where it runs no command."""
 
     def of(self, rows: Sequence[int]) -> dict[tuple[str, str], list[str]]:
         """Return the lessons of some sorted rows: message ids by (type, text), in order."""
-        # Read new messages once, then select by row: the lessons themselves do not change.
-        for row in range(self._read, rows[-1] + 1 if rows else 0):
-            self._read_message(row, self._messages[row])
-        is_included = bytearray(self._read)
-        for row in rows:
-            is_included[row] = 1
         lessons: dict[tuple[str, str], list[str]] = {}
-        for row, pairs in self._lessons_by_row:
-            if is_included[row]:
-                for pair in pairs:
-                    lessons.setdefault(pair, []).append(self._messages[row].id)
+        for numbers, at in self._select(np.asarray(rows, np.intp)):
+            for number, row in zip(numbers.tolist(), at.tolist(), strict=True):
+                lessons.setdefault(self._lessons[number], []).append(self._messages[row].id)
+        return lessons
+
+    def select_lessons(self, rows: NDArray[Any]) -> list[tuple[str, str]]:
+        """Return the (type, text) of the lessons of some sorted rows, each once, in order."""
+        numbers = np.concatenate([numbers for numbers, _ in self._select(rows)])
+        first_places = np.sort(np.unique(numbers, return_index=True)[1])
+        return [self._lessons[number] for number in numbers[first_places].tolist()]
+
+    def rows_of(self, ids: Iterable[str], end: int) -> list[int]:
+        """Return the rows before `end` whose messages have one of some ids."""
+        self._read_messages(end)
+        return [row for name in ids for row in self._rows_by_id.get(name, ()) if row < end]
+
+    def _select(self, rows: NDArray[Any]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """Return number and row of each statement in some rows, then of each procedure's runs."""
+        self._read_messages(int(rows[-1]) + 1 if len(rows) else 0)
+        is_included = np.zeros(self._read, np.bool_)
+        is_included[rows] = True
+        at, lessons = self._statement_rows.all, self._statement_lessons.all
+        is_stated = is_included[at]
         # A command becomes a procedure if at least two runs succeeded, by their last result.
-        runs: dict[str, list[str]] = {}
-        for run in self._runs:
-            if is_included[run.row] and run.worked(is_included):
-                runs.setdefault(run.command, []).append(self._messages[run.row].id)
-        return lessons | {
-            ("procedure", c): ids for c, ids in runs.items() if len(ids) >= _MIN_SUCCESSES
-        }
+        has_worked = np.zeros(len(self._run_rows), np.bool_)
+        is_known = is_included[self._result_rows.all]
+        # of several values for one run the last one is assigned
+        has_worked[self._result_runs.all[is_known]] = self._result_worked.all[is_known]
+        is_good = is_included[self._run_rows.all] & has_worked
+        runs, run_lessons = self._run_rows.all[is_good], self._run_lessons.all[is_good]
+        is_procedure = np.bincount(run_lessons, minlength=1)[run_lessons] >= _MIN_SUCCESSES
+        return [
+            (lessons[is_stated], at[is_stated]),
+            (run_lessons[is_procedure], runs[is_procedure]),
+        ]
+
+    def _read_messages(self, end: int) -> None:
+        for row in range(self._read, end):
+            self._read_message(row, self._messages[row])
 
     def _read_message(self, row: int, message: Message) -> None:
         self._read = row + 1
-        pairs = lessons_in_message(message)
-        if pairs:
-            self._lessons_by_row.append((row, pairs))
+        self._rows_by_id.setdefault(message.id, []).append(row)
+        numbers = list(map(self._number, lessons_in_message(message)))
+        self._statement_lessons.extend(numbers)
+        self._statement_rows.extend([row] * len(numbers))
         if message.role == "assistant":
             for call in message.tool_calls:
-                run = self._runs_by_call[call.id] = _CommandRun(row, _shell_command(call), [])
-                if run.command:
-                    self._runs.append(run)
+                self._run_of_call[call.id] = self._add_run(row, _shell_command(call))
         elif message.role == "tool" and message.call_id:
-            answered = self._runs_by_call.get(message.call_id)
-            if answered is not None and answered.command:
-                answered.results.append((row, tool_actions.get_outcome(message) == "done"))
+            run = self._run_of_call.get(message.call_id)
+            if run is not None:
+                self._result_rows.extend([row])
+                self._result_runs.extend([run])
+                self._result_worked.extend([tool_actions.get_outcome(message) == "done"])
 
+    def _add_run(self, row: int, command: str) -> int | None:
+        """Return the number of a new run; None where there is no command."""
+        if not command:
+            return None
+        self._run_rows.extend([row])
+        self._run_lessons.extend([self._number(("procedure", command))])
+        return len(self._run_rows) - 1
 
-class _CommandRun(NamedTuple):
-    """A shell command of a tool call, and its results."""
-
-    row: int
-    command: str
-    """The command; empty where the call runs none, or one too short or too long."""
-    results: list[tuple[int, bool]]
-    """Rows of its results, and whether each reports success."""
-
-    def worked(self, is_included: bytearray) -> bool:
-        """Return True where its last result among the included rows reports success."""
-        for row, worked in reversed(self.results):
-            if is_included[row]:
-                return worked
-        return False
+    def _number(self, lesson: tuple[str, str]) -> int:
+        number = self._numbers.setdefault(lesson, len(self._lessons))
+        if number == len(self._lessons):
+            self._lessons.append(lesson)
+        return number
 
 
 def lessons_in_message(message: Message) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from ctxkit._internal.formatting import sanitize_line, sanitize_text
+from ctxkit._internal.formatting import sanitize_line, sanitize_text, strip_controls
 from ctxkit._internal.redaction import environment_secrets, redact_json
 from ctxkit._internal.value_kinds import NATURAL
 from ctxkit.errors import BadArguments
@@ -70,7 +70,7 @@ def make_entry(
         BadArguments: there is no name, or the type is no word.
     """
     secrets = environment_secrets() if secrets is None else secrets
-    short = sanitize_line(redact_json(name, secrets), 120).strip()
+    short = _clean_line(name, 120, secrets)
     if not short:
         raise BadArguments("An entry of memory needs a name.")
     if not _TYPE.fullmatch(type):
@@ -80,13 +80,18 @@ def make_entry(
         )
     return MemoryEntry(
         name=short,
-        description=sanitize_line(redact_json(description, secrets), 300).strip(),
+        description=_clean_line(description, 300, secrets),
         type=type.lower(),
         body=redact_json(sanitize_text(body), secrets)[: MAX_ENTRY_BYTES // 8].strip()
         if body
         else "",
         guid=guid or str(uuid4()),
     )
+
+
+def _clean_line(text: str, limit: int, secrets: Sequence[str]) -> str:
+    """Return what `sanitize_line` does, with secrets that are computed once for many entries."""
+    return strip_controls(" ".join(redact_json(text, secrets).split()), limit).strip()
 
 
 def decode_entry(data: bytes) -> MemoryEntry | None:

@@ -18,7 +18,13 @@ from ctxkit.errors import BadArguments, ModelError, did_you_mean, short_repr
 from ctxkit.policies.base import Validated
 from ctxkit.policies.texts import extracts, line_index
 from ctxkit.policies.texts.extracts import parse_focus as focus_of
-from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message, Text, get_plain_text
+from ctxkit.session.messages import (
+    RECORD_CHARS_KEY,
+    SUMMARY_ERROR_KEY,
+    Message,
+    Text,
+    get_plain_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -312,6 +318,20 @@ def written_instead(summary: Message | str, error: object) -> Message:
     )
     return structs.replace(
         message, details={**message.details, SUMMARY_ERROR_KEY: failure_text(error)}
+    )
+
+
+def put_record_before(record: str, text: str, separator: str) -> Message:
+    """Return a summary of a text worked out from the record, and of one that a model wrote.
+
+    Args:
+        record: the text that cost nothing.
+        text: the text of the summariser; empty: there is none.
+        separator: what stands between them where there are both.
+    """
+    head = record + separator if record and text else record
+    return Message(
+        role="summary", parts=(Text(head + text),), details={RECORD_CHARS_KEY: len(head)}
     )
 
 

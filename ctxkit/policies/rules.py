@@ -239,7 +239,7 @@ class Rules:
     def _limit(self) -> float | None:
         """Return the prompt size at which the trigger fires, in tokens; None: it has none.
 
-        Without a window, a share of it is taken to lie above everything.
+        Without a window, a share of it is taken to be above everything.
         """
         if self.trigger is None:
             return None
@@ -276,7 +276,7 @@ class Rules:
 
         Raises:
             BadArguments: the window was asked for, and the reserve with the fixed part of the
-                prompt fills it. An assumed window is never refused: the real systems go on, too.
+                prompt fills it. An assumed window is never refused: the real systems continue, too.
         """
         window = self.window or limit or self.unknown_window
         if self.window is not None and not self.assumed and self.reserve + log.fixed >= window:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
-from ctxkit.policies.base import FUNCTION_METHOD, BasePolicy, ConfiguredPolicy
+from ctxkit.policies.base import BasePolicy, ConfiguredPolicy
 from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import (
     end_of_leading_summaries,
@@ -21,6 +21,7 @@ from ctxkit.policies.history.history import (
     has_content,
     is_new_request,
 )
+from ctxkit.policies.method_names import FUNCTION_METHOD
 from ctxkit.policies.offline_summarisers import (
     Extractive,
     Fixed,
@@ -156,10 +157,12 @@ class Summary(ConfiguredPolicy):
         Args:
             word: the policy's word for a summary that a model writes, or that stands for one.
         """
-        if isinstance(self.writer, (FunctionType, BuiltinFunctionType, partial)):
+        # A summariser that puts the record before another's text is free where the other one is.
+        writer = getattr(self.writer, "summariser", self.writer)
+        if isinstance(writer, (FunctionType, BuiltinFunctionType, partial)):
             return FUNCTION_METHOD
-        is_from_record = getattr(self.writer, "is_from_record", False)
-        return str(self.writer.name) if is_from_record else word
+        is_from_record = getattr(writer, "is_from_record", False)
+        return str(writer.name) if is_from_record else word
 
     def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser, where it has none."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AnchoredSummary(Summary):
-    """Summarise what stands between the beginning and the newest messages."""
+    """Summarise what is between the beginning and the newest messages."""
 
     apart: bool = False
     keep_first: int = 0
@@ -61,7 +61,7 @@ class CustomCutSummary(Summary):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SummariseAll(CustomCutSummary):
-    """Summarise everything but the last few messages: the model goes on from the summary."""
+    """Summarise everything but the last few messages: the model continues from the summary."""
 
     keep_end: int = 0
     """Messages at the end that stay."""

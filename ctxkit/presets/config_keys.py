@@ -122,7 +122,7 @@ class KeyTable:
         Args:
             section: the file, or a section of it.
             parsed: where it is gathered.
-            prefix: what stands before its keys where a sentence names them.
+            prefix: what comes before its keys where a sentence names them.
             at: the section's path, with a dot behind it; empty: the file.
 
         Raises:
@@ -201,13 +201,13 @@ def keys_from_words(words: str, below: str = "") -> frozenset[str]:
 def get_section(
     config: Any, path: str | Iterable[str], *, any_case: bool = False, default: Any = None
 ) -> Any:
-    """Return what stands at a path.
+    """Return what is at a path.
 
     Args:
         config: a section.
         path: the names on it, or these joined by dots.
         any_case: names are found in upper and lower case alike, the first of several.
-        default: the value where nothing stands there.
+        default: the value where nothing is there.
     """
     place = config
     for name in path.split(".") if isinstance(path, str) else path:
@@ -345,7 +345,7 @@ class ConfigWriter:
     def _check_unchanged(self, rules: Rules, parameters: dict[str, Any]) -> None:
         from ctxkit.presets.registry import preset
 
-        # The rules are built anew from their parameters. What still differs was changed by hand and
+        # The rules are rebuilt from their parameters. What still differs was changed by hand and
         # has no key in the file; what no file can say (a summariser, a counter, ...) is taken over
         # first.
         preset_rules = preset(self.system, **{**parameters, "summariser": rules.summariser})

@@ -300,7 +300,7 @@ def _take_key(section: _Section, event: Any) -> None:
         return
     is_key, section.at_key = section.at_key, not section.at_key
     key = getattr(event, "value", None)
-    # a merge key may stand in a section more than once; a key that is no scalar has no text
+    # a merge key may be in a section more than once; a key that is no scalar has no text
     if not is_key or key is None or key == "<<":
         return
     if key in section.keys:

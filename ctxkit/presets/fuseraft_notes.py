@@ -29,7 +29,7 @@ _OTHERS = len(_WEIGHTY_KEYS)
 _KEY_WEIGHTS = {
     key.casefold(): place for place, key in enumerate((*_WEIGHTY_KEYS, "", *_LIGHT_KEYS))
 }
-"""Places of keys in the list, by the key in lower case; all others stand at `_OTHERS`."""
+"""Places of keys in the list, by the key in lower case; all others are at `_OTHERS`."""
 
 
 def weigh_key(path: str) -> int:

@@ -39,7 +39,7 @@ list of skills): its kind by the program's own name. Such a message begins no tu
 WHOLE_PROMPTS_KEY = "whole_prompts"
 """Key of `Session.details` that is True where the log has each prompt whole, tools included."""
 CONTINUATION_KEY = "continues"
-"""Key of `Message.details` that is True for the program's request to go on with a reply that was
+"""Key of `Message.details` that is True for the program's request to continue a reply that was
 cut: it belongs to the turn of that reply.
 """
 OTHER_AGENT_KIND, OTHER_AGENT_CALL_KIND = OTHER_AGENT_KINDS = "heard", "frame"
@@ -112,7 +112,7 @@ class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=
 Part = Text | Thinking | Image | ToolCall | SizeOnly
 
 ABANDONED = "abandoned"
-"""Stop reason of a billed reply that no later prompt holds: the user went on from before it."""
+"""Stop reason of a billed reply that no later prompt holds: the user continued from before it."""
 SEALED_SUMMARY = "sealed_summary"
 """Key in the `details` of an edit: a model wrote a summary whose text the log does not hold."""
 
@@ -213,7 +213,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     @property
     def text(self) -> str:
         """All text and thinking, joined by newlines, without tool arguments."""
-        return "\n".join(p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text)
+        texts = [p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text]
+        return texts[0] if len(texts) == 1 else "\n".join(texts)
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -240,7 +241,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     @property
     def thinks(self) -> bool:
         """True where it has thinking."""
-        return any(isinstance(p, Thinking) for p in self.parts)
+        return Thinking in map(type, self.parts)
 
     @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:
@@ -276,6 +277,10 @@ def has_sealed_part(message: Message) -> bool:
 
 SUMMARY_ERROR_KEY = "error"
 """Key of the details of a summary, or of the edit in its place, for why a summariser failed."""
+RECORD_CHARS_KEY = "record_chars"
+"""Key of the details of a summary for the number of its first characters that were worked out from
+the record; a model wrote what follows them, and nothing else of it is billed.
+"""
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]
 
 

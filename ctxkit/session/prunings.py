@@ -42,7 +42,7 @@ class AddedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     message: Message
     by: str = ""
     after: str | None = None
-    """Id of the message behind which it stands; None: it stands at the end."""
+    """Id of the message after which it comes; "": it is first; None: it is last."""
 
 
 class PromptPruning(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -72,6 +72,7 @@ class PrunedPrompt(NamedTuple):
         added_behind: dict[str | None, list[Message]] = {}
         for each in self.added:
             added_behind.setdefault(each.after, []).append(each.message)
+        out += added_behind.pop("", ())
         for message in visible:
             name = original_id(message.id)
             change = self.changes.get(name)

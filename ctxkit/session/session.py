@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting import format_count, sanitize_line
 from ctxkit._internal.hooks import call_hook
 from ctxkit.errors import BadArguments
+from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
     Edit,
@@ -357,11 +358,10 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return bundle
 
     def __repr__(self) -> str:
-        n, c, e = len(self.messages), len(self.calls), len(self.edits)
+        n, c, cuts = len(self.messages), len(self.calls), format_count(count_compactions(self))
         return (
             f"<Session {sanitize_line(self.id)} {sanitize_line(self.format, 20)}: {n} messages, "
-            f"{c} calls, {e}"
-            " compactions>"
+            f"{c} calls, {cuts} compactions>"
         )
 
 

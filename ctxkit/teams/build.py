@@ -68,8 +68,8 @@ def team(
     Args:
         config: the config, the path of such a file (YAML or JSON), or `"scripted"`: a team that
             needs no key, and really writes and tests a small program. None: the team of that name
-            goes on as it was begun, with the tools, the folder and the models that were named then.
-        name: of the team; one that was begun goes on where it stood.
+            continues as it began, with the tools, the folder and the models that were named then.
+        name: of the team; one that was begun continues where it stood.
         model: of all agents, in place of what the config names; `scripted`: a script that follows
             from the config, without a key; `scripted:FILE`: one that is read (`teams.scripts`).
         models: models by an agent's name, or by the config's name for a model.
@@ -79,7 +79,7 @@ def team(
         allow: protected names that their tools may write all the same, such as `.fuseraft`.
         limits: of each turn of each agent.
         approve: asked before each tool call.
-        sections: what else stands in each agent's system message, as `%%agent --sections` names it
+        sections: what else is in each agent's system message, as `%%agent --sections` names it
             (`on`: all of it); empty: its instructions alone, and what is remembered where the
             config says `EnableMemory` or `Memory`.
         memory: what a `Memory` or `EnableMemory` of the config reaches beyond the team's own:

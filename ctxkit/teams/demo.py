@@ -57,7 +57,7 @@ _WRONG, _RIGHT = '(5, "V"), (1, "I")', '(5, "V"), (4, "IV"), (1, "I")'
 
 
 class ScriptedAgent(ScriptedModel):
-    """A scripted agent of a team; it goes by turns that are over: one cut off begins anew."""
+    """A scripted agent of a team; it goes by turns that are over: one cut off begins again."""
 
     _over = 0
 

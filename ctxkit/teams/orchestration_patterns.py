@@ -339,7 +339,7 @@ def _describe_agent(agent: ConfigSection) -> str:
 
 
 def parse_manager_limits(f: ConfigSection, name: str) -> ManagerLimits:
-    """Return how long a manager of that name may go on without progress (fuseraft's defaults)."""
+    """Return how long a manager of that name may go without progress (fuseraft's defaults)."""
     stalls = max(f.number("MaxStallCount", 3), 1)
     return ManagerLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
 
@@ -373,7 +373,7 @@ Look at what was done, and reply with the name of one of them, and nothing else.
 
 
 def route_by_model(parts: SelectionParts) -> Routing:
-    """Return a team whose next agent a model picks; it goes on until `Termination`."""
+    """Return a team whose next agent a model picks; it continues until `Termination`."""
     prompt = parts.selection.text("Prompt").strip() or _SELECTOR_PROMPT
     instructions = prompt.replace(AGENTS_PLACEHOLDER, describe_agents(parts.agents)).replace(
         HISTORY_PLACEHOLDER, "(it follows)"
@@ -407,7 +407,7 @@ class _AdversarialStage(NamedTuple):
 def route_adversarial(parts: SelectionParts) -> Routing:
     """Return stages in which one agent makes and another one judges.
 
-    What passes, or was judged last, is what the next stage goes on from.
+    What passes, or was judged last, is what the next stage continues from.
     """
     f = parts.selection.section("Adversarial")
     rounds = f.number("Rounds", DEFAULT_ROUNDS)

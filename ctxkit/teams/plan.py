@@ -40,7 +40,7 @@ _CONFLICT_ENDINGS = ("failed", "holds an assertion", "as not passed")
 
 @dataclass(frozen=True, kw_only=True)
 class FailurePolicy:
-    """How long a team goes on without a signal, and with contracts that fail."""
+    """How long a team continues without a signal, and with contracts that fail."""
 
     silent: int = MAX_SILENT_TURNS
     failed: int = MAX_CONTRACT_FAILURES
@@ -278,11 +278,11 @@ class StopCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class ManagerLimits:
-    """How long the manager of a team may go on without progress."""
+    """How long the manager of a team may continue without progress."""
 
     name: str
     stalls: int
-    """Rounds without progress, after which it plans anew."""
+    """Rounds without progress, after which it plans again."""
     resets: int
     """New plans, after which the team stops."""
 

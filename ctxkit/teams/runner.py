@@ -68,7 +68,7 @@ class Team:
     Args:
         plan: who is in it, and how they hand on.
         crew: opens the session of each agent.
-        name: of the team; one that exists goes on.
+        name: of the team; one that exists continues.
         workspace: where it is kept.
         clock: seconds since 1970.
         seed: what its id follows from; empty: by chance.
@@ -221,7 +221,7 @@ class Team:
     # -- work ------------------------------------------------------------------------------------
 
     def run(self, task: str = "") -> TeamStatus:
-        """Work until the team has ended; an interrupt leaves it whole, and `run()` goes on.
+        """Work until the team has ended; an interrupt leaves it whole, and `run()` continues.
 
         Raises:
             BadArguments: there is no task.
@@ -241,7 +241,7 @@ class Team:
         return self.standing
 
     def ask(self, task: str) -> None:
-        """Give the team a task; without words it goes on with the one that it has.
+        """Give the team a task; without words it continues the one that it has.
 
         Raises:
             BadArguments: there is none, or it has another one that is not done.
@@ -331,7 +331,7 @@ class TurnRunner:
     # the agent's session gets the messages while it works, the ledger gets the conclusion at the
     # end. `begun_at` is the agent's last turn that the ledger knows. A later turn in the session
     # that is finished lacks only its conclusion, and no model is asked. A later one that is not
-    # finished goes on with a prompt that says so. Otherwise a new turn begins. Invariant: each turn
+    # finished continues a prompt that says so. Otherwise a new turn begins. Invariant: each turn
     # has one conclusion.
     async def take(self, standing: TeamStatus) -> TurnDecision:
         """Take the turn that is next.
@@ -379,7 +379,7 @@ class TurnRunner:
             words = turn_prompt(
                 member, state, self._ledger.task, sum(len(get_plain_text(m)) for m in news)
             )
-        # a scripted model goes on behind the turns that the agent has had
+        # a scripted model continues behind the turns that the agent has had
         begin_script = getattr(live.agent.model, "begin", None)
         if callable(begin_script):
             over = sum(m["agent"] == member.name for m in self._ledger.moves())
@@ -453,7 +453,7 @@ class TurnRunner:
         block = self._declared_context(member, standing) if member.context else None
         if block is None:
             return news
-        # the first turn begins with the task; later the block stands before what is new
+        # the first turn begins with the task; later the block comes before what is new
         return [*news, block] if first else [block, *news]
 
     def _warn_of_cap(self, member: Member, standing: TeamStatus, messages: int) -> None:

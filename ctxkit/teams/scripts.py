@@ -171,7 +171,7 @@ class ScriptWork:
         )
 
     def _distance(self, name: str) -> int:
-        """Return how many ways lie between a state and one in which the work can end."""
+        """Return how many ways are between a state and one in which the work can end."""
         reached, todo = {name}, deque([(name, 0)])
         while todo:
             at, steps = todo.popleft()

@@ -2,7 +2,7 @@
 
 The history is one append-only session file (the ledger). It holds the task, each turn as the others
 hear it, hand-offs, corrections, and a move after each turn, whose `standing` is the state of the
-team: a team that is opened again goes on from the last move.
+team: a team that is opened again continues from the last move.
 """
 
 from __future__ import annotations
@@ -312,10 +312,10 @@ class OwnTurns(ScheduledPruning):
 
 
 def _first_new(view: ScheduleView, edge: int, call: int) -> int:
-    """Return the first position of what stands before a turn's input and is new in that turn."""
+    """Return the first position of what comes before a turn's input and is new in that turn."""
     first = edge if edge < view.shown(call) else edge - 1
     turn = view.rows.message(first).turn if first >= 0 else None
-    # what was heard for this turn stands right before its input and has its number
+    # what was heard for this turn is right before its input and has its number
     while edge and view.role(edge - 1) == USER and view.rows.message(edge - 1).turn == turn:
         edge -= 1
     return edge

@@ -49,7 +49,7 @@ def initial_status(plan: TeamPlan) -> TeamStatus:
 def check_resumable(
     plan: TeamPlan, standing: TeamStatus, worked: Collection[str], name: str
 ) -> None:
-    """Let a plan pass by which a team can go on from where it stands.
+    """Let a plan pass by which a team can continue from where it stands.
 
     Args:
         plan: the team, as it is opened now.
@@ -361,7 +361,7 @@ def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnD
 
 
 def decide_stall(manager: ManagerLimits, now: TeamStatus) -> TurnDecision:
-    """Let the manager plan anew, or stop the team where it did so often enough."""
+    """Let the manager plan again, or stop the team where it did so often enough."""
     why = f"no progress in {now.stalls} rounds"
     status = replace(now, stalls=0, resets=now.resets + 1)
     if status.resets > manager.resets:
@@ -396,7 +396,7 @@ _EMPHASIS = str.maketrans("", "", "*_")
 def find_signals(text: str, signals: Iterable[str]) -> tuple[str, ...]:
     """Return the signals that a reply gives, in the order in which they are asked for.
 
-    A signal stands alone on its line, or begins it and is followed by a blank or a sign
+    A signal is alone on its line, or begins it and is followed by a blank or a sign
     (fuseraft's rule, with `*` and `_` left out; upper and lower case alike). Inside a fence of
     code, on a line that is quoted (`>`), indented as code, or in quotes, it is somebody else's.
     """

@@ -39,7 +39,7 @@ class TeamFiles:
     Args:
         workspace: of the team.
         team: its id.
-        plan: whose thresholds stand in each snapshot, and which says when a turn is too large.
+        plan: whose thresholds are in each snapshot, and which says when a turn is too large.
         clock: seconds since 1970.
         turns: turns of the team that are over.
 
@@ -76,7 +76,7 @@ class TeamFiles:
         self._events.write(kind, self._clock(), turn, dict(payload), agent)
 
     def hear(self, event: LiveEvent) -> None:
-        """Note a compaction of an agent; its marker precedes the row of a turn that goes on."""
+        """Note a compaction of an agent; its marker precedes the row of a turn that continues."""
         if event.kind == "compaction_end" and is_compaction(event.payload):
             self._unmarked += 1
         elif event.kind == "model_call":
@@ -118,7 +118,7 @@ class TeamFiles:
     def checkpoint(
         self, ledger: Session, members: Mapping[str, Session], standing: TeamStatus, folder: str
     ) -> None:
-        """Write the checkpoint; where it cannot be written, the team goes on without it."""
+        """Write the checkpoint; where it cannot be written, the team continues without it."""
         record = encode_checkpoint(ledger, members, standing, "", folder)
         with suppress(StoreError):
             self._workspace.keep(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a team stands between two turns; kept in the ledger with every move."""
+    """Where a team is between two turns; kept in the ledger with every move."""
 
     turns: int = 0
     """Turns that are over."""
@@ -40,11 +40,11 @@ class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):
     auditing: bool = False
     """Whether the helper is the verifier."""
     branches: tuple[str, ...] = ()
-    """States whose agents have a turn each, one behind the other, before `state` goes on."""
+    """States whose agents have a turn each, one behind the other, before `state` continues."""
     stalls: int = 0
     """Rounds in a row without progress, as a manager sees it."""
     resets: int = 0
-    """How often a manager was told to plan anew."""
+    """How often a manager was told to plan again."""
     visits: dict[str, int] = {}
     """How often each transition led back."""
     seen: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):
     own: dict[str, int] = {}
     """Of each agent: the last turn of its own session that belongs to a turn that is over."""
     ended: str = ""
-    """`done`, `stopped`, or nothing while it goes on."""
+    """`done`, `stopped`, or nothing while it continues."""
     why: str = ""
 
 
@@ -114,7 +114,7 @@ def turn_prompt(member: Member, state: TeamState | None, task: str, chars: int) 
         member: whose turn it is.
         state: where the team stands; None: agents speak in turn.
         task: of the team.
-        chars: of what stands between the task and this prompt.
+        chars: of what is between the task and this prompt.
     """
     at = f" The state is {state.name}." if state is not None else ""
     lines = [f"It is your turn, {member.name}.{at}"]
@@ -149,7 +149,7 @@ def recovery_prompt(member: Member) -> str:
 
 
 def resume_prompt(member: Member) -> str:
-    """Return the prompt of a turn that goes on where one was cut off."""
+    """Return the prompt of a turn that continues where one was cut off."""
     return f"Your turn was cut off, {member.name}: go on, and end it as you were asked to."
 
 

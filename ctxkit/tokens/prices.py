@@ -469,7 +469,7 @@ MILLION_SUFFIX = "[1m]"
 def candidate_rows(name: str) -> Iterator[tuple[str, str | None]]:
     """Yield the names of rows that may be a model's, the most certain first.
 
-    Each has the rule that stands in `Price.derived`, or None.
+    Each has the rule that is in `Price.derived`, or None.
     """
     spellings = dict.fromkeys(_spellings(name))
     yield from ((n, None) for n in spellings)

@@ -37,7 +37,7 @@ __dir__ = public_dir(__all__)
 # (largest remainder method). A reply's size is its recorded output where that is likely.
 #
 # `iter_usage_anchors` makes one pass over the log and yields an anchor for each call with a usable
-# prompt. An edit, another model or a prompt that shrank starts anew: what is new then is measured
+# prompt. An edit, another model or a prompt that shrank starts again: what is new then is measured
 # against all that is sized already. `SizeAttribution` takes the anchors in order. A message whose
 # size cannot be derived gets its count times the overall ratio of recorded to counted growth.
 #

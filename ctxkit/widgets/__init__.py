@@ -66,7 +66,7 @@ def explore(
 def break_even(session: Session, call: int = -1) -> BreakEven:
     """Return a widget that takes a result out of one prompt, and says when that has paid.
 
-    What stands behind it must be written to the cache anew, where it would have been read; then
+    What comes after it must be written to the cache again, where it would have been read; then
     each call reads less: ``N > (w - r) S / (r x)``, with `w` and `r` the prices of a written and a
     read token, `x` tokens taken and `S` tokens behind them.
 
@@ -95,8 +95,8 @@ def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ..
 
     Args:
         session: a recorded session, the path of a log, or a list of messages; of a replay the
-            recorded one is taken. A live session, or the name of one of `%%agent`: it is tried anew
-            after each turn, and its button "from here on" leads it by the settings.
+            recorded one is taken. A live session, or the name of one of `%%agent`: it is tried
+            again after each turn, and its button "from here on" leads it by the settings.
         rules: the name of a preset, rules (with the settings that they have), or a function of
             yours that makes rules from numbers that it has defaults for, such as ``def
             rules(trigger=30_000, keep=8_000)``; None: those of a live session.

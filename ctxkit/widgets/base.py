@@ -250,5 +250,5 @@ SOFT_COLOUR = "var(--jp-content-font-color2,var(--vscode-descriptionForeground,#
 
 
 def render_dense(html: str) -> str:
-    """Return HTML whose lines stand closer than a widget's do."""
+    """Return HTML whose lines are closer than a widget's do."""
     return f'<div style="line-height:1.5;overflow-x:auto">{html}</div>'

@@ -84,7 +84,7 @@ class BlockRemoval:
         return tokens * self.price.input
 
     def without(self) -> PromptStrip:
-        """Return the prompt without the block: what stands behind it is written anew."""
+        """Return the prompt without the block: what comes after it is written again."""
         old, gone = self.strip, self.block
         blocks = tuple(
             b if b.start < gone.start else b._replace(start=b.start - gone.tokens)

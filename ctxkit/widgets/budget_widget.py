@@ -40,11 +40,11 @@ def judge_turns(
 
     Args:
         inputs: input tokens of each turn.
-        cumulative: the sums as recorded; where they fall, the record began anew.
+        cumulative: the sums as recorded; where they fall, the record began again.
         warn: tokens.
         cutover: tokens.
-        again: sum anew after each cut, instead of taking the sums as recorded. Where the record
-            began anew the sum does too, for no log holds what would have come without that.
+        again: sum again after each cut, instead of taking the sums as recorded. Where the record
+            began again the sum does too, for no log holds what would have come without that.
 
     Returns:
         `sums`: the tokens that are judged, one a turn; `warned` and `cuts`: places of turns.

@@ -53,7 +53,7 @@ _HELD, _HELD_CHARS, _HELD_ALL = 2, 4_000, 1_000_000
 # Two caches of one element. `_seen` holds the view of one call, `_last` the result of one filter.
 # The browser asks for the chunks of one result one after the other, so the next request nearly
 # always has the key of the last one. Both keys contain `scenes.measured`, so both results are made
-# anew once sizes are known; `_open_session` clears both.
+# again once sizes are known; `_open_session` clears both.
 class Explorer(ChartWidget):
     """The widget that `ctxkit.explore` returns; `call` is the call that it shows, and can be set.
 

@@ -235,7 +235,7 @@ class SessionView:
                 yield MessageLine(n, message, size, 0, by, at, numbers.get(id(message)))
 
     def forget(self) -> None:
-        """Make the whole list anew, now that sizes are known."""
+        """Make the whole list again, now that sizes are known."""
         self.__dict__.pop("whole", None)
 
     @cached_property

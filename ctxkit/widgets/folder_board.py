@@ -275,7 +275,7 @@ def board(
             machine keep, as `ctxkit.discover` finds it.
         seconds: how long the newest files are read before the table is shown; None: until all are.
             The rest is read by `Board.go_on`.
-        follow: whether its display goes on looking for files that are new or have changed.
+        follow: whether its display continues looking for files that are new or have changed.
 
     Raises:
         BadArguments: there is no file.

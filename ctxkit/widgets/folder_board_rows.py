@@ -140,7 +140,7 @@ def _sparkline_svg(sizes: tuple[int, ...]) -> str:
     if not sizes:
         return ""
     top, step = max(sizes) or 1, 80 / max(len(sizes) - 1, 1)
-    # The view box is 80 x 18 and y grows downwards: the largest size stands at 2, zero at 17.
+    # The view box is 80 x 18 and y grows downwards: the largest size is at 2, zero at 17.
     points = " ".join(f"{i * step:.0f},{17 - 15 * n / top:.0f}" for i, n in enumerate(sizes))
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 80 18" width="80" height="18"'
@@ -211,7 +211,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
 
 
 def iter_same_file(session: Session) -> Iterator[Session]:
-    """Yield a session and those of its subagents that lie in the same file."""
+    """Yield a session and those of its subagents that are in the same file."""
     yield session
     for child in session.children:
         if child.path_ in (None, session.path_):

@@ -54,7 +54,7 @@ def needs_widget_output() -> bool:
 def render_slot(model_id: str, html: str) -> str:
     """Return a still picture with the place for the live view of a model.
 
-    The id stands in a class, as notebooks that are not trusted keep no other attribute.
+    The id is in a class, as notebooks that are not trusted keep no other attribute.
     """
     note = f'<p style="margin:4px 0"><em>{STILL_NOTE}</em></p>'
     return (

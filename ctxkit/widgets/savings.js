@@ -29,7 +29,7 @@ function render({ model, el }) {
       let before = 0, freed = 0, some = 0, cost = 0, priced = 0;
       const from = new Set();
       for (const one of all) { if (known(one)) { before += one.before; freed += one.freed - one.grown; some++; } if (one.usd != null) { cost += one.usd; priced++; if (one.usd_source) from.add(one.usd_source); } }
-      s.said.textContent = !all.length ? "Nothing was compacted."
+      s.said.textContent = !all.length ? (data.hides ? "The log cannot tell of compactions." : "Nothing was compacted.")
         : `${many(all.length, "compaction")}: ` + (some ? `${num(freed)} of ${num(before)} tokens saved (${per(before ? freed / before : 0)})` : "the log does not tell their sizes")
           + (priced ? `; ${priced < all.length ? `${num(priced)} with a price` : "they"} cost ${usd(cost)} to make${from.size ? ` (${[...from].sort().join(", ")})` : ""}.` : ".");
       s.note.textContent = [all.length ? "Plain: kept; hatched: saved. Click a bar, or use the arrow keys, to see what it did." : "", data.note].filter(Boolean).join(" ");

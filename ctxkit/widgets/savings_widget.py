@@ -19,7 +19,12 @@ from ctxkit.metrics import loss, thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import per_compaction
-from ctxkit.plots.compaction_charts import Saving, drop_unmarked, savings_chart
+from ctxkit.plots.compaction_charts import (
+    Saving,
+    drop_unmarked,
+    hides_all_compactions,
+    savings_chart,
+)
 from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import ChartWidget, build_esm
@@ -78,8 +83,13 @@ class SavingsChart(ChartWidget):
             "compactions": [one.pack() for one in self._rows],
             "several": len({one.name for one in self._rows}) > 1,
             "note": note,
+            "hides": self._hides_compactions,
             "why": "No diff: see the note above." if note else "",
         }
+
+    @property
+    def _hides_compactions(self) -> bool:
+        return self.feed.frame is None and hides_all_compactions(self.feed.sessions())
 
     def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
         at = request.get("at")
@@ -105,7 +115,10 @@ class SavingsChart(ChartWidget):
         ]
         titles = list(dict.fromkeys([*self.feed.titles.values(), *(r.name for r in self._rows)]))
         name = titles[0] if len(titles) == 1 else f"{len(titles)} sessions"
-        chart = savings_chart(name, data, several=len({r.name for r in self._rows}) > 1)
+        chart = savings_chart(
+            name, data, several=len({r.name for r in self._rows}) > 1,
+            is_unknown=self._hides_compactions,
+        )  # fmt: skip
         note = self.data.get("note")
         return replace(chart, notes=(*chart.notes, note)) if note else chart
 
@@ -333,8 +346,8 @@ def _row_of_frame(i: int, row: dict[Any, Any]) -> CompactionRow:
     )
 
 
-# A compaction stands in a log of snapshots as one row an agent. Resumes are removed first,
-# therefore numbers are counted anew for each session, from 0.
+# A compaction is in a log of snapshots as one row an agent. Resumes are removed first,
+# therefore numbers are counted again for each session, from 0.
 def list_snapshot_compactions(log: pd.DataFrame) -> list[CompactionRow]:
     """Return the compactions of a log of snapshots, which has no sizes of a window."""
     from ctxkit.formats.snapshots.turns_and_segments import compactions as resets

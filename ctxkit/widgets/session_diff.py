@@ -54,7 +54,7 @@ class SideBySide(ChartWidget):
 
     @cached_property
     def rows(self) -> tuple[tuple[int | None, int | None], ...]:
-        """Places in the two paths that stand side by side; None: the other one has more there."""
+        """Places in the two paths that are side by side; None: the other one has more there."""
         return tuple(align_entries(*self._entry_keys))
 
     @cached_property
@@ -211,7 +211,7 @@ def align_entries(
 ) -> Iterator[tuple[int | None, int | None]]:
     """Yield places of two lists side by side; None: only the other one has something there.
 
-    What is the same at both ends is matched at once; what lies between by its longest common parts
+    What is the same at both ends is matched at once; what is between by its longest common parts
     where it is not too long, else one by one.
     """
     n, m = len(one), len(other)

@@ -150,7 +150,7 @@ def _source_by_name(name: str | None) -> SessionSource:
     if kit is not None:
         session_name = name or kit.sessions.active_name
         if session_name is not None and (session_name in kit.lives or session_name in kit.sessions):
-            # Asked anew each time: a session is opened again where its rules or its model change.
+            # Asked again each time: a session is opened again where its rules or its model change.
             return (
                 session_name,
                 lambda: kit.session(session_name),

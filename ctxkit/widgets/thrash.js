@@ -54,7 +54,7 @@ function render({ model, el }) {
   };
   function verdict(one, k, low) {
     const n = one.calls.length, unknown = shares(one).filter(v => v == null).length, later = k == null ? 0 : n - 1 - k;
-    if (!n) return "Nothing was compacted.";
+    if (!n) return one.hides ? "The log cannot tell of compactions." : "Nothing was compacted.";
     return `${many(n, "compaction")}, ${num(low)} saved less than ${per(model.get("min_savings"))} of ${model.get("by")}`
       + (unknown ? `, ${num(unknown)} unknown` : "") + `; a guard of ${num(model.get("window"))} in a row `
       + (is_guard_off(model.get("min_savings"), model.get("window")) ? "is off." : k == null ? "stays open." : `closes at compaction ${num(k)}, ${one.unit} ${num(one.calls[k])}`

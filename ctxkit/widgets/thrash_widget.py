@@ -20,6 +20,7 @@ from ctxkit.plots.compaction_charts import (
     thrash_chart,
 )
 from ctxkit.policies.guards import AntiThrash, BaseGuard
+from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.widgets.base import ChartWidget, build_esm
 from ctxkit.widgets.savings_widget import (
     CompactionRow,
@@ -138,7 +139,8 @@ class ThrashChart(ChartWidget):
         suppressed = [(int(call), str(why)) for call, why in one["held"]]
         tries = list(zip(one["calls"], one[self.by], strict=True))
         guard = (self.min_savings, self.window, self.by)
-        return thrash_chart(build_thrash_data(one["name"], tries, suppressed, *guard))
+        data = build_thrash_data(one["name"], tries, suppressed, *guard)
+        return thrash_chart(data._replace(is_unknown=one.get("hides", False)))
 
 
 def _chart_row(  # noqa: PLR0917
@@ -155,12 +157,13 @@ def _chart_row(  # noqa: PLR0917
 
 def _row_of_session(session: Session, name: str, why: str) -> dict[str, Any]:
     columns, n = per_compaction.rows([session]), len(session.calls)
-    # A compaction that no call follows stands behind the last call.
+    # A compaction that no call follows comes after the last call.
     calls = [n if c is None else c for c in columns["call"]]
     suppressed = [(one.call, one.why) for one in get_suppressed(session)]
-    return _chart_row(
+    row = _chart_row(
         name, calls, columns["token_savings"], columns["message_savings"], suppressed, n, why
     )
+    return row | {"hides": hides_compactions(session)}
 
 
 def _rows_of_sizes(cuts: Sequence[CompactionRow], why: str) -> list[dict[str, Any]]:

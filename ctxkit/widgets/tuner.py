@@ -61,7 +61,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
     Args:
         trials: the session.
         knobs: the settings, and how rules are made of them.
-        live: the live session that is tried; it is tried anew after each turn, and a button leads
+        live: the live session that is tried; it is tried again after each turn, and a button leads
             it by the settings from its next call on.
     """
 

@@ -268,7 +268,7 @@ def _default_range(name: str, value: float, room: int) -> Knob:
     if value <= _SMALL:
         return Knob(name, value, 0, max(4 * value, 20), 1)
     step = int(_round_step(value / 20))
-    # The lower end is one step instead of 0 where the value lies above one step.
+    # The lower end is one step instead of 0 where the value is above one step.
     return Knob(name, value, step if value > step else 0, 4 * value, max(step, 1))
 
 
@@ -293,7 +293,7 @@ def _custom_range(name: str, value: float, span: tuple[float, ...]) -> Knob:
 
 
 def _round_step(value: float) -> float:
-    """Return the power of ten times 1, 2 or 5 that lies at or below a value."""
+    """Return the power of ten times 1, 2 or 5 that is at or below a value."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** floor(log10(value))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import anywidget
 import traitlets as t
 
-from ctxkit._internal.formatting import escape_html, pluralize, sanitize_line
+from ctxkit._internal.formatting import escape_html, format_count, pluralize, sanitize_line
 from ctxkit._internal.palette import COLOURS
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.metrics.recorded_compactions import count_compactions
 from ctxkit.plots.chart import format_tokens, render_table
+from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
@@ -216,7 +216,7 @@ class ContextGauge(NamedTuple):
             sanitize_line(self.name, 60),
             f"Context: {used}{share}",
             f"{self.calls:,} calls",
-            "" if self.compactions is None else f"Compactions: {self.compactions}",
+            f"Compactions: {format_count(self.compactions)}",
             self.state,
             sanitize_line(self.note, 100),
         ]

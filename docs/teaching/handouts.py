@@ -170,7 +170,7 @@ def deck(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _shortened(text: str, place: dict[str, str]) -> nbformat.NotebookNode:
-    """Return headings and the first sentence of each section; all of it stands in the notes."""
+    """Return headings and the first sentence of each section; all of it is in the notes."""
     sections = re.split(r"^(?=#)", text, flags=re.MULTILINE)
     parts = []
     for section in filter(str.strip, sections):

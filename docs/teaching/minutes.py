@@ -2,7 +2,7 @@
 
 Words at 200 a minute, code at ten lines a minute, twenty seconds to look at each output, one to
 five minutes an exercise, and the waits of its cells. Waits come from `runs.csv`, which `--run`
-makes anew: the CPU seconds of each notebook and of its slowest cell, which is what an idle machine
+makes again: the CPU seconds of each notebook and of its slowest cell, which is what an idle machine
 of two cores waits.
 """
 

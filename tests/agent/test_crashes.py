@@ -26,7 +26,7 @@ def opened(tmp_path, rules):
 
 
 def test_a_compaction_that_breaks_leaves_a_dump_and_a_session_that_goes_on(tmp_path):
-    """F81: The sentence says how to go on and where the dump is; what was said before is there."""
+    """F81: The sentence says how to continue and where the dump is; what was said before is there."""
     with opened(tmp_path, Rules(policy=broken, trigger=Count(4))) as live:
         run(live.turn("One"))
         with pytest.raises(StoreError, match="is whole, send the prompt again to go on") as raised:  # noqa: PT012

@@ -96,7 +96,7 @@ def compacted(rules, model=None, seconds=300.0):
 
 
 def says_that_it_failed(edits, ended, frame, error):
-    """Hold a compaction whose summary failed; True where something stands in its place."""
+    """Hold a compaction whose summary failed; True where something is in its place."""
     assert ended["outcome"] == "failed"
     assert error in ended["error"]
     assert KEY not in str(ended) + str(edits) + frame.to_string()

@@ -59,7 +59,7 @@ def told(live, kind):
 
 
 def test_what_is_remembered_is_put_in_when_a_session_is_opened(tmp_path, held):
-    """F13: Entries stand in the prompt from the session's first call on."""
+    """F13: Entries are in the prompt from the session's first call on."""
     held.add(make_entry("runner", "Use pytest.", "feedback"))
     with opened(tmp_path, SessionMemory(held)) as live:
         run(live.turn("Go"))
@@ -71,7 +71,7 @@ def test_what_is_remembered_is_put_in_when_a_session_is_opened(tmp_path, held):
 
 
 def test_the_local_provider_is_fresh_each_turn_and_both_blocks_stand(tmp_path, held):
-    """F23, F25, F26: Read anew before each turn; both blocks are put in."""
+    """F23, F25, F26: Read again before each turn; both blocks are put in."""
     held.add(make_entry("runner", "Use pytest."))
     with opened(tmp_path, SessionMemory(held, [LocalMemory(held)])) as live:
         run(live.turn("Go"))

@@ -38,7 +38,7 @@ def made(name: str, root: Root, **more):
 
 
 def test_the_runtime_block_says_where_the_agent_runs(root, monkeypatch):
-    """F3: System, architecture, shell and folder stand in every system prompt."""
+    """F3: System, architecture, shell and folder are in every system prompt."""
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
     text = made("runtime", root).text
     assert text.startswith("## Runtime Environment\nOS: ")

@@ -10,6 +10,7 @@ from talkers import ECHO, Says, agent, run, said
 
 import ctxkit as ck
 from ctxkit.agent import Provider
+from ctxkit.engine.provider_guard import OPENING
 from ctxkit.errors import ModelError
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_composition import count_groups_by_call
@@ -139,3 +140,36 @@ def test_a_server_received_what_is_shown():
     frame = ck.frame(one.session, per="message").set_index("id")
     assert frame["pruned_by"].notna().sum() == 5
     assert SessionView(one.session).at(8).items[2].changed_by == "Clear"
+
+
+@pytest.mark.parametrize("instructed", [False, True])
+def test_the_words_that_a_provider_wants_first_are_in_the_prompt(instructed, tmp_path):
+    """A tail that begins with a reply is refused by some: a user's message is put before it."""
+    heard = []
+    model = Says(*talk([50] * 9))
+    model.name = "anthropic/claude-sonnet-4-5"
+    rules = preset("none").but(pruning="tail:messages=2")
+    one = agent(model=model, rules=rules, heard=heard, tools=[ECHO])
+    if instructed:
+        one.instruct("Be brief.")
+    for turn in range(3):
+        run(one.turn(f"go {turn}"))
+    held(one, heard)
+    place = 1 if instructed else 0
+    added = [
+        (call, item)
+        for call in range(len(one.session.calls))
+        for item in one.session.sent(call)
+        if item.changed_by == "provider guard"
+    ]
+    assert added
+    for call, item in added:
+        messages = [i for i in one.session.sent(call) if i.message.kind != "fixed"]
+        assert messages[place] == item
+        assert (item.message.role, item.message.text, item.raw_tokens) == ("user", OPENING, 0)
+        assert item.tokens > 0
+    ck.write(one.session, tmp_path / "s.jsonl")
+    again = ck.read(tmp_path / "s.jsonl")
+    for call, request in enumerate(one.model.asked):
+        assert [m.parts for m in again.view(call)] == [m.parts for m in request.messages]
+    assert ck.frame(again, per="call").equals(ck.frame(one.session, per="call"))

@@ -67,7 +67,7 @@ def same(one):
 
 STEP = st.tuples(st.integers(1, 120), st.sampled_from([0, 40, 900, 1500]))
 BACK = st.none() | st.floats(0, 0.99)
-"""Where the session goes back to after a turn, as a share of its entries; None: it goes on."""
+"""Where the session goes back to after a turn, as a share of its entries; None: it continues."""
 TURN = st.tuples(st.lists(STEP, min_size=1, max_size=4), st.booleans(), BACK)
 
 

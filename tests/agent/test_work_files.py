@@ -31,7 +31,7 @@ def opened(tmp_path, turns, rules=None, **more):
 
 
 def test_changes_intents_and_evidence_are_written_live(tmp_path):
-    """F129, F65: Change log, intents and evidence lie beside the session while it goes on."""
+    """F129, F65: Change log, intents and evidence are beside the session while it continues."""
     seen = []
     state = tmp_path / ".ctxkit/state"
 

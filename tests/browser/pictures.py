@@ -1,4 +1,4 @@
-"""What a picture must not have: texts that lie on each other, and texts that are cut off."""
+"""What a picture must not have: texts that are on each other, and texts that are cut off."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.browser
 OPENED = """cases => cases.map(([a, warn, cut, again]) => { const o = opened(a), r = judge_turns(o.inputs, o.sums, warn, cut, again);
   return [[...o.turns], [...o.sums], r.warned, r.cuts]; })"""
 
-# Boxes of texts that lie on each other, of one widget; the layer's words have a halo and may lie on marks.
+# Boxes of texts that are on each other, of one widget; the layer's words have a halo and may be on marks.
 OVERLAPS = """() => { const boxes = [...document.querySelectorAll('.ctxkit-hand text, .ctxkit-hand td, .ctxkit-hand label')]
   .filter(e => e.textContent.trim() && e.checkVisibility({visibilityProperty: true})).map(e => [e.textContent, e.getBoundingClientRect()])
   .filter(([, r]) => r.width && r.height);

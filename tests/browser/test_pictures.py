@@ -1,4 +1,4 @@
-"""Every chart and widget as a picture: no text lies on another, none is cut off, all can be read.
+"""Every chart and widget as a picture: no text is on another, none is cut off, all can be read.
 
 Light and dark, 700 and 1,300 pixels wide, on paper and exported; the short suite takes a part of it.
 """

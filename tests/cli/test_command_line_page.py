@@ -1,6 +1,6 @@
 """docs/command-line.md shows what the commands print: each `$` line is run and what follows compared.
 
-``CTXKIT_WRITE_PAGES=1 python -m pytest tests/cli/test_command_line_page.py`` writes the outputs anew.
+``CTXKIT_WRITE_PAGES=1 python -m pytest tests/cli/test_command_line_page.py`` writes the outputs again.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def test_a_list_of_a_thousand_takes_less_than_two_fifths_of_a_second(many):
 
 
 def test_the_first_line_of_a_report_needs_no_log(many):
-    """Said before the log is read: it stands there though the log is gone wrong since."""
+    """Said before the log is read: it is there though the log is gone wrong since."""
     taken, shown = min(seconds(many, "report", "session-999") for _ in range(2))
     assert shown.startswith("Sum up., 1 calls\n")
     log = many / ".ctxkit" / "sessions" / "999.jsonl"

@@ -50,10 +50,10 @@ print(json.dumps(found))
 """
 
 
-def run_commands(home, calls):
-    """The exit code of each command, what it imported of `NEVER`, and its errors."""
+def run_commands(home, calls, never=NEVER):
+    """The exit code of each command, what it imported of `never`, and its errors."""
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, json.dumps(calls), *NEVER],
+        [sys.executable, "-c", _SCRIPT, json.dumps(calls), *never],
         cwd=home,
         env=environment(home),
         capture_output=True,
@@ -75,3 +75,8 @@ def test_no_command_imports_charts_or_widgets(home):
 @pytest.mark.parametrize("name", ["compare", "report"])
 def test_an_unknown_session_is_no_reason_to_import_them(home, name):
     assert run_commands(home, {name: ["no-such-session"]})[name][1] == []
+
+
+def test_a_list_imports_nothing_that_only_replays_need(home):
+    heavy = ("numpy", "pandas", "pyarrow", "ctxkit.engine", "ctxkit.presets")
+    assert run_commands(home, {"list": ["--all"]}, heavy)["list"][1] == []

@@ -1,4 +1,4 @@
-"""What the notebooks say in words is so: each sentence stands in its notebook, and is worked out here."""
+"""What the notebooks say in words is so: each sentence is in its notebook, and is worked out here."""
 
 from __future__ import annotations
 

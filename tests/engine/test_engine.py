@@ -155,7 +155,7 @@ def live(log, rules):
         advance(done, rules, call_)
         assert (
             done.peak <= done.total
-        )  # the sums are asked for at each call, and go on from those before
+        )  # the sums are asked for at each call, and continue from those before
     return done
 
 

@@ -229,7 +229,7 @@ def test_a_late_result_is_sent_behind_its_call_or_not_at_all(dropped):
     assert (result in sent) is (call in sent) is not dropped
     assert sent[-1] is said[-1]
     sent.append({"role": "assistant", "content": "done"})
-    assert context.fit(sent)[-1] is sent[-1]  # the list that was given goes on
+    assert context.fit(sent)[-1] is sent[-1]  # the list that was given continues
 
 
 def test_a_reply_with_a_name_is_that_agents():

@@ -58,7 +58,7 @@ def headless(data: bytes, factor: int) -> bytes:
 
 
 def copied(sample: Path, folder: Path, factor: int, change=multiplied) -> Path:
-    """Write a sample anew with its figures multiplied; a database in its columns."""
+    """Write a sample again with its figures multiplied; a database in its columns."""
     copy = folder / sample.name
     if sample.is_dir():
         shutil.copytree(sample, copy)

@@ -270,7 +270,7 @@ def write(path: Path, *records: Any) -> None:
 
 
 def test_the_first_reply_after_a_restart_says_so() -> None:
-    """A program that goes on in a new process may send another prefix."""
+    """A program that continues in a new process may send another prefix."""
     hook = {"type": "progress", "uuid": "h", "parentUuid": "b", "sessionId": "s"}
     hook["data"] = {"type": "hook_progress", "hookName": "SessionStart:resume"}
     after = [

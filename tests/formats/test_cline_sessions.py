@@ -1,4 +1,4 @@
-"""Cline from 4.0 on: a session's file, what lies beside it, its latest compaction, its subagents."""
+"""Cline from 4.0 on: a session's file, what is beside it, its latest compaction, its subagents."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_what_never_ended_and_what_failed():
 
 
 def test_a_broken_line_that_comes_back_fails_no_reply():
-    """`Reconnecting... 1/5` is an error event, after which the turn goes on."""
+    """`Reconnecting... 1/5` is an error event, after which the turn continues."""
 
     def said(text: str) -> dict:
         item = {"id": text, "type": "agent_message", "text": text}

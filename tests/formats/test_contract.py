@@ -57,7 +57,7 @@ def test_a_result_names_a_call_of_the_same_session(file: str, read) -> None:
 
 
 ORPHANS = {
-    # One event a file: its call stands in another.
+    # One event a file: its call is in another.
     "openhands/sdk-conversation-cd945624/events/event-00003-4fc3850a-621c-4e43-a6e3-b1820e80e058.json": 1,
     "openhands/sdk-conversation-cd945624/events/event-00005-125cf15f-b389-4444-9605-293c8f1ef447.json": 1,
     "inspect-ai/log_tool_call_error.json": 11,  # made by hand: results only

@@ -1,4 +1,4 @@
-"""fuseraft: occupancy per call, sub-agents apart, whole turns, compactions, what lies beside a session."""
+"""fuseraft: occupancy per call, sub-agents apart, whole turns, compactions, what is beside a session."""
 
 from __future__ import annotations
 

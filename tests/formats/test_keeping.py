@@ -1,4 +1,4 @@
-"""Keep: every reader takes the archive, nothing is copied twice, a broken-off copy goes on, originals are only read."""
+"""Keep: every reader takes the archive, nothing is copied twice, a broken-off copy continues, originals are only read."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_reader_takes_the_archive(home: Path, tmp_path: Path):
     for name in PLACES:
         wanted = ck.read(GOLDEN / name)
         assert found[wanted.format].log == wanted.log
-    assert found["cline"].calls[0].message.usage is not None  # what lies beside it was kept with it
+    assert found["cline"].calls[0].message.usage is not None  # what is beside it was kept with it
     assert len(found["opencode"].calls) == 4
     assert len(kept) == len(PLACES) + 2
 

@@ -1,4 +1,4 @@
-"""Every real file is known by content and reads with the counts of the manifest; differences stand here, one by one."""
+"""Every real file is known by content and reads with the counts of the manifest; differences are here, one by one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OURS = {
     ("pi/before-compaction.jsonl", "errors"): 31,
     # One failed tool and 28 calls that the provider refused.
     ("pi/prsui-019f8412.jsonl", "errors"): 29,
-    # The second image stands in a prompt that was queued while the agent worked (an `attachment` line).
+    # The second image is in a prompt that was queued while the agent worked (an `attachment` line).
     ("claude-code/agent-sessions-event-zoo.jsonl", "images"): 2,
     # Two searches for tools and a picture made are calls too.
     ("codex/agent-sessions-event-zoo.jsonl", "tool_calls"): 8,
@@ -44,7 +44,7 @@ OURS = {
     ("claude-code/episodic-memory-long-conversation.jsonl", "errors"): 4,
     ("claude-code/session-share/0ccf1a04-1b4c-43b6-8aa5-79e41db43a68.jsonl", "errors"): 1,
     ("claude-code/agent-sessions-event-zoo.jsonl", "errors"): 1,
-    # The largest prompt, 42,371, is the compaction's own: it stands in the edit's usage.
+    # The largest prompt, 42,371, is the compaction's own: it is in the edit's usage.
     ("kimi-cli/assistant_tools.jsonl", "max_context_tokens"): 41_095,
     # The manifest counts steps of a trajectory; this file has a history only.
     ("swe-agent/function_calling_simple.traj", "tool_calls"): 5,

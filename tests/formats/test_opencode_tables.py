@@ -23,7 +23,7 @@ MADE = {"1.2": older, "2.x": newer}
 
 
 def told(session: ck.Session) -> list[Message | Edit]:
-    """What a session says, without the ids, which 2.x makes anew, and without marks of no content."""
+    """What a session says, without the ids, which 2.x makes again, and without marks of no content."""
     out: list[Message | Edit] = []
     for e in session.log:
         if isinstance(e, Edit):

@@ -61,7 +61,7 @@ def test_paths_in_a_zip_are_never_followed(tmp_path: Path):
 
 
 def test_several_logs_in_a_zip_are_not_taken_for_lines(tmp_path: Path):
-    """not even where they lie in it as they are"""
+    """not even where they are in it as they are"""
     for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         with zipfile.ZipFile(tmp_path / "two.zip", "w", how) as archive:
             for name in ("a.jsonl", "b.jsonl"):

@@ -162,7 +162,7 @@ def test_missing_doubled_and_half_written_files_are_named_and_the_rest_is_joined
     index = folder / "index.jsonl"
     index.write_text(index.read_text(encoding="utf-8") * 2 + '{"half', encoding="utf-8")
     s = ck.read(folder)
-    # the second has no response, the third no request: their replies stand in later requests
+    # the second has no response, the third no request: their replies are in later requests
     assert [c.message.usage is not None for c in s.calls] == [True, False, False, True, True]
     assert not s.edits
     why = " ".join(fault.why for fault in s.faults)

@@ -1,4 +1,4 @@
-"""ShareGPT: calls between marks and as messages, what stands around them, tools as text."""
+"""ShareGPT: calls between marks and as messages, what is around them, tools as text."""
 
 from __future__ import annotations
 

@@ -134,8 +134,8 @@ def test_a_refused_summary_is_a_line_a_row_and_no_compaction(talk, capsys):
     shown = capsys.readouterr().out
     [line] = [s for s in shown.splitlines() if s.startswith("! compaction")]
     assert re.fullmatch(
-        r"! compaction refused: not smaller: [\d,]+ tokens are not fewer than [\d,]+; the history is kept as it was"
-        r" · summary of [\d,]+ tokens, no price known · not asked again for 2 calls",
+        r"! compaction refused: not smaller: after it the prompt would have [\d,]+ tokens, before it [\d,]+; the history"
+        r" is kept as it was · the summary's call: [\d,]+ tokens, no price known · not asked again for 2 calls",
         line,
     )
     table = run(shell, "%context compactions")
@@ -149,7 +149,7 @@ def test_a_summary_that_fails_and_leaves_the_history_is_a_line_with_the_wait(tal
     shell = talk(Rules(Summary(keep_turns=1), Count(n=5)), REFUSED, turns=5)
     lines = [s for s in capsys.readouterr().out.splitlines() if s.startswith("! compaction")]
     assert len(lines) == 1
-    assert re.match(r"! compaction failed: openai/bad-model: .*Incorrect API key.*; the history is kept as it was · the model told no usage"
+    assert re.match(r"! compaction failed: openai/bad-model: .*Incorrect API key.*; the history is kept as it was · its call reported no usage, so no cost is known"
                      r" · not asked again for 2 calls$", lines[0])  # fmt: skip
     table = run(shell, "%context compactions")
     assert set(table["kind"]) == {"failed"}

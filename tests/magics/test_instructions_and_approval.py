@@ -153,7 +153,7 @@ def test_a_call_waits_for_a_word(shell, asked, answers, ran, times):
 def test_always_holds_for_the_tool_and_the_session(shell, asked):
     asked.answers[:] = ["a"]
     run(shell, "%%agent --approve write_file\nWrite it")
-    run(shell, "%%agent --tools files,shell\nWrite it")  # opened anew, the same session
+    run(shell, "%%agent --tools files,shell\nWrite it")  # opened again, the same session
     assert len(asked) == 1
     assert Path(".ctxkit/scratch/main/heat.py").exists()
     run(shell, "%%agent --session other --approve write_file\nWrite it")

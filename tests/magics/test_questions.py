@@ -1,4 +1,4 @@
-"""The question about a call: whatever stands in the call can be seen in it, or it is not asked."""
+"""The question about a call: whatever is in the call can be seen in it, or it is not asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session goes on in another kernel as it was led: model, root, tools, rules and limits, or a word on what differs."""
+"""A session continues in another kernel as it was led: model, root, tools, rules and limits, or a word on what differs."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_a_dry_run_counts_them_and_makes_nothing(begin):
 
 
 def test_the_store_is_filled_listed_and_emptied(begin, capsys):
-    """F7, F9: `%context add` fills the store, and its index stands in the system prompt."""
+    """F7, F9: `%context add` fills the store, and its index is in the system prompt."""
     shell = begin()
     Path("schema.sql").write_text("create table x;")
     said = repr(run(shell, "%context add schema.sql --name db --desc 'All tables'"))

@@ -73,7 +73,7 @@ def test_thinking_and_arguments_are_shown_as_they_come_folded_and_leave_a_line(t
     call = ToolCall("c", "echo", {"x": "<b>"})
     with live(tmp_path, tools=[ECHO]) as session:
         session.agent.model = Streams(said("I look.", call, stop="tool"), said("Done."))
-        session.agent.move(session.session, session.log.append)  # it goes on with that model
+        session.agent.move(session.session, session.log.append)  # it continues that model
         seen = taken(session)
     growing = [s for s in seen.live if "writing a call of echo" in s.text]
     assert "6 characters" in growing[0].text

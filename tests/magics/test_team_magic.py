@@ -1,4 +1,4 @@
-"""`%%team` in a real IPython: the scripted team works, goes on, and says what cannot work in one line."""
+"""`%%team` in a real IPython: the scripted team works, continues, and says what cannot work in one line."""
 
 from __future__ import annotations
 

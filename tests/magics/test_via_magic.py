@@ -325,7 +325,7 @@ def test_what_it_says_of_itself_is_in_its_session_live_and_read_back(via):
 
 @pytest.mark.parametrize("manner", ["bills", "bills-anew"])
 def test_a_running_total_is_not_billed_as_one_turn_in_another_program(via, manner, capsys):
-    """Its conversation is loaded and its total goes on; one that cannot load begins anew."""
+    """Its conversation is loaded and its total continues; one that cannot load begins again."""
     for _ in range(3):
         via(manner)
     via.shell.run_line_magic("reload_ext", "ctxkit")  # as in another kernel
@@ -333,3 +333,35 @@ def test_a_running_total_is_not_billed_as_one_turn_in_another_program(via, manne
     assert "$0.0100" in repr(last)
     assert ck.frame(last.session, per="turn").cost_usd.tolist() == pytest.approx([0.01] * 4)
     assert "none before" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        {"amount": 1_000_000.01},
+        {"amount": 10**400},
+        {"amount": float("inf")},
+        {"amount": float("nan")},
+        {"amount": -0.01},
+        {"amount": True},
+        {"amount": "0.5"},
+        {"amount": 0.5, "currency": "EUR"},
+        {},
+        "0.5",
+        None,
+    ],
+)
+def test_dollars_that_cannot_be_are_left_out(via, cost):
+    unknown = via("costs", json.dumps([cost]))
+    assert "$" not in repr(unknown)
+    assert ck.frame(unknown.session, per="turn").cost_usd.isna().all()
+    stored = Path(".ctxkit/sessions/main.jsonl").read_text()
+    assert "total_cost_usd" not in stored
+
+
+@pytest.mark.parametrize("amount", [0, 0.25, 1_000_000])
+def test_dollars_within_the_bound_are_the_turns(via, amount):
+    nonsense = [{"amount": 1_000_001}, {"amount": -1}]
+    answer = via("costs", json.dumps([{"amount": amount}, *nonsense]))
+    assert ck.frame(answer.session, per="turn").cost_usd.tolist() == [amount]
+    assert ck.read(".ctxkit/sessions/main.jsonl").messages == answer.session.messages

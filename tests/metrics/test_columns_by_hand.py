@@ -61,7 +61,7 @@ SCORE = {
     "counter": "o200k_base",
     "source": "recorded",
 }  # fmt: skip
-"""Values of the session of `hand_sessions.py`; its prices and usage stand there."""
+"""Values of the session of `hand_sessions.py`; its prices and usage are there."""
 MISSING = {
     *("first_call_over_window", "refused_calls_n", "elongation", "elongation_low"),
     *("elongation_high", "real_run_low_usd", "real_run_high_usd", "vs_recorded"),
@@ -117,7 +117,7 @@ def test_what_the_session_cannot_say_is_missing(score, column):
 def test_dollars_of_a_score_are_sums_of_their_parts(score):
     assert score["cost_usd"] == pytest.approx(INPUT_USD + OUTPUT_USD + score["summaries_usd"])
     # the summariser reads a part of a prompt of 1,530 tokens and writes the summary
-    assert 0 < score["summary_tokens"] < 600  # it stands in a prompt of 600
+    assert 0 < score["summary_tokens"] < 600  # it is in a prompt of 600
     written = score["summary_tokens"] * 15e-6
     assert written < score["summaries_usd"] < written + 1530 * 3e-6
     assert score["cost_low_usd"] == score["cost_usd"] == score["cost_high_usd"]

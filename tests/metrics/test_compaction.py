@@ -117,7 +117,7 @@ def test_what_stays_at_the_front_is_not_written_again():
 
 
 def test_without_a_summary_it_is_the_formula_of_an_edit():
-    """``N > (w - r) S / (r x)``, where ``S`` stands behind the change and ``x`` went."""
+    """``N > (w - r) S / (r x)``, where ``S`` comes after the change and ``x`` went."""
     p = price(MODEL)
     shares = {"write_share": p.cache_write / p.input, "read_share": p.cache_read / p.input}
     wanted = breakeven.reads_until_mutation_pays(20_000, 2_000, **shares)

@@ -34,7 +34,7 @@ def test_the_size_before_is_the_prompt_of_the_same_rules_without_it(name, real):
 
 
 def test_what_a_pruning_had_freed_already_is_no_saving(real):
-    """217,353 tokens stand in the history, and 34,293 of them were sent."""
+    """217,353 tokens are in the history, and 34,293 of them were sent."""
     session = ck.read(real / "pi/before-compaction.jsonl")
     replay = ck.replay(session, "tyrum")
     first = get_run_compactions(replay.behind)[0]

@@ -16,11 +16,11 @@ from talks_by_chance import by_chance, small
 import ctxkit as ck
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_composition import count_groups_by_call
-from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.policies import Rules
 from ctxkit.presets import names, preset
 from ctxkit.session import Session, Usage
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.tokens import counters
 
 

@@ -25,7 +25,7 @@ def found(texts, text, cut_at=ERROR_LINE_CHARS):
 
 
 def stands(words, text):
-    """What stands in a text does not begin or end inside of a word."""
+    """What is in a text does not begin or end inside of a word."""
     start, end = (r"(?<!\w)" if re.match(r"\w", words) else ""), r"(?!\w)"
     return re.search(start + re.escape(words) + (end if re.search(r"\w$", words) else ""), text)
 
@@ -56,7 +56,7 @@ def test_halves_of_surrogate_pairs_hide_nothing():
 
 
 def held(text, *given):
-    """The items of some texts that stand in another."""
+    """The items of some texts that are in another."""
     numbers = {f: n for n, f in enumerate({f for t in given for f in extract_items(user(t))})}
     known = list(numbers)
     rules = RuleMatcher((n, f) for f, n in numbers.items() if f.family == "constraint")

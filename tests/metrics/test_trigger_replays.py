@@ -64,7 +64,7 @@ def test_ceilings_said_to_cost_about_the_same_do_so_in_replays(n):
 
 
 def unwrap(told) -> str:
-    """Return the display without its line breaks, which may stand within a phrase."""
+    """Return the display without its line breaks, which may be within a phrase."""
     return " ".join(repr(told).split())
 
 

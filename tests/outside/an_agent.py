@@ -106,6 +106,11 @@ def work(session, prompt):
                cost={"amount": total / 100, "currency": "USD"})  # fmt: skip
         usage = {"totalTokens": 120, "inputTokens": 100, "outputTokens": 20, "cachedReadTokens": 60}
         return {"stopReason": "end_turn", "usage": usage}
+    if MANNER == "costs":  # the prompt is a list of the costs that are reported, in JSON
+        for cost in json.loads(words):
+            update(session, "usage_update", used=1500, size=100_000, cost=cost)
+        update(session, "agent_message_chunk", content=text("Well."))
+        return {"stopReason": "end_turn"}
     if MANNER == "nonsense":
         update(session, "from_the_future", content=5)
         update(session, "agent_message_chunk", content="not a block")

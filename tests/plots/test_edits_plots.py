@@ -8,10 +8,10 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
 import ctxkit as ck
-from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.compaction_charts import Saving, savings_data, thrash_data
 from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.session import Edit, Message
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.tokens import estimated_counter
 
 COUNTER = estimated_counter()

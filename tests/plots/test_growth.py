@@ -24,7 +24,19 @@ def test_a_line_is_one_agent_of_one_session():
     cut = CompactionMark(0, 1, "main", 110, 20, "tail · auto")
     assert growth_data(compacted(id="s", title="s")) == (
         GrowthLine(
-            "s", (0, 1), (100, 40), (0, 1), ("m", None), (5.0, None), (cut,), (), 400, "recorded"
+            "s",
+            (0, 1),
+            (100, 40),
+            (0, 1),
+            ("m", None),
+            (5.0, None),
+            (cut,),
+            (),
+            400,
+            "recorded",
+            2,
+            40,
+            False,
         ),
     )
 

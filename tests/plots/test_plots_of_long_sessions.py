@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.plots.decimation import decimate_stack
 from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.presets import names
+from ctxkit.session.compaction_groups import group_edits
 
 CALLS, OUTPUT, RESULT = 450, 40, 380
 RULE = "Never push to main."

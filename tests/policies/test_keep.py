@@ -133,7 +133,7 @@ def test_a_tail_counts_the_input_of_the_turn_but_not_its_calls():
 
 
 def test_what_a_turn_said_is_filtered_with_the_next_one_and_billed_so():
-    """a turn's prompts only grow; the next one's shares with them what stands before the first tool call"""
+    """a turn's prompts only grow; the next one's shares with them what comes before the first tool call"""
     one, two = step(text="r" * 400), step(text="r" * 80)
     log = MessageLog.of(
         [user("u" * 40), *one, *two, assistant("a" * 40), user("v" * 40), *step()], CHARS

@@ -1,4 +1,4 @@
-"""`keep_rules`: the user's rules go on behind a compaction, word for word, once, within a budget."""
+"""`keep_rules`: the user's rules continue behind a compaction, word for word, once, within a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration snippets of fuseraft's document, built anew: same keys, other names and values.
+"""The configuration snippets of fuseraft's document, built again: same keys, other names and values.
 
 Each is a file of its own, with the settings that rules take from it.
 """

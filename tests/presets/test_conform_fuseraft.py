@@ -1,4 +1,4 @@
-"""fuseraft: the FU cases that are not about a single policy (those stand in tests/policies)."""
+"""fuseraft: the FU cases that are not about a single policy (those are in tests/policies)."""
 
 from itertools import pairwise
 
@@ -246,7 +246,7 @@ def test_fu36_always_too_large_is_a_failure_after_five_calls():
 
 @pytest.mark.parametrize("error", [ModelError("401"), RuntimeError("401")])
 def test_fu37_other_errors_fail_at_once(error):
-    """a 401 is asked once; in hybrid mode the evidence stands alone"""
+    """a 401 is asked once; in hybrid mode the evidence is alone"""
     asked = []
 
     def refused(passage):

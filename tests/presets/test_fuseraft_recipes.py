@@ -1,4 +1,4 @@
-"""fuseraft's recipes: its settings as they stand in a file, and what they do to a long session."""
+"""fuseraft's recipes: its settings as they are in a file, and what they do to a long session."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_all_estimates_add_up(entries, shipped):
         for entry, message, size in zip(rows, log.messages, log.estimates.sizes, strict=True)
         if size != sizes[entry]
     }
-    commands = [m for m in other.values() if m.kind == "bash"]  # our words stand around them
+    commands = [m for m in other.values() if m.kind == "bash"]  # our words are around them
     behind = [  # a reply that was broken off
         entry
         for entry, message in other.items()

@@ -263,7 +263,7 @@ README_RULES = {"context_window": 48_000, "keep_recent_tokens": 9_000}
 
 
 def test_compare_sweep_grid_and_tune_say_what_holds_a_setting():
-    """N3: each view of rules whose reserve lies below the floor names the floor."""
+    """N3: each view of rules whose reserve is below the floor names the floor."""
     billing = ck.read(ck.samples.path("billing"))
     rules = presets.fased(reserve_tokens=8_000, **README_RULES)
     grid = ck.grid("fased", reserve_tokens=[0, 8_000, 30_000], context_window=48_000)

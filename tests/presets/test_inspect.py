@@ -43,7 +43,7 @@ def test_edit_does_not_count_excluded_tools():
 
 
 def test_edit_takes_no_other_call_of_the_same_id():
-    """some logs name calls anew with each reply"""
+    """some logs name calls again with each reply"""
     rows = [user("x"), *step(id="c0", text="y" * 900), *step(id="c0", text="kept")]
     policy = presets.inspect_edit(keep_tool_uses=1, keep_tool_inputs=False).policy
     new = policy(shown(rows), ROOM)

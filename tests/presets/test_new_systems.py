@@ -178,7 +178,7 @@ def test_jev_leaves_results_that_stay_whatever_the_scorer_says(why):
 
 
 def test_jev_drops_no_other_call_of_the_same_id():
-    """some logs name calls anew with each reply"""
+    """some logs name calls again with each reply"""
     first, again = call(id="c0"), call(id="c0")
     rows = [user("x"), first, result("goes", first), again, result("y", again)]
     one = presets.jev(

@@ -56,7 +56,7 @@ JUDGED = {
 
 
 def test_a_critic_judges_until_it_passes_or_the_rounds_are_over(tmp_path):
-    """What passed, or was judged last, is what the next stage goes on from."""
+    """What passed, or was judged last, is what the next stage continues from."""
     with made(tmp_path, JUDGED, safe_load(ADVERSARIAL)) as team:
         assert team.run("Build one.").ended == "done"
         assert went(team) == ["Planner", "PlanReviewer"] * 2 + ["Developer", "CodeReviewer"] * 2

@@ -1,4 +1,4 @@
-"""What stands in the prompts of a team's agents before anybody speaks: files of its config, memory."""
+"""What is in the prompts of a team's agents before anybody speaks: files of its config, memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_agent_is_read_from_its_file_and_what_is_written_beside_goes_before(p
         folder=place,
         models=dict.fromkeys(("Writer", "Editor"), make_scripted_agent("x", [], lambda: 1.0)),
     ) as again:
-        assert again.plan.members == team.plan.members  # it goes on as it was begun
+        assert again.plan.members == team.plan.members  # it continues as it was begun
 
 
 @pytest.mark.parametrize(("file", "words"), [
@@ -110,6 +110,27 @@ def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
             assert any("The owl knows." in t for _, t in shown(team, "Owl", call))
             assert any("Use pytest -q." in t for _, t in shown(team, "Red Fox", call))
         assert not any("Memory" in n for n in team.notes)
+
+
+def test_a_folder_that_bears_the_agents_name_letter_by_letter_is_read(tmp_path):
+    """F16: fuseraft's document writes `agents/Developer/`, its program `agents/developer/`."""
+    agents = default_memory_folders()[0].parent / "agents"
+    for folder, words in (
+        ("Red Fox", "Use pytest -q."),
+        ("red_fox", "Use ruff."),
+        ("Owl", "Hoot."),
+    ):
+        MemoryStore([agents / folder], tmp_path).add(make_entry(words[4:8], words, "feedback"))
+        (agents / folder / "MEMORY.md").unlink()
+    plan = config([{"Name": "Red Fox", "EnableMemory": True}, "Owl"], Termination={"MaxIterations": 2})  # fmt: skip
+    with made(
+        tmp_path / "one", {"Red Fox": [["Hi."]], "Owl": [["Hi."]]}, plan, memory=("user",)
+    ) as team:
+        team.run("Work.")
+        block = shown(team, "Red Fox", 0)[0][1]
+    assert "Use pytest -q." in block
+    assert "Use ruff." in block
+    assert "Hoot." not in block
 
 
 def kept_entries():

@@ -1,4 +1,4 @@
-"""A team that is killed, interrupted or refused goes on where it stood: nothing that was kept is lost."""
+"""A team that is killed, interrupted or refused continues where it stood: nothing that was kept is lost."""
 
 from __future__ import annotations
 

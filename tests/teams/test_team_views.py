@@ -74,7 +74,7 @@ def test_text_only_hides_what_tools_said_before_this_turn(talk):
     assert "frame" not in within
     assert any(
         m.kind == "frame" for m in team.sessions["C"].session.messages
-    )  # it stands in its session
+    )  # it is in its session
 
 
 def test_excluded_agents_are_not_heard(talk):

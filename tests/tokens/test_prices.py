@@ -174,7 +174,7 @@ def test_litellm_is_not_imported() -> None:
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    """A cache folder of its own; the table is read anew before and after."""
+    """A cache folder of its own; the table is read again before and after."""
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
     prices.clear_price_cache()
     yield tmp_path / "cache"

@@ -95,7 +95,7 @@ def test_a_log_of_a_program_without_a_preset_has_none(real):
 
 
 def talk(cut_at: int, then: int):
-    """A session of Pi that is compacted before a call, and goes on to a number of calls more."""
+    """A session of Pi that is compacted before a call, and continues to a number of calls more."""
     log = [user("Mend the files, please."), *steps(cut_at)]
     return session(*log, summarised(log), *steps(then), format="pi", context_window=200_000)
 

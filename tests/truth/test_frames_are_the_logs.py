@@ -1,6 +1,6 @@
 """The frames of every real file hold what small parsers of their own find in it, figure by figure.
 
-Where a definition of the frames differs from the plain count, it stands in `DIFFERS` with its
+Where a definition of the frames differs from the plain count, it is in `DIFFERS` with its
 reason, and in docs/frames.md.
 """
 

@@ -10,7 +10,7 @@ from ctxkit.session import MISSING_START_KIND
 from ctxkit.tokens.sizes import measure_sizes
 
 KEEPS = {"inspect_trim"}
-"""Presets that never drop what stands before the first user message, as their systems do."""
+"""Presets that never drop what comes before the first user message, as their systems do."""
 
 
 def made(parent: str | None = "elsewhere", *, cut: bool = True) -> Transcript:

@@ -1,4 +1,4 @@
-"""What a log prices itself stays recorded; the table's price stands beside it."""
+"""What a log prices itself stays recorded; the table's price is beside it."""
 
 from __future__ import annotations
 

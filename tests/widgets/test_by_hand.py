@@ -238,7 +238,7 @@ def test_a_live_session_grows_in_all_three(tmp_path):
 
 
 def test_each_is_one_anywidget_that_loads_nothing(sample, busy):
-    """So it lives wherever anywidget does: nothing stands around it, and no address is in its code."""
+    """So it lives wherever anywidget does: nothing is around it, and no address is in its code."""
     from anywidget import AnyWidget
     from ipywidgets import Box
 

@@ -70,7 +70,7 @@ def find_surplus(
     """
     # Removable entries from the oldest to the newest. Two passes: first all but the newest of
     # entries with one kind and name, then, kind by kind, the oldest while a budget is exceeded.
-    # The sums are counted anew after each removal: quadratic, for at most MAX_ENTRIES entries.
+    # The sums are counted again after each removal: quadratic, for at most MAX_ENTRIES entries.
     stored = list(entries)
     last_rows = {e.guid: rows.get(e.guid.casefold(), {}) for e in stored}
     removable = [e for e in stored if last_rows[e.guid].get("by") == by]

@@ -1,6 +1,6 @@
 """Files beside a session's log: events, artifacts, turn snapshots, context reports, work records.
 
-All of them are derived from the session's record. If one cannot be written, the session goes on
+All of them are derived from the session's record. If one cannot be written, the session continues
 without it.
 """
 

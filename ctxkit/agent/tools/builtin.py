@@ -87,7 +87,7 @@ def make_work_tools(
     """
 
     def session_context_write(text: str) -> str:
-        """Write what whoever goes on must know; it takes the place of what was written before."""
+        """Write what whoever continues must know; it takes the place of what was written before."""
         if len(text) > MAX_WRITTEN_CHARS:
             raise BadArguments(f"Write at most {MAX_WRITTEN_CHARS:,} characters.")
         write(SUMMARY_FILE, redact(text))

@@ -115,7 +115,7 @@ async def _read_output(
     while chunk := await process.stdout.read(_CHUNK_BYTES):
         output.write(decoder.decode(chunk))
     output.write(decoder.decode(b"", final=True))
-    tree.leave()  # a server that the command started in the background goes on
+    tree.leave()  # a server that the command started in the background continues
     await process.wait()
 
 

@@ -174,7 +174,7 @@ async def _call_tool(tool: Tool, arguments: dict[str, Any]) -> Any:
 # Stopping a thread
 #
 # Python cannot kill a thread. `_stop_thread` schedules an exception in it, which is raised at its
-# next bytecode; a tool that waits in C code goes on until it returns, and its late result is
+# next bytecode; a tool that waits in C code continues until it returns, and its late result is
 # ignored. The thread is a daemon, so it cannot keep the process alive. `ToolStopped` derives from
 # BaseException, so that a tool's `except Exception` does not catch it.
 

@@ -65,7 +65,7 @@ def tool(function: Function, *, name: str | None = None, permission: str = "") -
 def kit_tool(function: Function, *, permission: str = "") -> Tool:
     """Return a tool made of a function of ctxkit itself, with its schema cached per process.
 
-    Each session defines these functions anew, as closures over its own folder, but their code
+    Each session defines these functions again, as closures over its own folder, but their code
     objects stay the same, so the cache is keyed by those.
     """
     schema = _SCHEMAS.get(function.__code__)

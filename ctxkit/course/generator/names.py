@@ -40,7 +40,7 @@ class StoryNames:
     new_names: dict[str, str] = field(default_factory=dict)
     """By the sample's name."""
     days_earlier: int = 0
-    """Days by which the failing nights lie before those of the sample."""
+    """Days by which the failing nights are before those of the sample."""
     random: Random | None = None
     """Draws how much longer or shorter each pause is; None: as in the sample."""
 

@@ -84,7 +84,7 @@ def _find_mistake(replay: Session, index: int) -> str:
         whole = item.message.text in _list_result_texts()
         if i >= start and not whole:
             return f"At call {index} a result of the last five turns is cleared."
-        # a short result may stand whole: a placeholder would not be shorter
+        # a short result may be whole: a placeholder would not be shorter
         if i < start and whole and item.tokens > 60:
             return f"At call {index} a result that is older than five turns still stands."
     return ""

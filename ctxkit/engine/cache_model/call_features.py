@@ -53,7 +53,7 @@ _SHARED_PREFIX_VERSION = (2, 1)
 """Claude Code from this version on caches its system message and tools apart from the rest."""
 _MAX_SHARED_PREFIX_PROMPT = 32_000
 """Tokens of the largest first prompt that is mostly system message and tools; in a larger one the
-user's own tools (MCP) stand before the system message, so no other session begins with the same.
+user's own tools (MCP) come before the system message, so no other session begins with the same.
 """
 _CLAUDE_CODE_ERAS = ((2, 1, 0), (2, 1, 20), (2, 1, 50), (2, 1, 100), (2, 1, 200))
 """First releases of Claude Code from which on turn starts and tool searches miss otherwise."""
@@ -62,7 +62,7 @@ _TOOL_SEARCH = "ToolSearch"
 _COMMAND_KINDS = frozenset({"wrapper", "injected"})
 """Kinds of the messages that a command or skill of Claude Code lays in."""
 _RESTART_COMMANDS = ("/exit", "/model", "/mcp", "/plugin", "/clear", "/resume")
-"""Commands of Claude Code after which the program is started anew, or sends other tools."""
+"""Commands of Claude Code after which the program is started again, or sends other tools."""
 
 
 class CallFeatures(msgspec.Struct, frozen=True, gc=False):
@@ -108,7 +108,7 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
     switched: bool
     """True for the first call of a model after another one's."""
     restarted: bool
-    """True where the program was started anew, or given other tools, since the call before."""
+    """True where the program was started again, or given other tools, since the call before."""
     tools_loaded: bool
     """True after the first search for further tools."""
     second: bool
@@ -356,7 +356,7 @@ class _AgentState:
     """True after the first search for further tools."""
 
     def enter_call(self, call: ModelCall) -> bool:
-        """Go on to a call; return whether a turn begins with it."""
+        """Continue to a call; return whether a turn begins with it."""
         if self.turn == call.turn:
             return False
         self.previous_turn_prompt = self.turn_prompt or None

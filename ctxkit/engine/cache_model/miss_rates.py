@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #
 # The unit is the developer: calls of one person share habits, programs and times of day, so that a
 # thousand of them say less of another person than a hundred of each of ten. Each draw weighs the
-# developers anew (Bayesian bootstrap: exponential weights), and none counts for more than
+# developers again (Bayesian bootstrap: exponential weights), and none counts for more than
 # `_MAX_CALLS` calls of a class.
 #
 # 1. Back-off (`MissRates.draw_rates`). From wide to narrow: bases of classes over all tools, bases

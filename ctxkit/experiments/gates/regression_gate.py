@@ -88,7 +88,7 @@ def _list_untested(now: FiguresByRules) -> tuple[str, ...]:
 def load_baseline_or_fail(
     baseline: str | os.PathLike[str], tolerance: float, *, update: bool
 ) -> FiguresByRules | None:
-    """Return the figures of the baseline; None where it is to be written anew.
+    """Return the figures of the baseline; None where it is to be written again.
 
     Raises:
         BadArguments: there is no baseline, or the tolerance is not between 0 and 1.

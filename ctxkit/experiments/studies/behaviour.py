@@ -6,7 +6,7 @@ prompts of that scaffold, and `result` follows from its own mean prompt. On the 
 loop, as a replay does it)
 
 - a mask of the last `M` results makes each older one a line of `LINE` tokens;
-- a summary takes the oldest `N` turns away each time that `M + N` stand whole, and puts `SUMMARY`
+- a summary takes the oldest `N` turns away each time that `M + N` are whole, and puts `SUMMARY`
   tokens in the place of all that was taken before.
 """
 
@@ -289,7 +289,7 @@ def model_summarised_prompts(
 ) -> NDArray[Any]:
     """Return the prompt tokens of each call where chunks of turns are summarised.
 
-    `chunk` turns are summarised each time that `chunk` + `last_turns` stand whole.
+    `chunk` turns are summarised each time that `chunk` + `last_turns` are whole.
     """
     before: NDArray[Any] = np.arange(turns)
     # number of summaries made so far; each replaces the one before

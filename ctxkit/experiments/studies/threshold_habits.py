@@ -63,7 +63,7 @@ class DeveloperTrial(NamedTuple):
     held_out: LaterTrial | None
     """None: nothing could be chosen."""
     near_step: bool
-    """True where the choice lies within 5 % of a price step."""
+    """True where the choice is within 5 % of a price step."""
     is_possible: bool
     """True where, the later sessions known, a size costs less within the bound of loss."""
 

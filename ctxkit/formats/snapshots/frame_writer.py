@@ -121,7 +121,7 @@ def _iter_steps(rows: pd.DataFrame) -> Iterator[_Step]:
         }
         turn, ts = int(row["turn"]), None if pd.isna(row["ts"]) else row["ts"]
         yield _Step(row["agent"], turn, token_counts, ts, thresholds)  # type: ignore[arg-type]
-        if row["compaction_occurred"]:
+        if not pd.isna(row["compaction_occurred"]) and row["compaction_occurred"]:
             yield _Step("system", turn + 1, (0, 0, 0), ts, {COMPACTION_FIELD: True})
 
 

@@ -4,7 +4,7 @@
 # from one `SessionBill` (`session_bill.bill_session`), or from the sums of the same charges
 # (`replay_bill.bill_replay`), which sweeps use because they need no list of calls.
 #
-# Two prices stand beside each other: `usd` is the log's own figure, else that of the price table;
+# Two prices are beside each other: `usd` is the log's own figure, else that of the price table;
 # `list_price_usd` is always that of the table, by which replays are billed. The class dollars of a
 # charge add up to `usd`.
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.metrics.cost.call_prices import pick_weakest_source
-from ctxkit.metrics.stats import sum_if_complete
+from ctxkit.metrics.known_values import sum_if_complete
 from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Splits of a bill by turn, tool, file, server, cache, model, agent and section; waste in it.
 
-Every split adds up to the bill: what a part does not claim stands in a part of its own.
+Every split adds up to the bill: what a part does not claim is in a part of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ctxkit.metrics.cache_misses import CacheMiss
     from ctxkit.metrics.cost.bill import CallCharge, SessionBill
-    from ctxkit.metrics.cost.session_bill import PromptCosts
+    from ctxkit.metrics.cost.prompt_costs import PromptCosts
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.metrics.recorded_compactions import is_sealed
-from ctxkit.policies.base import FUNCTION_METHOD
-from ctxkit.policies.evidence import EvidenceSummariser, IntentSummariser
+from ctxkit.policies.method_names import MODEL_FREE_METHODS
 from ctxkit.session.messages import Message
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from ctxkit.metrics.compaction_sizes import MeasuredCompaction
-    from ctxkit.metrics.recorded_compactions import EditGroup
+    from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 
@@ -54,21 +53,6 @@ def pick_weakest_source(sources: list[str | None]) -> str | None:
     return max(
         (s for s in sources if s is not None), key=("recorded", "derived", "estimated").index
     )
-
-
-MODEL_FREE_METHODS = frozenset(
-    {
-        IntentSummariser.name,
-        EvidenceSummariser.name,
-        FUNCTION_METHOD,
-        "digest",
-        "tombstones",
-        "superseded",
-    }
-)
-"""Methods whose texts no model writes: policies that work them out from the record, plain functions
-and fuseraft's own words in its logs. Any other summary of a log is billed as a model's.
-"""
 
 
 def is_written_by_model(method: str | None) -> bool:

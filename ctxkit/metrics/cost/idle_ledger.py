@@ -2,7 +2,7 @@
 
 # Four choices at a pause
 #
-# When a reply is done, its prompt P (with the reply) lies in the cache for `life` seconds. At 0.9
+# When a reply is done, its prompt P (with the reply) is in the cache for `life` seconds. At 0.9
 # of that nobody knows whether the user comes back. With p_r, p_w, p_h the prices of a read, of a
 # write and of a one-hour write, p_o that of output, and g the seconds until the next call:
 #
@@ -76,7 +76,7 @@ class PausePrices(NamedTuple):
     output: float
     life: float
     refreshes: int
-    """Refreshes of a warm cache after which writing anew would have been cheaper."""
+    """Refreshes of a warm cache after which writing again would have been cheaper."""
 
 
 class Pause(NamedTuple):
@@ -88,7 +88,7 @@ class Pause(NamedTuple):
     gap: float
     """Seconds until the next call; infinite: the session ended."""
     prefix: int
-    """Tokens that lie in the cache."""
+    """Tokens that are in the cache."""
     still_cached: int
     """Tokens that stay cached when it expires, as other sessions use them: a guess before."""
     left: int

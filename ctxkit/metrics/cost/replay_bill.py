@@ -32,16 +32,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ctxkit.engine.cache_model.call_features import get_cache_lifetime
-from ctxkit.metrics.cache_misses import find_cache_misses, measure_explained_share
-from ctxkit.metrics.cost.cache_fit import MIN_CACHEABLE, CacheFit, closure_error
+from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses, measure_explained_share
+from ctxkit.metrics.cost.cache_fit import MIN_CACHEABLE, CacheFit
+from ctxkit.metrics.known_values import mean_or_none, sum_if_complete
 from ctxkit.metrics.prompt_sizes import RunPrompts
-from ctxkit.metrics.stats import mean_or_none, sum_if_complete
 from ctxkit.tokens.prices import Price, price
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.cache_misses import CacheMiss
     from ctxkit.metrics.prompt_sizes import SentPrompts
     from ctxkit.policies.history.log import MessageLog
     from ctxkit.session.session import Session
@@ -307,8 +306,8 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     edges: tuple[tuple[int, ...], ...]
     """For each price the lower edges of its tiers, in tokens of the prompt, rising."""
     fit: CacheFit
-    closure: float | None
-    """The closure error of the recorded policy."""
+    misses: tuple[CacheMiss | None, ...]
+    """The cache miss of each recorded call."""
     unexplained: float | None
     """Share of the calls with a cache split whose miss has no known cause."""
     explained: float | None
@@ -361,7 +360,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             least=tuple(min(n or MIN_CACHEABLE, fit.smallest) for n in min_cacheable),
             edges=tuple(tuple(sorted(t.above for t in p.tiers)) if p else () for p in prices),
             fit=fit,
-            closure=closure_error(session, misses),
+            misses=misses,
             unexplained=unexplained_n / sum(has_split) if any(has_split) else None,
             explained=measure_explained_share(misses),
             priced=mean_or_none(has_price),

@@ -26,11 +26,8 @@ from ctxkit.metrics.cost.bill_splits import (
     find_repeated_results,
     find_unused_tools,
 )
-from ctxkit.metrics.cost.session_bill import (
-    PromptCosts,
-    attribute_prompt_costs,
-    bill_session,
-)
+from ctxkit.metrics.cost.prompt_costs import PromptCosts, attribute_prompt_costs
+from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.cost.what_ifs import (
     MIN_USD,
     WhatIf,

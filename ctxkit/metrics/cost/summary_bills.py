@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.metrics.compaction_sizes import measure_compactions
-from ctxkit.metrics.compactions import get_replay_compactions
 from ctxkit.metrics.cost.bill import SummaryBill
 from ctxkit.metrics.cost.call_prices import has_summary_calls, price_summary
-from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +44,9 @@ def bill_summaries(
 
 
 def _bill_replay_summaries(session: Session, *, reuse: bool) -> tuple[SummaryBill, ...]:
+    from ctxkit.metrics.compactions import get_replay_compactions
+    from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+
     assert session.origin is not None  # noqa: S101  for the type checker: asked before
     cost_model, calls_n, out = ReplayCostModel.of(session.origin), len(session.calls), []
     for one in get_replay_compactions(session):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ctxkit.metrics.cost.bill import CallCharge, SessionBill
     from ctxkit.metrics.cost.bill_splits import ResentTokens
-    from ctxkit.metrics.cost.session_bill import PromptCosts
+    from ctxkit.metrics.cost.prompt_costs import PromptCosts
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 

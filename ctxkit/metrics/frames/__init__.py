@@ -17,7 +17,6 @@ from ctxkit.metrics.frames import (
     per_session,
     per_turn,
 )
-from ctxkit.metrics.frames.columns import build_frame
 from ctxkit.session.session import with_unique_ids
 
 if TYPE_CHECKING:
@@ -94,6 +93,8 @@ def frame(
             data = per_compaction.rows(sessions, count, unmarked=True, attempts=True)
         else:
             data = _FRAMES[per].rows(sessions)
+        from ctxkit.metrics.frames.building import build_frame
+
         return build_frame(FRAME_COLUMNS[per], data)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.call_prices import get_output_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_turn import sum_or_none
-from ctxkit.metrics.stats import sum_if_complete
+from ctxkit.metrics.known_values import sum_if_complete
 from ctxkit.session.messages import ToolCall, Usage
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -161,6 +160,8 @@ def get_miss_causes(session: Session) -> list[str | None]:
     """Return the cause of each call's cache miss; None for a hit, and without a cache split."""
     if not session.has_cache:
         return [None] * len(session.calls)
+    from ctxkit.metrics.cache_misses import find_cache_misses
+
     return [None if m is None else m.kind for m in find_cache_misses(session)]
 
 

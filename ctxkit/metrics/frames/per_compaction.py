@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.metrics.message_counts import Count
-    from ctxkit.metrics.recorded_compactions import EditGroup
+    from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.session import Session
 
 COLUMNS = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.frames.columns import BOOL, INT, TEXT, TIME, FrameColumn, build_frame
+from ctxkit.metrics.frames.columns import BOOL, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.message_counts import count_messages
 from ctxkit.metrics.recorded_compactions import MessageFate, get_message_fates
 from ctxkit.session.messages import EVENT_KINDS, USER_VISIBLE_KEY, Edit, Message, ToolCall
@@ -315,6 +315,8 @@ def audience(session: Session) -> pd.DataFrame:
         )
         for position, m in _entries_with_position(session)
     ]
+    from ctxkit.metrics.frames.building import build_frame
+
     return build_frame(
         AUDIENCE_COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(AUDIENCE_COLUMNS)}
     )

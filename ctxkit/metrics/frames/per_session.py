@@ -10,7 +10,7 @@ from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_call import count_tool_calls
 from ctxkit.metrics.frames.per_turn import sum_or_none
-from ctxkit.metrics.recorded_compactions import count_compactions
+from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Image
 from ctxkit.session.titles import get_project_name
 from ctxkit.tokens.sizes import find_prompt_drops

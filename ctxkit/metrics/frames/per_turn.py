@@ -9,7 +9,8 @@ from ctxkit.metrics.cost.call_prices import pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.stats import sum_if_complete
+from ctxkit.metrics.known_values import sum_if_complete
+from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.messages import Edit
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _find_compacted_rows(
     """Return the rows after which a compaction fired, and the rows that restart running sums.
 
     A compaction between two calls of a row counts as one before that row, as in a snapshot log,
-    where its mark stands before the row that is written at the end of the turn.
+    where its mark comes before the row that is written at the end of the turn.
     """
     positions = [c.position for c in session.calls]
     row_of_call = {c.index: r for r, turn in enumerate(turns) for c in turn}
@@ -135,6 +136,7 @@ def _append_token_columns(
 ) -> None:
     running_sums: dict[str, int] = {}
     compacted_after, restarts = _find_compacted_rows(session, turns)
+    is_unknown = hides_compactions(session)
     for r, calls in enumerate(turns):
         if r in restarts:
             running_sums.clear()
@@ -154,7 +156,7 @@ def _append_token_columns(
         data["cumulative_input_tokens"].append(cumulative)
         data["warn_at"].append(_get_setting(session, details, "warn_at"))
         data["cutover_at"].append(_get_setting(session, details, "cutover_at"))
-        data["compaction_occurred"].append(r in compacted_after)
+        data["compaction_occurred"].append(None if is_unknown else r in compacted_after)
 
 
 def _append_other_columns(

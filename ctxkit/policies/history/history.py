@@ -94,7 +94,7 @@ class History(HistoryView, frozen=True):
     def nth_last_request(self, n: int) -> int:
         """Return the position of the n-th last user message; -1: there is none.
 
-        A request of the program's to go on with a reply that was cut is none (`CONTINUATION_KEY`).
+        A request of the program's to continue a reply that was cut is none (`CONTINUATION_KEY`).
         """
         position, requests, k = -1, 0, 0
         while requests < n:
@@ -152,7 +152,7 @@ class History(HistoryView, frozen=True):
         """Insert a message before a position; ``len(history)`` is the end.
 
         Raises:
-            UnsoundHistory: the position lies between a tool call and its result.
+            UnsoundHistory: the position is between a tool call and its result.
         """
         return edits.insert_message(self, position, message, reason, method=method)
 

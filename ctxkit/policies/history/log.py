@@ -155,7 +155,7 @@ class GroupedRows:
 class MessageLog(GroupedRows):
     """The visible messages of a session as columns, and its calls; both only grow.
 
-    Recorded compactions are not rows, but stand in `recorded`. Rows and calls count from 0. Call c
+    Recorded compactions are not rows, but are in `recorded`. Rows and calls count from 0. Call c
     is sent the rows before ``upto[c]``.
 
     Args:

@@ -12,7 +12,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.history.columns import ROLE_CODES, SUMMARY
 from ctxkit.policies.history.head import EMPTY_HEAD, EditedHead, HeadItem
 from ctxkit.policies.history.log import MessageLog
-from ctxkit.session.messages import EditKind, Usage
+from ctxkit.session.messages import RECORD_CHARS_KEY, EditKind, Usage, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -336,8 +336,17 @@ class HistoryEdit(msgspec.Struct, frozen=True):
     def written(self, log: MessageLog) -> int:
         """Return the tokens that a model wrote: those of summaries, else of all new items.
 
-        Messages inserted beside a summary are the user's own, or files attached again.
+        Messages inserted beside a summary are the user's own, or files attached again; the part of
+        a summary that was worked out from the record is not the model's either.
         """
         new = self.new or ()
-        summaries = [i.tokens for i in new if i.role(log) == SUMMARY]
+        summaries = [_written_by_model(i, log) for i in new if i.role(log) == SUMMARY]
         return sum(summaries) if summaries else sum(i.tokens for i in new)
+
+
+def _written_by_model(item: HeadItem, log: MessageLog) -> int:
+    message = item.message(log)
+    record_chars = message.details.get(RECORD_CHARS_KEY, 0)
+    if not record_chars:
+        return item.tokens
+    return min(log.counter(get_plain_text(message)[record_chars:]), item.tokens)

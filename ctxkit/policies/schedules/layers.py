@@ -34,7 +34,7 @@ class StateChange(NamedTuple):
 
 
 class AppendedMessage(NamedTuple):
-    """A message that stands at the end of the prompt of one call only."""
+    """A message that is at the end of the prompt of one call only."""
 
     make: Callable[[], Message]
     tokens: int

@@ -142,7 +142,7 @@ class HistoryRows:
         """Return the state of a position whose text is replaced; None where it stays the same.
 
         Results for recorded messages are cached in the log: many settings replay the same log, and
-        a schedule begins anew after each compaction.
+        a schedule begins again after each compaction.
         """
         row = self.row(p)
         if row < 0 or message is not self.log.messages[row]:

@@ -38,8 +38,8 @@ def split_statements(text: str) -> list[str]:
     return [row for row in rows if row]
 
 
-# A line counts as kept by its words and not by its letters, as a model may write it anew: enough of
-# its content words must stand anywhere in the summary. Names (with a capital or a digit behind the
+# A line counts as kept by its words and not by its letters, as a model may reword it: enough of
+# its content words must be anywhere in the summary. Names (with a capital or a digit behind the
 # first word) must all be there, since another name is another rule.
 def find_lost_lines(lines: Iterable[str], summary: str) -> tuple[str, ...]:
     """Return the sentences of some lines that a summary does not have."""

@@ -143,7 +143,9 @@ def argument_text(value: object) -> str:
 
 def one_line(text: str, limit: int) -> str:
     """Return the text on one line of at most `limit` characters (2 or more), with `…` if cut."""
-    flat = " ".join(text.split(None, limit)[:limit])  # read no more of a long text than needed
+    # read no more of a long text than needed; a short one has no more words than that
+    words = text.split() if len(text) <= limit else text.split(None, limit)[:limit]
+    flat = " ".join(words)
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 

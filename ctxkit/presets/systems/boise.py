@@ -71,7 +71,7 @@ class FloorSummary(Summary):
 
 # A hysteresis over the size of the prompt. A cut disarms the trigger; it is armed again only if the
 # cut brought the prompt to the ceiling or below. Until then a cut is made only at the hard ceiling,
-# which lies above. Without this a cut that cannot reach the ceiling would be repeated before every
+# which is above. Without this a cut that cannot reach the ceiling would be repeated before every
 # call.
 @dataclass(frozen=True)
 class Armed(BaseGuard):

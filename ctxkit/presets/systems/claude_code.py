@@ -69,7 +69,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClaudeSummary(AnchoredSummary):
-    """Summarise everything; the files that were worked on last stand behind it."""
+    """Summarise everything; the files that were worked on last come after it."""
 
     files: int = 5
     """Files that come back."""

@@ -109,7 +109,7 @@ class CodexSummary(Summary):
         return take_if_smaller(history, new) if self.must_shrink else new
 
     def front(self, history: History, first: int = 0) -> int:
-        """Return the first position that may go: requests that were kept stand before summaries."""
+        """Return the first position that may go: requests that were kept come before summaries."""
         first, items = super().front(history, first), history.head.items
         if self.summaries_stay:
             summaries = (

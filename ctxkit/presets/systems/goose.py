@@ -63,7 +63,7 @@ class WithRequest(CustomCutSummary):
         return end_of_removable(history)
 
     def written(self, history: History, first: int) -> Message | str | int:
-        """Return the summary, the line that the work goes on, and the last request if it went."""
+        """Return the summary, the line that the work continues, and the last request if it went."""
         summary_text = super().written(history, first)
         if isinstance(summary_text, int):
             return summary_text

@@ -134,7 +134,7 @@ def jev(
     truncate_head_chars: int = 300,
     scorer: Any = None,
 ) -> Rules:
-    """Return Jev's rules: what lies before the last messages loses its tool results, never its
+    """Return Jev's rules: what is before the last messages loses its tool results, never its
     text.
 
     Read in `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5,

@@ -63,7 +63,7 @@ class ServerItem(ConfiguredPolicy):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StandaloneItem(ServerItem):
-    """Keep what the user said; one opaque item stands behind it for all the rest."""
+    """Keep what the user said; one opaque item comes after it for all the rest."""
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
         """Return the user's messages and the item, with what must stay."""

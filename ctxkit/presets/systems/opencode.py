@@ -250,7 +250,7 @@ def opencode(
     if limit_input is None and version == "2":
         reserve = BUFFER_TOKENS if reserved is None else reserved
     elif limit_input is not None:
-        # the reserve lies below the input limit, which takes the place of the window
+        # the reserve is below the input limit, which takes the place of the window
         reserve = min(BUFFER_TOKENS, output) if reserved is None else reserved
         window = limit_input if context_window is None else min(limit_input, context_window)
     check_window(window, reserve)

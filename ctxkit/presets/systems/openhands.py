@@ -76,7 +76,7 @@ class OpenHandsSummary(AnchoredSummary):
         if n > self.max_size:
             tails.append(self.max_size // 2 - self.keep_first - 1)
         most = self.get_max_tokens(room)
-        if history.tokens > most:  # what is left lies below the half, not at it
+        if history.tokens > most:  # what is left is below the half, not at it
             tails.append(n - history.fitting(most // 2 - 1, start=min(self.keep_first, n)))
         if not tails:  # asked for: by hand, or after an overflow; once is enough
             tails = [n if history.steps else n // 2 - self.keep_first - 1]

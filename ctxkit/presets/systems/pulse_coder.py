@@ -130,7 +130,7 @@ class PulseSummary(Summary):
 
 
 def is_above_target(history: History, target: int) -> bool:
-    """Say whether its estimate is above a target; worked out anew only where rounding decides."""
+    """Say whether its estimate is above a target; worked out again only where rounding decides."""
     # `estimated` adds up one rounded number for each message, the program rounds once. Both differ
     # by less than a token a message; only within that distance the exact sum is worked out.
     over = history.estimated - target

@@ -96,7 +96,7 @@ def reduction_cut(history: History, target: int, threshold: int) -> int:
 
 
 def tool_run_start(history: History, position: int, start: int) -> int:
-    """Return where the run of tool use begins that a position lies in, `start` at the earliest."""
+    """Return where the run of tool use begins that a position is in, `start` at the earliest."""
     # recorded messages have a table of runs; only those of the head are looked at singly
     nh, lo = history.head.size, history.lo
     if position >= nh and _uses_tools(history[position]):

@@ -303,7 +303,7 @@ def last_units_start(history: History, units: int) -> int:
 def _unit_starts(history: History) -> NDArray[Any]:
     """Return a mask: True where a message of Tyrum begins."""
     replies = history.role("assistant", "tool")
-    # a reply or result begins no unit where a reply or result stands right before it
+    # a reply or result begins no unit where a reply or result is right before it
     return np.asarray(~(replies & np.concatenate(([False], replies[:-1]))))
 
 
@@ -412,7 +412,7 @@ MAX_LINE_CHARS = 240
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What another run of the same agent must know to go on."""
+    """What another run of the same agent must know to continue."""
 
     goal: str = ""
     user_constraints: tuple[str, ...] = ()
@@ -488,7 +488,7 @@ def checkpoint_without_model(
 
     Args:
         messages: what is about to leave the view.
-        previous: the checkpoint that stood before.
+        previous: the checkpoint that came before.
         quirks: find only the inner part of a path, as Tyrum's program does.
     """
     old = previous or Checkpoint()

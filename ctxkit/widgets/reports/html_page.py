@@ -47,7 +47,7 @@ def render_page(title: str, head: str, sections: Iterable[PageSection], *, plotl
 
     Args:
         title: plain text.
-        head: HTML that stands before the first section.
+        head: HTML that comes before the first section.
         sections: the rest, in order.
         plotly: whether plotly.js is put in (once, 4.8 MB), for pages with charts.
     """
@@ -84,7 +84,7 @@ def render_chart(drawn: Chart, name: str) -> str:
 
 
 def encode_script_json(value: object) -> str:
-    """Return a value as JSON that may stand in a script: no `<` can end it or open a comment."""
+    """Return a value as JSON that may be in a script: no `<` can end it or open a comment."""
     return (
         json.dumps(value, allow_nan=False)
         .replace("<", "\\u003c")

@@ -284,7 +284,7 @@ def pack_session(session: Session) -> str:
     """Return a whole session as text that needs no quoting.
 
     Raises:
-        BadArguments: it is too large to lie in a notebook.
+        BadArguments: it is too large to be in a notebook.
     """
     return _compress_text(b"".join(writer.encode_session_lines(session)))
 
@@ -298,7 +298,7 @@ def pack_runs(frame: pd.DataFrame) -> str:
     """Return rows of scores as text that needs no quoting.
 
     Raises:
-        BadArguments: they are too many to lie in a notebook.
+        BadArguments: they are too many to be in a notebook.
     """
     extra = [c for c in frame.columns if c not in SCORE_COLUMN_NAMES]
     # JSON has no NaN; missing values become null.

@@ -9,8 +9,8 @@ from ctxkit._internal.formatting import escape_html, has_value, sanitize_line
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.prompt_contents import get_prompt_contents
-from ctxkit.metrics.recorded_compactions import group_edits
 from ctxkit.plots import composition, growth
+from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.widgets.reports.assumptions import describe_session_basis

@@ -21,6 +21,7 @@ from ctxkit._internal.formatting import (
     pluralize,
     render_notes,
     sanitize_line,
+    shorten_error,
     text_or_empty,
 )
 from ctxkit._internal.tables import (
@@ -234,7 +235,7 @@ def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
 def _compaction_cells(r: Any) -> tuple[Cell, ...]:
     why = sanitize_line(text_or_empty(r.reason) or text_or_empty(r.trigger) or "not said", 160)
     more = text_or_empty(r.method)
-    failed = text_or_empty(r.error)
+    failed = shorten_error(text_or_empty(r.error))
     if r.kind in ATTEMPT_OUTCOMES:
         why, more = f"{r.kind}: {sanitize_line(failed, 160)}", f"{why}; the history is as it was"
     elif failed:

@@ -24,7 +24,7 @@ _DRAWN = re.compile(r"\{([a-z])(\d+)\}")
 
 
 class Example(NamedTuple):
-    """A text with one secret: what stands before it, the secret, what stands behind it."""
+    """A text with one secret: what comes before it, the secret, what comes after it."""
 
     before: str
     secret: str

@@ -1,4 +1,4 @@
-"""The contract of every rule: its secret goes however it comes, and whatever stands around it.
+"""The contract of every rule: its secret goes however it comes, and whatever is around it.
 
 A rule without an example, or with one that it does not find by itself, fails here.
 """

@@ -21,9 +21,8 @@ def bind(body, n=None):
 
 def find_fault(kind, body):
     """Why the request is refused; None: it is taken."""
-    if kind == "ollama":  # its API documents no refusal: calls and results have no ids there
-        return None
-    checks = {"anthropic": _anthropic, "gemini": _gemini, "responses": _responses, "chat": _chat}
+    checks = {"anthropic": _anthropic, "gemini": _gemini, "responses": _responses, "chat": _chat,
+              "ollama": _ollama}  # fmt: skip
     return checks[kind](body)
 
 
@@ -85,4 +84,27 @@ def _gemini(body):
         results = sum("functionResponse" in p or "function_response" in p for p in after)
         if calls != results:
             return "Please ensure that the number of function response parts is equal to the calls"
+    return None
+
+
+# Ollama documents no order of roles and no pairs of calls and results, which have no ids there, but
+# the types of a message (`docs/openapi.yaml` of ollama/ollama): any other is a 400 of invalid JSON.
+OLLAMA_ROLES = frozenset({"system", "user", "assistant", "tool"})
+
+
+def _ollama(body):
+    if not body.get("model") or not isinstance(body.get("messages"), list):
+        return "model and messages are required"
+    for i, message in enumerate(body["messages"]):
+        if message.get("role") not in OLLAMA_ROLES:
+            return f"messages.{i}: invalid role"
+        if not isinstance(message.get("content"), str):
+            return f"json: cannot unmarshal messages.{i}.content into type string"
+        if not all(isinstance(image, str) for image in message.get("images") or ()):
+            return f"json: cannot unmarshal messages.{i}.images into type string"
+        for call in message.get("tool_calls") or ():
+            if not call["function"].get("name"):
+                return f"messages.{i}: a call without a name"
+            if not isinstance(call["function"].get("arguments", {}), dict):
+                return f"json: cannot unmarshal messages.{i}.tool_calls arguments into an object"
     return None

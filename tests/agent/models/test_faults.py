@@ -62,7 +62,7 @@ def every(*kinds):
 
 
 def lives(held):
-    """The session goes on: the turn after the fault reaches the server and is answered."""
+    """The session continues: the turn after the fault reaches the server and is answered."""
     assert len(held.wire.asked) > held.first
     assert held.outcomes[1].ended == "answered"
     assert held.outcomes[1].text.strip() == "All is well."

@@ -117,7 +117,7 @@ def small(name):
 
 
 def pieces(kind, messages):
-    """Into how many pieces messages go on the wire."""
+    """Into how many pieces messages are split on the wire."""
     chats = [
         c
         for c in to_chat_messages(messages)

@@ -91,3 +91,23 @@ def test_the_stand_in_refuses_what_is_documented(messages, why):
     block = {"type": "thinking", "signature": bind(whole)}
     again = {"messages": [*whole["messages"], {"role": "assistant", "content": [block]}]}
     assert find_fault("anthropic", again) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ({"role": "developer", "content": "x"}, "role"),
+        ({"role": "user", "content": [{"type": "text", "text": "x"}]}, "content"),
+        ({"role": "assistant", "content": None}, "content"),
+        ({"role": "user", "content": "x", "images": [{"url": "y"}]}, "images"),
+        ({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "ls", "arguments": "{}"}}]}, "arguments"),
+        ({"role": "assistant", "content": "", "tool_calls": [{"function": {"arguments": {}}}]}, "name"),
+    ],
+)  # fmt: skip
+def test_the_stand_in_refuses_what_ollama_cannot_read(message, why):
+    assert why in find_fault("ollama", {"model": "m", "messages": [message]})
+    call = {"function": {"name": "ls", "arguments": {"where": "a"}}}
+    read = [{"role": "user", "content": "x", "images": ["aGk="]},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "y", "tool_name": "ls"}]  # fmt: skip
+    assert find_fault("ollama", {"model": "m", "messages": read}) is None

@@ -54,7 +54,7 @@ class Play:
     flood: bytes = b""
     """Sent after it again and again, until the client hangs up."""
     thinks: bool = False
-    """Anthropic: the reply begins with thinking, signed by what stood before it."""
+    """Anthropic: the reply begins with thinking, signed by what came before it."""
 
 
 def _sse(events, named=False):

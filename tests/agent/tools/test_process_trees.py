@@ -38,7 +38,7 @@ HIDE = {
     ' os.fork() and os._exit(0); os.execvp("sh", ["sh", "{}"])\'',
     "holds the output": "setsid sh {}",
 }
-"""How a command starts a script that goes on."""
+"""How a command starts a script that continues."""
 
 
 @pytest.fixture

@@ -264,7 +264,7 @@ def test_a_path_that_is_not_there_is_said(kit):
 
 
 def test_a_hit_of_ripgrep_that_is_not_there_is_left_out(root):
-    """What ripgrep read by another way is not shown: only lines that stand below the root."""
+    """What ripgrep read by another way is not shown: only lines that are below the root."""
     (root / "a.txt").write_text("one\ntwo\n")
     places = [
         ("a.txt", 1, b"one"),

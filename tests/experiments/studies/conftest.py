@@ -1,4 +1,4 @@
-"""The published runs, where `CTXKIT_STUDIES` names them or they lie beside `CTXKIT_SESSIONS`."""
+"""The published runs, where `CTXKIT_STUDIES` names them or they are beside `CTXKIT_SESSIONS`."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def made(tmp_path, times: dict[str, float], tasks: int = 300):
 
 
 def permuted(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same runs, the policy of each task's runs drawn anew."""
+    """The same runs, the policy of each task's runs drawn again."""
     random = np.random.default_rng(11)
     kept = frame[~frame["repeat"] & frame["policy"].isin(["raw", "mask", "summary"])]
     kept = kept[kept["setting"].isin(["", "M=10", "N=21 M=10"])]

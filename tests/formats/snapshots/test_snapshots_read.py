@@ -275,7 +275,7 @@ def test_any_damage_leaves_the_other_lines_alone(tmp_path_factory, data):
 
 
 def same(path):
-    """The frame from the cache, which must equal one that is read anew."""
+    """The frame from the cache, which must equal one that is read again."""
     found = ck.read_snapshots(path)
     fresh = ck.read_snapshots(path, cache=False)
     pd.testing.assert_frame_equal(found, fresh)

@@ -1,4 +1,4 @@
-"""What stands at the end of a call is counted as any other message, however its text grew."""
+"""What is at the end of a call is counted as any other message, however its text grew."""
 
 from builders import assistant, system, user
 

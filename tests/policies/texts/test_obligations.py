@@ -56,7 +56,7 @@ def test_a_checkpoint_of_a_model_is_checked():
 
 
 def test_preferences_and_decisions_are_found_without_a_model_and_roll_on():
-    """T17, T18: What the user said of how it is to be, and what was decided, stands in the
+    """T17, T18: What the user said of how it is to be, and what was decided, is in the
     checkpoint that no model writes, and in the next one.
     """
     first = ob.checkpoint_without_model(

@@ -1,0 +1,68 @@
+"""Compactions of a session: its edits in groups, and whether its format could tell of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.session.messages import Edit
+
+if TYPE_CHECKING:
+    from ctxkit.session.session import Session
+
+
+class EditGroup(NamedTuple):
+    """The edits of one compaction, and their position in the log.
+
+    Its effect on prompts is `metrics.compactions.Compaction`.
+    """
+
+    number: int
+    position: int
+    """Position of its first edit in `session.path`."""
+    edits: tuple[Edit, ...]
+
+
+def group_edits(session: Session) -> tuple[EditGroup, ...]:
+    """Return the compactions of a session's path, in order.
+
+    The edits of a replay's n-th compaction have the ids ``rules-n.0``, ``rules-n.1``, ...: they are
+    one group. Any other edit is a group of its own.
+    """
+    if not session.edits:
+        return ()
+    groups: list[EditGroup] = []
+    previous_stem: str | None = None
+    for position, entry in enumerate(session.path):
+        stem = _get_group_stem(entry) if isinstance(entry, Edit) else None
+        if isinstance(entry, Edit):
+            if stem is not None and stem == previous_stem:
+                groups[-1] = groups[-1]._replace(edits=(*groups[-1].edits, entry))
+            else:
+                groups.append(EditGroup(len(groups), position, (entry,)))
+        previous_stem = stem
+    return tuple(groups)
+
+
+def hides_compactions(session: Session) -> bool:
+    """Return True where the format of the log cannot tell of compactions, and it holds none."""
+    is_replay = session.origin is not None
+    hidden = session.details.get("cannot_tell", ())
+    return not is_replay and not session.edits and "compactions" in hidden
+
+
+def count_compactions(session: Session, before: int | None = None) -> int | None:
+    """Return the number of a session's compactions; None where its format cannot tell of one.
+
+    Args:
+        session: the session.
+        before: count those that begin before this position of its path; None: all.
+    """
+    if hides_compactions(session):
+        return None
+    groups = group_edits(session)
+    return len(groups) if before is None else sum(g.position < before for g in groups)
+
+
+def _get_group_stem(edit: Edit) -> str | None:
+    stem, dot, last = edit.id.rpartition(".")
+    return stem if dot and stem and last.isdecimal() and edit.source == "derived" else None
