@@ -75,11 +75,11 @@ class RuleTrace(NamedTuple):
         if not self.compaction_calls:
             return f"{pluralize(n, 'rule')} of the user, all in sight: nothing was compacted."
         against = sum(fate.against_call is not None for fate in self.fates)
-        verb = "is" if n - gone == 1 else "are"
         acts = f"; {against} named in an action after that" if against else ""
         return (
-            f"{n - gone} of {pluralize(n, 'rule')} of the user {verb} still in sight; {gone} went"
-            f" with a compaction{acts}."
+            f"{n - gone} of {pluralize(n, 'rule')} of the user"
+            f" {'is' if n - gone == 1 else 'are'} still in sight; {gone} went with a"
+            f" compaction{acts}."
         )
 
 

@@ -208,6 +208,16 @@ def _untaught_note(training: Sequence[SessionCounts]) -> str:
     )
 
 
+def _unseen_model_note(prediction: Prediction) -> str | None:
+    """Add what a session costs if its model, of which no log has read a token, has no cache."""
+    cached, uncached = prediction.lifetime_error, prediction.nothing_cached_error
+    if cached is None or uncached is None or cached <= -1:
+        return prediction.why
+    times = (1 + uncached) / (1 + cached)
+    note = f"No log is of its model: if that has no cache, it costs {times:.1f} times that figure."
+    return f"{prediction.why} {note}"
+
+
 class PredictedSession(NamedTuple):
     """A session with its estimated rates, prices and record."""
 
@@ -255,7 +265,8 @@ class PredictedSession(NamedTuple):
             prediction, **{f"{name}_error": error for name, error in errors.items()}
         )
         if not is_taught:
-            return msgspec.structs.replace(prediction, error=errors["lifetime"])
+            note = prediction.why if self.rates.is_model_seen else _unseen_model_note(prediction)
+            return msgspec.structs.replace(prediction, error=errors["lifetime"], why=note)
         stretch = compute_interval_stretch(self.rates, len(self.calls), self.evidence)
         return _with_interval(prediction, self.measure_bill(reads), stretch, recorded)
 
