@@ -208,14 +208,18 @@ def _untaught_note(training: Sequence[SessionCounts]) -> str:
     )
 
 
-def _unseen_model_note(prediction: Prediction) -> str | None:
-    """Add what a session costs if its model, of which no log has read a token, has no cache."""
+def _predict_by_lifetime(prediction: Prediction, rates: MissRates) -> Prediction:
+    """Return the prediction of an untaught kind: that of the lifetime.
+
+    A model of which no log has read a token may have no cache: then it says what that costs.
+    """
     cached, uncached = prediction.lifetime_error, prediction.nothing_cached_error
-    if cached is None or uncached is None or cached <= -1:
-        return prediction.why
+    by_lifetime = msgspec.structs.replace(prediction, error=cached)
+    if rates.is_model_seen or cached is None or uncached is None or cached <= -1:
+        return by_lifetime
     times = (1 + uncached) / (1 + cached)
     note = f"No log is of its model: if that has no cache, it costs {times:.1f} times that figure."
-    return f"{prediction.why} {note}"
+    return msgspec.structs.replace(by_lifetime, why=f"{prediction.why} {note}")
 
 
 class PredictedSession(NamedTuple):
@@ -265,8 +269,7 @@ class PredictedSession(NamedTuple):
             prediction, **{f"{name}_error": error for name, error in errors.items()}
         )
         if not is_taught:
-            note = prediction.why if self.rates.is_model_seen else _unseen_model_note(prediction)
-            return msgspec.structs.replace(prediction, error=errors["lifetime"], why=note)
+            return _predict_by_lifetime(prediction, self.rates)
         stretch = compute_interval_stretch(self.rates, len(self.calls), self.evidence)
         return _with_interval(prediction, self.measure_bill(reads), stretch, recorded)
 
