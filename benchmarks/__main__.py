@@ -16,6 +16,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.fault_figures import format_section
+
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "docs" / "benchmarks.md"
 SECONDS = 1800
@@ -162,7 +164,8 @@ def main(wanted: list[str]) -> int:
     )
     print(text)
     if not wanted:
-        TABLE.write_text(text, encoding="utf-8")
+        section = format_section()
+        TABLE.write_text(text + (f"\n{section}" if section else ""), encoding="utf-8")
     return 1 if broken or missed else 0
 
 

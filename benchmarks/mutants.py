@@ -7,7 +7,8 @@ It runs in a fork of a process that has all libraries loaded; the fork compiles 
 the fault and imports the kit again, so a fault in a default or a constant is tried like one in a
 function. The tests that reach few lines run first, then all others that reach the line. A test
 that notices must pass without the fault. Code that tests run in another process is not tried.
-build/mutants.jsonl holds every fault and what came of it.
+build/mutants.jsonl holds every fault and what came of it; `--keep` adds the
+counts to docs/benchmarks.md (`benchmarks.fault_figures`).
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ from typing import Any
 
 import pytest
 
+from benchmarks.fault_figures import FaultFigures, keep_figures, read_equivalent_faults
 from benchmarks.faults import Fault, plant_fault
 from benchmarks.tests_by_line import ROOT, LineMap, read_text
 
 RESULTS = ROOT / "build/mutants.jsonl"
 OPTIONS = [
     *("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "not long"),
+    *("-p", "no:nbval"),  # builds forty grammars when it is imported
     "--assert=plain",  # pytest's own loader would import the kit, as a plugin, past the fault
     *("-o", "tmp_path_retention_policy=none"),
 ]
@@ -52,7 +55,7 @@ MAX_BYTES = 3 << 30
 START_SECONDS = 60.0
 """What an import of the kit and a collection of tests may take on a busy machine."""
 PROBE = """
-import pkgutil, sys, pytest, hypothesis, ctxkit
+import pkgutil, sys, nbformat, pytest, hypothesis, ctxkit
 for found in pkgutil.walk_packages(ctxkit.__path__, "ctxkit."):
     if not found.name.endswith("__main__"):
         try: __import__(found.name)
@@ -73,8 +76,8 @@ class Outcome:
     before: str
     after: str
     verdict: str
-    """noticed, survived, survived so far (time was up), timed out (counts as noticed), or no
-    test."""
+    """noticed, survived, survived so far (time was up), timed out (counts as noticed), no test, or
+    equivalent (listed as such, not run)."""
     by: str
     """The test that noticed."""
     tests: int
@@ -190,21 +193,25 @@ class Runner:
     def __init__(self, found: LineMap, seconds: float) -> None:
         self.found, self.reach, self.seconds = found, found.reach, seconds
         self.passes: dict[str, bool] = {}
+        self.equivalent = read_equivalent_faults()
 
     def try_fault(self, package: str, number: int, file: str, fault: Fault) -> Outcome:
         """Run the tests that reach a fault until one notices it."""
         start = time.time()
-        tests = self.tests_of(file, fault)
+        before, after = cut_to_change(fault.before, fault.after)
+        is_equivalent = (file, before, after) in self.equivalent
+        tests = [] if is_equivalent else self.tests_of(file, fault)
         first = self._first_tests(tests)
-        verdict, by, ran = ("no test", "", 0) if not tests else self._run(file, fault, first)
+        verdict, by, ran = "equivalent" if is_equivalent else "no test", "", 0
+        if tests:
+            verdict, by, ran = self._run(file, fault, first)
         if verdict == "survived" and len(tests) > len(first):
             rest = [t for t in tests if t not in set(first)]
             verdict, by, more = self._run(file, fault, rest, self.seconds)
             ran += more
         return Outcome(
             package, number, file, fault.line, fault.kind,
-            *cut_to_change(fault.before, fault.after),
-            verdict, by, len(tests), ran, round(time.time() - start, 1),
+            before, after, verdict, by, len(tests), ran, round(time.time() - start, 1),
         )  # fmt: skip
 
     def tests_of(self, file: str, fault: Fault) -> list[str]:
@@ -269,7 +276,7 @@ def print_results(outcomes: list[Outcome]) -> None:
         counts = Counter(o.verdict for o in outcomes if o.package == package)
         print(f"{package}: {', '.join(f'{n} {verdict}' for verdict, n in counts.most_common())}")
     for o in outcomes:
-        if o.verdict not in {"noticed", "timed out"}:
+        if o.verdict not in {"noticed", "timed out", "equivalent"}:
             print(
                 f"\n{o.package} {o.number}: {o.verdict} ({o.kind}; {o.ran} of {o.tests} tests)\n"
                 f"  {o.file}:{o.line}\n  - {o.before}\n  + {o.after}"
@@ -289,6 +296,7 @@ def main() -> int:
         default=120,
         help="for the tests that run behind the first, each fault",
     )
+    parser.add_argument("--keep", action="store_true", help="add the counts to docs/benchmarks.md")
     asked = parser.parse_args()
     found = LineMap.load()
     work = [
@@ -315,9 +323,13 @@ def main() -> int:
     finally:
         shutil.rmtree(tempfile.tempdir, ignore_errors=True)
     lines = RESULTS.read_text(encoding="utf-8").splitlines()
-    print_results(
-        sorted((Outcome(**json.loads(line)) for line in lines), key=lambda o: (o.package, o.number))
+    outcomes = sorted(
+        (Outcome(**json.loads(line)) for line in lines), key=lambda o: (o.package, o.number)
     )
+    print_results(outcomes)
+    if asked.keep:
+        packages = asked.packages.split(",")
+        keep_figures([FaultFigures.count(p, asked.seed, outcomes) for p in packages])
     return 0
 
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 PATCHES = ROOT / "tests/planted"
 PYTEST = [
     *(sys.executable, "-m", "pytest", "-q", "--tb=no"),
-    *("-p", "no:cacheprovider", "-m", "not long"),
+    *("-p", "no:cacheprovider", "-p", "no:nbval", "-m", "not long"),
 ]
 
 

@@ -37,7 +37,10 @@ MAP = ROOT / "build/tests-by-line.pickle"
 FOLDERS = ("ctxkit", "tests", "docs", "benchmarks")
 RECORDING = "CTXKIT_RECORD_LINES"
 """The folder into which each worker writes what it recorded; set while a map is made."""
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not long"]
+PYTEST = [
+    *(sys.executable, "-m", "pytest", "-q", "-m", "not long"),
+    *("-p", "no:cacheprovider", "-p", "no:nbval"),  # nbval builds forty grammars on import
+]
 
 
 @dataclass

@@ -7,6 +7,8 @@ from magics.test_every_subcommand import EVERY, forms, kernel, prepare
 from widgets.reports.hostile import EVIL, SECRET, hostile, list_leaks
 
 from ctxkit.errors import CtxkitError
+from ctxkit.magics.memory_selection import open_memory
+from ctxkit.policies.memory_entries import make_entry
 
 __all__ = ["kernel"]
 
@@ -26,8 +28,10 @@ def list_outputs(shell, capsys, line: str) -> dict[str, str]:
 
 
 def run_over_hostile_log(shell, capsys, magic: str, name: str) -> dict[tuple[str, str], str]:
-    """Run each form of a subcommand over a hostile session; return each output by its line and kind."""
+    """Run each form of a subcommand over a hostile session, beside a hostile entry of the memory; return each output
+    by its line and kind."""
     report, out = prepare(shell), {}
+    open_memory().add(make_entry("evil", EVIL, "user", EVIL))
     for number, line in enumerate(forms(magic, name, report)):
         prepare(shell)
         shell.user_ns["bad"] = hostile(text=f"{SECRET} {EVIL}")
@@ -45,7 +49,13 @@ def test_text_of_a_log_stays_text(kernel, capsys, magic, name):
     assert not any(leaks.values()), leaks
 
 
-@pytest.mark.parametrize("name", ["list", "detail", "turns", "compactions", "spend"])
-def test_the_hostile_log_is_what_is_shown(kernel, capsys, name):
-    outputs = run_over_hostile_log(kernel, capsys, "context", name)
+@pytest.mark.parametrize(
+    ("magic", "name"),
+    [
+        *(("context", name) for name in ("list", "detail", "turns", "compactions", "spend")),
+        ("memory", "list"),
+    ],
+)
+def test_what_is_hostile_is_what_is_shown(kernel, capsys, magic, name):
+    outputs = run_over_hostile_log(kernel, capsys, magic, name)
     assert any("evil" in text for text in outputs.values())
