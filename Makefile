@@ -10,7 +10,7 @@ UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies notebooks handouts docs release clean test-map quick mutants planted defaults
+.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier pictures trust studies notebooks handouts docs release clean test-map quick mutants planted defaults
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,11 +69,11 @@ with-%:
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers tests/agent/recorders/test_recorders.py tests/agent/recorders/test_recorders_http.py
 
-test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on the sessions of CTXKIT_SESSIONS (node 20 or later)
+test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on the sessions of CTXKIT_SESSIONS (node 24.16 or later)
 	npm install --prefix .engines --ignore-scripts --omit=optional --no-audit --no-fund \
 	  pi58@npm:@mariozechner/pi-coding-agent@0.58.3 pi73@npm:@mariozechner/pi-coding-agent@0.73.1 \
-	  pi1@npm:@earendil-works/pi-coding-agent@0.87.1 ai@7.0.173 openclaw@2026.9.6 \
-	  @google/gemini-cli-core@0.61.0 @qwen-code/qwen-code@0.15.10
+	  pi1@npm:@earendil-works/pi-coding-agent@1.6.0 ai@7.0.173 openclaw@2026.9.6 \
+	  @google/gemini-cli-core@0.61.0 @qwen-code/qwen-code@0.24.4
 	-npm install --prefix .engines --ignore-scripts --no-audit --no-fund @anthropic-ai/claude-code-linux-x64@2.1.332
 	CTXKIT_ENGINES=.engines CTXKIT_ENGINES_TABLE=docs/engines.json $(BIN)/python -m pytest -q tests/engines
 	$(BIN)/python docs/make_conformance.py
@@ -96,6 +96,10 @@ same-as: $(STAMP)  ## what this tree and another commit say of the sessions of C
 
 frontier: $(STAMP)  ## sweep the sessions of CTXKIT_SESSIONS under every preset into docs/frontier.csv
 	$(BIN)/python -m benchmarks.frontier
+
+pictures: $(STAMP)  ## the pictures of README and docs, and of every view into build/pictures: light, dark, narrow, without a kernel
+	$(BIN)/python docs/make_pictures.py
+	PYTHONPATH=tests $(BIN)/python -m browser.take_pictures build/pictures
 
 trust: $(STAMP)  ## hold the figures against what was not used to make them, into docs/trust.md
 	$(BIN)/python docs/make_trust.py

@@ -182,6 +182,8 @@ def _clean_output(output: Any, replacements: dict[str, str]) -> Any:
         for kind, value in output.data.items()
         if kind in STORED_MIME_TYPES
     }
+    if not data.get("text/html", "?"):
+        return None  # the line that stood there while a cell was waiting
     figure = output.data.get("application/vnd.plotly.v1+json")
     if figure is not None and "<svg" not in data.get("text/html", ""):
         data["text/html"] = render_svg(figure)

@@ -39,7 +39,7 @@ STYLE = """
 .page{fill:#ffffff;stroke:#d0d7de}.text{font:14px ui-monospace,Menlo,Consolas,monospace;fill:#1f2328}
 .answer{font-weight:700}.command{fill:#57606a}
 @media(prefers-color-scheme:dark){.page{fill:#0d1117;stroke:#3d444d}.text{fill:#e6edf3}
-.command{fill:#9198a1}}
+.command{fill:#b6bec9}}
 """
 CHART_STYLE = "svg{color:#57606a}@media(prefers-color-scheme:dark){svg{color:#b6bec9}}"
 

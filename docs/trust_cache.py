@@ -57,8 +57,10 @@ IN_SIGHT = """### What was in sight
 
 The rules of causes, the classes and the releases at which Claude Code's misses change follow
 earlier studies of other logs, some of which are in the table; rates, read sizes, shortfalls and
-stretches of a session come from other developers alone. No constant was chosen by the errors of
-this page. New developers can be worse: their rate of unexplained misses is their own.
+stretches of a session come from other developers alone. How an interval is calibrated (an error of
+the model itself of 5 %, coverage half way between sessions and developers) was chosen with these
+logs in sight; nothing else was chosen by the errors of this page. New developers can be worse:
+their rate of unexplained misses is their own.
 """
 GOALS = """
 | figure | goal | here | |

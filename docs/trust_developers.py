@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ctxkit.engine.cache_model.miss_rates import MissRates
-from ctxkit.engine.cache_model.prediction import (
+from ctxkit.engine.cache_model.interval_calibration import (
     LONG_CALLS,
     MIN_DEVELOPERS,
     compute_interval_stretch,
 )
+from ctxkit.engine.cache_model.miss_rates import MissRates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.engine.cache_model.session_counts import SessionCounts
+    from ctxkit.engine.cache_model.session_counts import Evidence, SessionCounts
 
-Mode: TypeAlias = Literal["folder", "alone", "known"]
 ESTABLISHED = 10
 """Developers from which a figure counts as established."""
 DRAWS = 400
-MODES: dict[Mode, str] = {
+MODES: dict[Evidence, str] = {
     "folder": "a folder of logs tells when the last one was",
     "alone": "the log alone",
     "known": "the developer's other logs teach, too",
 }
 SOURCES = {
+    "EntityProcess/agentv": "MIT",
     "MandavkarPranjal/prsui": "MIT",
     "Monotoba/OpenPrintKit": "MIT",
+    "Nomos-N4s/nomos": "Apache-2.0",
+    "PackmindHub/context-evaluator": "Apache-2.0",
     "badlogic/pi-mono": "MIT",
     "darthzen/zoia-canvas": "GPL-3.0",
     "ebridges/wakil": "MIT",
@@ -74,24 +76,30 @@ class JudgedRow(NamedTuple):
         return self.low is not None and self.high is not None and self.low <= 0 <= self.high
 
 
-def judge(rows: Sequence[SessionCounts], mode: Mode) -> list[JudgedRow]:
+def judge(rows: Sequence[SessionCounts], evidence: Evidence) -> list[JudgedRow]:
     """Return the judged sessions; errors and stretches of their developers are left out."""
     judged = []
     for row in rows:
         past = row.past
         if past is None:
             continue
-        bill = getattr(past, mode)
-        own = [r for r in rows if r.owner == row.owner and r is not row] if mode == "known" else []
+        bill = past.get_bill(evidence)
+        own = (
+            [r for r in rows if r.owner == row.owner and r is not row]
+            if evidence == "known"
+            else []
+        )
         rates = MissRates([r for r in rows if r.owner != row.owner], row, own=own)
-        stretch = compute_interval_stretch(rates, row.calls) if past.teachers else None
+        stretch = compute_interval_stretch(rates, row.calls, evidence) if past.teachers else None
         low = high = None
         if stretch is not None:
             low, high = np.expm1(
                 [bill.error - bill.below * stretch[0], bill.error + bill.above * stretch[1]]
             ).tolist()
         lifetime = abs(float(np.expm1(past.lifetime)))
-        error = abs(float(np.expm1(bill.error))) if past.teachers or mode == "known" else lifetime
+        error = (
+            abs(float(np.expm1(bill.error))) if past.teachers or evidence == "known" else lifetime
+        )
         judged.append(JudgedRow(row, past.teachers, error, lifetime, low, high))
     return judged
 
@@ -114,7 +122,7 @@ def describe_table(rows: Sequence[SessionCounts]) -> str:
 
 def page(rows: Sequence[SessionCounts]) -> str:
     """Return the part: goals, then each group and each developer."""
-    judged: dict[Mode, list[JudgedRow]] = {mode: judge(rows, mode) for mode in MODES}
+    judged: dict[Evidence, list[JudgedRow]] = {mode: judge(rows, mode) for mode in MODES}
     near = {mode: [j for j in js if j.teachers >= MIN_DEVELOPERS] for mode, js in judged.items()}
     lines = [f"### Developers never seen\n\nKinds taught by {MIN_DEVELOPERS} or more others:\n"]
     lines += _head("told")
@@ -147,7 +155,7 @@ KINDS: dict[str, Callable[[JudgedRow], bool]] = {
 
 def summarise(rows: Sequence[SessionCounts]) -> str:
     """Return in ten lines what a reader may believe of the predicted bills."""
-    judged: dict[Mode, list[JudgedRow]] = {mode: judge(rows, mode) for mode in MODES}
+    judged: dict[Evidence, list[JudgedRow]] = {mode: judge(rows, mode) for mode in MODES}
     alone, folder, known = (
         [j for j in judged[mode] if j.teachers >= MIN_DEVELOPERS]
         for mode in ("alone", "folder", "known")

@@ -48,19 +48,23 @@ def test_few_developers_establish_nothing():
 
 
 def test_a_developers_own_errors_calibrate_no_interval_of_theirs():
-    """Errors of one developer made ten times as large leave their own intervals as they are."""
+    """All but one session of a developer are spoilt: of that one the interval stays as it is."""
     rows = list(load_counts())
     owner = Counter(row.owner for row in rows if row.past).most_common(1)[0][0]
+    one = next(row.session for row in rows if row.past and row.owner == owner)
 
     def worse(past):
         return replace(past, folder=replace(past.folder, below=past.folder.below / 10))
 
     spoilt = [
-        replace(row, past=worse(row.past)) if row.past and row.owner == owner else row
+        replace(row, past=worse(row.past))
+        if row.past and row.owner == owner and row.session != one
+        else row
         for row in rows
     ]
-    for before, after in zip(
-        trust_developers.judge(rows, "alone"), trust_developers.judge(spoilt, "alone"), strict=True
-    ):
-        if before.row.owner == owner:
-            assert (before.low, before.high) == (after.low, after.high)
+    pairs = [*zip(*(trust_developers.judge(r, "folder") for r in (rows, spoilt)), strict=True)]
+    before, after = next(pair for pair in pairs if pair[0].row.session == one)
+    assert before.low is not None
+    assert (before.low, before.high) == (after.low, after.high)
+    others = [(a, b) for a, b in pairs if a.row.owner != owner]
+    assert any((a.low, a.high) != (b.low, b.high) for a, b in others)

@@ -139,6 +139,14 @@ FAILURE_CHARS = 300
 """Characters of an error text that are stored and displayed."""
 
 
+_ERROR_PREFIX = re.compile(r"litellm\.(\w{1,60}): (?:\1: )?(?:\w{1,60}Exception - )?")
+
+
+def shorten_error(text: str) -> str:
+    """Return the text of a model's error with LiteLLM's classes as one word."""
+    return _ERROR_PREFIX.sub(r"\1: ", text, count=1)
+
+
 def failure_text(error: object) -> str:
     """Return an error's text for storage and display: one redacted line, bounded."""
     return sanitize_line(str(error)[:20_000], FAILURE_CHARS)

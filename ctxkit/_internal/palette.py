@@ -25,6 +25,14 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 TEXT_COLOUR = "#777777"
 """The grey with a contrast above 4.2:1 on both themes."""
+PLOTLY_TEXT_CSS = (
+    '.js-plotly-plot :is(g[class$="tick"] text,text[class$="title"],.legendtext,.annotation-text,'
+    ".textpoint text){fill:var(--jp-content-font-color1,var(--vscode-foreground,CanvasText))"
+    "!important}"
+)
+"""Gives plotly's words the colour of the page: a figure has one grey for light and dark pages, and
+no grey has a contrast above 4.5 on both. Words on marks and hover texts keep theirs.
+"""
 GRID_COLOUR = "rgba(128,128,128,0.25)"
 PLOTLY_LAYOUT = {
     "paper_bgcolor": "rgba(0,0,0,0)",
@@ -40,6 +48,8 @@ PLOTLY_LAYOUT = {
 }
 """Plotly layout of every chart; the background is transparent."""
 WARN_COLOUR, STOP_COLOUR = "#b8860b", "#d55e00"
+ALERT_TEXT_CSS = f"color:color-mix(in srgb,{STOP_COLOUR} 50%,currentColor)"
+"""Of words that warn: the stop colour, mixed with the page's text until it can be read on both."""
 SVG_DASHES = {
     "solid": "",
     "dash": "6 4",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import combining, east_asian_width
 
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
+from ctxkit._internal.palette import ALERT_TEXT_CSS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,11 +16,17 @@ TERMINAL_COLUMNS = 80
 """Width of a table in a terminal, in columns."""
 TEXT_COLOR_CSS = "color:var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
 """The text colour of the notebook's theme."""
-MUTED_COLOR_CSS = "color:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
+MUTED_COLOR_CSS = (
+    "color:var(--jp-content-font-color2,var(--vscode-descriptionForeground,"
+    "color-mix(in srgb,currentColor 72%,transparent)))"
+)
+"""The theme's colour of secondary text; on other pages the text colour, softened, as no one grey
+has a contrast of 4.5:1 on white and of 7:1 on black.
+"""
 _TONE_CSS = {
     "": "",
     "grey": f";{MUTED_COLOR_CSS}",
-    "bad": ";color:#d55e00;font-weight:600",
+    "bad": f";{ALERT_TEXT_CSS};font-weight:600",
     "good": ";font-weight:600",
 }
 _NUMBER_CSS = (

@@ -373,8 +373,10 @@ MISSING_RESULT = "The agent did not say how this call ended."
 #
 # The protocol streams pieces of text and states of tool calls, without saying where a reply ends. A
 # reply is taken as complete when text follows its calls, when the message id changes, when a new
-# call comes after one that has ended, or when the turn ends. Then the reply and the results of its
-# calls come out, in the order that a conversation has. Texts and numbers of calls are bounded.
+# call comes after one that has ended, or when the turn ends. A piece without text that comes while
+# none of the calls has ended is the reply's own usage: Qwen Code from 0.24 on announces a call
+# before it reports what the reply cost. Then the reply and the results of its calls come out, in
+# the order that a conversation has. Texts and numbers of calls are bounded.
 
 
 class ReplyBuilder:
@@ -400,7 +402,8 @@ class ReplyBuilder:
         is_other_message = (
             ident is not None and self._message_id is not None and ident != self._message_id
         )
-        if self._calls or is_other_message:
+        is_own_usage = not piece and not self._has_ended_call()
+        if is_other_message or (self._calls and not is_own_usage):
             yield from self.end()
         self._message_id = ident or self._message_id
         self.usage = parse_acp_usage(_find_meta(update, "usage")) or self.usage
@@ -414,12 +417,14 @@ class ReplyBuilder:
     def call(self, update: dict[str, Any]) -> Iterator[Message]:
         """Add or update a tool call; yield the messages that are complete before it."""
         ident = str(update.get("toolCallId") or "")
-        if ident not in self._calls:
-            ended = any(c.get("status") in _ENDED_STATUSES for c in self._calls.values())
-            if ended or len(self._calls) >= _MAX_REPLY_CALLS:
-                yield from self.end()
+        is_full = self._has_ended_call() or len(self._calls) >= _MAX_REPLY_CALLS
+        if ident not in self._calls and is_full:
+            yield from self.end()
         fields = self._calls.setdefault(ident, {})
         fields.update({k: v for k, v in update.items() if v is not None})
+
+    def _has_ended_call(self) -> bool:
+        return any(c.get("status") in _ENDED_STATUSES for c in self._calls.values())
 
     def has_call(self, ident: str) -> bool:
         """Say whether the open reply has a call of this id."""

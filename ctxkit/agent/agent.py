@@ -294,6 +294,7 @@ class Agent:
             if reply.stop == "length":
                 if not turn.start_attempt():
                     return "the reply was cut by its limit of length"
+                self.tell("reply_cut_short", {"continues": not reply.tool_calls})
                 if not has_trigger(self.rules.trigger, CutShort):  # else the rules compact
                     await self.compactor.force(turn.spent, self.limits, "length")
                 if not reply.tool_calls:

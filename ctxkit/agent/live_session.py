@@ -158,6 +158,9 @@ class LiveSession:
             on_failure=lambda tool, error: self._emit(
                 "artifact_failed", {"tool_name": tool, "error": error}
             ),
+            on_stored=lambda tool, chars, file: self._emit(
+                "artifact_stored", {"tool_name": tool, "chars": chars, "file": str(file)}
+            ),
             advice=lambda: reading_advice(t.schema for t in self.agent.tools.values()),
         )
         files = JoinedFiles(self.store, self._artifacts)

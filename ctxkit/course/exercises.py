@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
@@ -15,9 +13,10 @@ from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.course.marking import AnswerMark
 from ctxkit.course.students import current_student, digest_answer, draw_numbers
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean, short_repr
+from ctxkit.widgets.waiting import show_waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
 
@@ -25,8 +24,6 @@ __all__ = ["Exercise", "check", "exercise", "guess", "load_exercises", "numbers"
 
 _FULL_TRIES, _HALF_TRIES = 2, 4
 """Tries up to which a right answer counts whole, and half."""
-_WAIT_SECONDS = 1.0
-"""Time after which work is announced."""
 _LESSONS = (
     "lesson_01_read_sessions",
     "lesson_02_policies",
@@ -140,26 +137,9 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
         >>> ck.check("01-a", 3)
         01-a: not yet. Give two numbers: (first, last).
     """
-    chosen = _find_exercise(key)
-    student, who = current_student()
-    if answer is ... or answer is None:
-        asks = f"{_read_out(chosen)} (Put your answer in place of the three dots.)"
-        return AnswerMark(key, None, f"{asks} {who}".strip())
-    # the first parameter of a judge is the answer; the others take what was given with it
-    if len(given) > len(signature(chosen.judge).parameters) - 1:
-        return AnswerMark(key, right=False, said="Give one answer: several belong in one list.")
-    with show_waiting("replaying the sample to mark this answer ..."):
-        comment, is_read = _judge(chosen, answer, given)
-    if not is_read:
-        return AnswerMark(key, right=False, said=comment)
-    right = None if chosen.guess else not comment
-    student.add(key, digest_answer(answer), right)
-    if chosen.guess:
-        return AnswerMark(key, None, f"{comment} {chosen.because}".strip())
-    tries = len(student.tries(key))
-    hint = f" {chosen.hint}" if comment and tries > 1 else ""
-    text = f"{comment or chosen.because}{hint} {who}".strip()
-    return AnswerMark(key, not comment, text, tries)
+    # the first answer of a kernel also waits for what the exercises are made of
+    with show_waiting("working out what is right, to mark this answer ..."):
+        return _mark(_find_exercise(key), answer, given)
 
 
 def load_exercises() -> dict[str, Exercise]:
@@ -207,32 +187,6 @@ def report(to: str | Path | None = None) -> pd.DataFrame:
     return table
 
 
-@contextmanager
-def show_waiting(text: str) -> Iterator[None]:
-    """Show a line in the notebook while work takes longer than a second, and take it away after.
-
-    Outside a notebook nothing is shown.
-
-    Args:
-        text: what is being done.
-    """
-    from IPython.core.getipython import get_ipython
-
-    if not hasattr(get_ipython(), "kernel"):
-        yield
-        return
-    handles: list[Any] = []
-    timer = Timer(_WAIT_SECONDS, lambda: handles.append(_show_html(text)))
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        for handle in handles:
-            handle.update(_as_html(""))
-
-
 def _register(make: Callable[[Callable[..., str]], Exercise]) -> Callable[..., Any]:
     def register(judge: Callable[..., str]) -> Callable[..., str]:
         new_exercise = make(judge)
@@ -240,6 +194,30 @@ def _register(make: Callable[[Callable[..., str]], Exercise]) -> Callable[..., A
         return judge
 
     return register
+
+
+def _mark(chosen: Exercise, answer: Any, given: tuple[Any, ...]) -> AnswerMark:
+    """Return the mark of an answer, and keep the try."""
+    student, who = current_student()
+    if answer is ... or answer is None:
+        asks = f"{_read_out(chosen)} (Put your answer in place of the three dots.)"
+        return AnswerMark(chosen.key, None, f"{asks} {who}".strip())
+    # the first parameter of a judge is the answer; the others take what was given with it
+    if len(given) > len(signature(chosen.judge).parameters) - 1:
+        return AnswerMark(
+            chosen.key, right=False, said="Give one answer: several belong in one list."
+        )
+    comment, is_read = _judge(chosen, answer, given)
+    if not is_read:
+        return AnswerMark(chosen.key, right=False, said=comment)
+    right = None if chosen.guess else not comment
+    student.add(chosen.key, digest_answer(answer), right)
+    if chosen.guess:
+        return AnswerMark(chosen.key, None, f"{comment} {chosen.because}".strip())
+    tries = len(student.tries(chosen.key))
+    hint = f" {chosen.hint}" if comment and tries > 1 else ""
+    text = f"{comment or chosen.because}{hint} {who}".strip()
+    return AnswerMark(chosen.key, not comment, text, tries)
 
 
 def _judge(chosen: Exercise, answer: Any, subjects: tuple[Any, ...]) -> tuple[str, bool]:
@@ -298,15 +276,3 @@ def _write_report(path: Path, table: pd.DataFrame) -> None:
     except OSError as error:
         sentence = f"The report cannot be written to {str(path)!r} ({error.strerror})."
         raise BadArguments(sentence) from None
-
-
-def _show_html(text: str) -> Any:
-    from IPython.display import display
-
-    return display(_as_html(f"<em>{text}</em>"), display_id=True)  # type: ignore[no-untyped-call]
-
-
-def _as_html(html: str) -> Any:
-    from IPython.display import HTML
-
-    return HTML(html)  # type: ignore[no-untyped-call]

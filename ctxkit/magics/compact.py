@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    escape_html,
+    sanitize_line,
+    sanitize_text,
+    shorten_error,
+)
 from ctxkit.agent.compaction import KEEP_NEWEST_TURN
 from ctxkit.agent.event_loops import run_coroutine
 from ctxkit.agent.model_summaries import ModelSummariser
@@ -127,7 +133,10 @@ def run_compact(kit: KitState, options: CompactLine, body: str) -> object:
     try:
         edits = run_coroutine(live.compact(policy, focus=focus, fallback=instead))
     except ModelError as e:
-        raise ModelError(f"The compaction failed, and the history is kept as it was: {e}") from None
+        why = shorten_error(str(e))
+        raise ModelError(
+            f"The compaction failed, and the history is kept as it was: {why}"
+        ) from None
     kit.sessions.put(live.session, live.name)
     if not edits:
         attempt = live.session.path[-1]
@@ -161,7 +170,7 @@ def _describe_writer(edits: tuple[Edit, ...], part: BasePolicy) -> str:
     others = [w for w in writers if may_ask(w) and not isinstance(w, ModelSummariser)]
     if failed := join_summary_errors(edits):
         who = f"{model} was asked" if model else "" if others else "no LLM was called"
-        return f"the summary failed ({failed})" + (f", {who}" if who else "")
+        return f"the summary failed ({shorten_error(failed)})" + (f", {who}" if who else "")
     if model is not None:
         return f"summary by {model}"
     if not any(e.kind == "summarised" for e in edits):

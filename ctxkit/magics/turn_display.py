@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ctxkit._internal.formatting import (
@@ -18,6 +19,7 @@ from ctxkit._internal.formatting import (
     pluralize,
     sanitize_line,
     sanitize_text,
+    shorten_error,
 )
 from ctxkit.plots.xy_figure import Axes
 from ctxkit.session.compaction_groups import group_edits
@@ -38,8 +40,16 @@ _MAX_FINAL_BYTES = 2200
 _TAIL = 2000
 """Characters that stay of what is folded."""
 _STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.45"
-_PRE = "white-space:pre-wrap;margin:0;font:inherit"
+_PRE = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:0;font:inherit"
 _CUT = "… (the session has the whole turn)\n"
+_MAX_CUT_NOTICES = 3
+"""Notices that stay of the part of a turn that is cut; `%context compactions` has all."""
+
+
+class Notice(str):
+    """A line that says what the kit did or could not do: bold, and not cut with the text."""
+
+    __slots__ = ()
 
 
 # A state machine over the events of a turn. `_open` collects the text that is being written,
@@ -78,7 +88,8 @@ class TurnDisplay:
             self._end_turn(event.payload["ended"])
         elif event.kind == "model_error":
             self._show_error()
-            self._error = f"! the model failed: {sanitize_line(str(event.payload['error']), 300)}"
+            error = sanitize_line(shorten_error(str(event.payload["error"])), 300)
+            self._error = f"! the model failed: {error}"
         elif line := _event_line(event.kind, event.payload):
             self._show_error()
             self._add_line(line)
@@ -98,7 +109,7 @@ class TurnDisplay:
             if size is not None:
                 before, after, source = size
                 sizes = {"tokens_before": before, "tokens_after": after, "tokens_source": source}
-                self.lines[place] = _compaction_line({**payload, **sizes})
+                self.lines[place] = Notice(_compaction_line({**payload, **sizes}))
         self._estimated.clear()
 
     def _add_piece(self, kind: str, text: str) -> None:
@@ -151,7 +162,7 @@ class TurnDisplay:
     def _add_line(self, line: str) -> None:
         """Add a line, unless it says what the last one says."""
         if not self.lines or self.lines[-1] != line:
-            self.lines.append(line)
+            self.lines.append(Notice(line) if line.startswith(("! ", "✂ ")) else line)
 
     # -- how it looks ----------------------------------------------------------------------------
 
@@ -174,7 +185,7 @@ class TurnDisplay:
 
     def html(self, *, is_final: bool = False) -> str:
         """Return the turn as HTML; `is_final`: bounded, as it stays in a notebook."""
-        words = f'<pre style="{_PRE}">{escape_html(self._visible_text(is_final=is_final))}</pre>'
+        words = f'<pre style="{_PRE}">{self._visible_html(is_final=is_final)}</pre>'
         fold = "" if is_final else self._fold.html()
         used, limit = self.bar()
         note = f" · {escape_html(self.note)}" if self.note else ""
@@ -187,11 +198,32 @@ class TurnDisplay:
 
     def _visible_text(self, *, is_final: bool) -> str:
         if is_final:
-            return truncate_start(sanitize_text(self.text), _MAX_FINAL_BYTES)
+            return self._final_text()
         whole = sanitize_text(
             self.text[-4 * _MAX_SCREEN_CHARS :]
         )  # what is out of sight costs nothing
         return whole if len(whole) <= _MAX_SCREEN_CHARS else "…" + whole[-_MAX_SCREEN_CHARS:]
+
+    def _final_text(self) -> str:
+        """Return the end of the turn as it stays, behind the notices of the part that is cut."""
+        whole = sanitize_text(self.text)
+        shown = truncate_start(whole, _MAX_FINAL_BYTES)
+        if shown == whole:
+            return whole
+        cut = [n for n in self._notices() if n not in shown][-_MAX_CUT_NOTICES:]
+        head = "".join(f"{n}\n" for n in cut)
+        return head + truncate_start(whole, _MAX_FINAL_BYTES - len(escape_html(head).encode()))
+
+    def _notices(self) -> list[str]:
+        return [sanitize_text(n) for n in self.lines if isinstance(n, Notice)]
+
+    def _visible_html(self, *, is_final: bool) -> str:
+        """Return the text escaped, its notices bold."""
+        notices = {line for n in self._notices() for line in n.split("\n")}
+        lines = self._visible_text(is_final=is_final).split("\n")
+        return "\n".join(
+            f"<b>{escape_html(n)}</b>" if n in notices else escape_html(n) for n in lines
+        )
 
 
 class FoldedText:
@@ -269,20 +301,31 @@ def _memory_line(payload: dict[str, Any]) -> str:
 
 
 def _compaction_line(payload: dict[str, Any]) -> str:
-    failed = sanitize_line(str(payload["error"]), 160) if payload.get("error") else ""
+    failed = sanitize_line(shorten_error(str(payload.get("error") or "")), 160)
     outcome, more = payload.get("outcome"), _summary_bill_words(payload)
     if outcome in ATTEMPT_OUTCOMES and "messages" not in payload:
         if wait := payload.get("retry_after_calls"):
             more += f" · not asked again for {pluralize(wait, 'call')}"
-        reason = sanitize_line(str(payload.get("reason") or payload.get("error") or ""), 160)
+        reason = sanitize_line(shorten_error(str(payload.get("reason") or failed)), 160)
         mark = "" if outcome == "skipped" else "! "
-        return f"{mark}compaction {outcome}: {reason}; the history is kept as it was{more}"
+        advice = _ATTEMPT_ADVICE.get(outcome, "") if "summary_model" in payload else ""
+        return f"{mark}compaction {outcome}: {reason}; the history is kept as it was{more}{advice}"
     before, after = payload["tokens_before"], payload["tokens_after"]
     guess = ", estimated" if payload.get("tokens_source") == "estimated" else ""
     grew = "; the prompt has grown" if after > before else ""
     why = f"; the summary failed: {failed}" if failed else ""
     sizes = f"{before:,} → {after:,} tokens ({payload.get('trigger')}{guess})"
-    return f"✂ compacted {sizes}{grew}{why}{more}"
+    return f"✂ compacted {sizes}{grew}{why}{more}" + (_FAILED_ADVICE if failed else "")
+
+
+_ATTEMPT_ADVICE = {
+    "refused": "\n  → nothing is lost: a later trigger or a shorter summary avoids such a call",
+    "failed": "\n  → nothing is lost: mend the summary model, or name another by `--summary-model`",
+}
+_FAILED_ADVICE = (
+    "\n  → what the earlier messages said is missing from the prompt: mend the summary model, then"
+    " `%context checkpoints` and `%context restore N` bring them back"
+)
 
 
 def _summary_bill_words(payload: dict[str, Any]) -> str:
@@ -291,9 +334,15 @@ def _summary_bill_words(payload: dict[str, Any]) -> str:
         return ""
     tokens, usd = payload["summary_tokens"], payload["cost_usd"]
     if tokens is None:
-        return " · the model told no usage"
+        return " · its call reported no usage, so no cost is known"
     cost = "no price known" if usd is None else f"${usd:.4f}" if usd else "free"
-    return f" · summary of {tokens:,} tokens, {cost}"
+    return f" · the summary's call: {tokens:,} tokens, {cost}"
+
+
+def _relative_path(file: str) -> str:
+    """Return a path as seen from the working folder, if it lies below it."""
+    path, here = Path(file), Path.cwd()
+    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
 
 
 def _warning_line(payload: dict[str, Any]) -> str:
@@ -307,6 +356,11 @@ def _warning_line(payload: dict[str, Any]) -> str:
 _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "compaction_end": _compaction_line,
     "context_budget_warn": _warning_line,
+    "artifact_stored": lambda said: (
+        f"✂ the result of {sanitize_line(str(said['tool_name']), 60)}, {said['chars']:,}"
+        " characters, is kept whole in a file; the prompt has a short stub that says how to read it"
+        f"\n  → {sanitize_line(_relative_path(said['file']), 240)}"
+    ),
     "artifact_failed": lambda said: (
         f"! the result of {sanitize_line(str(said['tool_name']), 60)} could not be stored, and is"
         f" sent within the limits of outputs: {sanitize_line(str(said['error']), 160)}"
@@ -318,6 +372,10 @@ _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "context_window_warn": lambda said: (
         f"! {said['messages']:,} messages, of {said['cap']:,} that are shown at most"
+    ),
+    "reply_cut_short": lambda said: (
+        "! the reply was cut by its limit of length"
+        + ("; the model is asked to go on where it ended" if said["continues"] else "")
     ),
     "model_wait": lambda said: f"… {sanitize_line(str(said['why']), 160)}",
 }

@@ -509,9 +509,10 @@ def _html_row(cells: tuple[str, ...]) -> str:
 def _html_table(caption: str, heads: tuple[str, ...], rows: str) -> str:
     head = "".join(f'<th scope="col" style="{_TEXT_CELL_CSS}">{h}</th>' for h in heads)
     return (
+        '<div style="overflow-x:auto">'
         '<table style="border-collapse:collapse;margin:8px 0;color:inherit">'
         f'<caption style="text-align:left;font-weight:bold">{caption}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -99,8 +99,13 @@ class Calibration:
             f"<p>Estimates of session {escape_html(self.session, 80)} against the provider's counts"
             f" ({len(self.calls)} calls): error by kind of content, and calls by which a trigger"
             " fires late.</p>"
-            + errors.to_html(escape=True)
-            + self.triggers.to_html(escape=True, index=False)
+            + "".join(
+                f'<div style="overflow-x:auto">{table}</div>'  # wider than a telephone
+                for table in (
+                    errors.to_html(escape=True),
+                    self.triggers.to_html(escape=True, index=False),
+                )
+            )
         )
 
 

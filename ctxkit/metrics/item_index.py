@@ -101,7 +101,8 @@ class ItemIndex(MessageRows):
         self.item_cache, messages = item_cache, self.messages
         self.item_numbers: dict[Item, int] = {}
         """The number of each item, in the order of numbers."""
-        mentions = [self._number_items(item_cache.names(m)) for m in messages]
+        self._numbers_of_set: dict[int, list[int]] = {}
+        mentions = [self._number_set(item_cache.names(m)) for m in messages]
         self.rule_matcher = RuleMatcher(
             (n, item) for item, n in self.item_numbers.items() if item.family == "constraint"
         )
@@ -110,11 +111,11 @@ class ItemIndex(MessageRows):
             map(_append_missing, mentions, map(self._find_stated_rules, messages))
         )
         """The items that each row mentions: its own, endings of its paths, rules in other words."""
-        self.row_items = RaggedArray(self._number_items(item_cache.items(m)) for m in messages)
+        self.row_items = RaggedArray(self._number_set(item_cache.items(m)) for m in messages)
         """The items that each row states itself."""
         self.reply_items = RaggedArray(
             _append_missing(
-                self._number_items(item_cache.used(c.message)), self._find_stated_rules(c.message)
+                self._number_set(item_cache.used(c.message)), self._find_stated_rules(c.message)
             )
             for c in session.calls
         )
@@ -198,6 +199,16 @@ class ItemIndex(MessageRows):
         return TextItemMatcher(self.item_numbers, self.rule_matcher)
 
     # -- numbers of items --------------------------------------------------------------------------
+
+    def _number_set(self, items: frozenset[Item]) -> list[int]:
+        """Return the numbers of a set that the cache of items holds: most sets serve three times.
+
+        They are found by identity, which is as long theirs as the cache lives.
+        """
+        numbers = self._numbers_of_set.get(id(items))
+        if numbers is None:
+            numbers = self._numbers_of_set[id(items)] = self._number_items(items)
+        return numbers
 
     def _number_items(self, items: Iterable[Item]) -> list[int]:
         numbers = self.item_numbers

@@ -110,7 +110,7 @@ class PhraseMatcher:
         """Return True where a text holds one of the phrases."""
         if text.isascii():
             low = text.lower()
-            if not any(phrase in low for phrase in self._phrases):
+            if True not in map(low.__contains__, self._phrases):
                 return False
         return self._whole.search(text) is not None
 
@@ -139,9 +139,9 @@ def extract_items(message: Message) -> frozenset[Item]:
 
 def expand_path_endings(items: Iterable[Item]) -> frozenset[Item]:
     """Return items, and the endings of the paths among them: `src/a/b.ts` mentions `a/b.ts` too."""
-    return frozenset(
-        n for item in items for n in (path_endings(item.text) if item.family == "path" else (item,))
-    )
+    items = frozenset(items)
+    paths = [item.text for item in items if item.family == "path"]
+    return items.union(*map(path_endings, paths)) if paths else items
 
 
 def extract_spoken_items(message: Message) -> frozenset[Item]:
@@ -333,6 +333,8 @@ class MessageItemCache:
 
     def extract(self, message: Message) -> tuple[frozenset[Item], frozenset[Item]]:
         """Return the items of a message without its thinking, and those of its thinking."""
+        if not message.thinks:
+            return extract_items(message), frozenset()
         return extract_spoken_items(message), extract_thinking_items(message)
 
     def _get_entry(self, message: Message) -> tuple[Any, frozenset[Item], frozenset[Item]]:

@@ -39,6 +39,7 @@ from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.store.workspace import Workspace
@@ -255,7 +256,11 @@ class SessionFactory:
         team_home, *user_homes = memory_homes()
         name = memory_folder_name(member.name)
         if USER_MEMORY in self._reaches:
-            homes = [home.parent / "agents" / name for home in (team_home, *user_homes)]
+            folders = [home.parent / "agents" for home in (team_home, *user_homes)]
+            homes = [folder / name for folder in folders]
+            homes += [
+                h for folder in folders if (h := _find_folder_as_written(folder, member.name))
+            ]
         else:
             # teams of one name in two workspaces must not share a memory
             mark = sha256(f"{workspace.folder.resolve()}\n{team}".encode()).hexdigest()[:16]
@@ -296,11 +301,16 @@ class SessionFactory:
         return [*files, *(t for t in named if t != FILE_TOOLS)]
 
     def _summary_model(self, name: str, model: Model | str) -> Model | None:
-        """Return who writes the summaries of all agents; None: each agent's own model."""
+        """Return who writes the summaries of all agents: the model that the config names, else the
+        first agent's; None: a script plays the agents, and a script of turns is none of summaries.
+        """
         named_models = {name.casefold(), _SUMMARY_MODEL.casefold()}
         if is_scripted(model) and not named_models & set(self._given):
-            return None  # a script of turns is none of summaries
-        return self._resolve_model((_SUMMARY_MODEL, name), model or name) if name else None
+            return None
+        if not name:
+            first = self._models[self._plan.members[0].name]
+            return None if first.notice.startswith("scripted") else first
+        return self._resolve_model((_SUMMARY_MODEL, name), model or name)
 
     def _resolve_model(self, names: tuple[str, str], default_model: Model | str) -> Model:
         """Return a model by an agent's name, the config's name for it, or as it is named."""
@@ -319,6 +329,17 @@ class SessionFactory:
                 f" say which is meant, models={{{sanitize_text(chosen, 60)!r}: 'PROVIDER/MODEL'}}."
             )
         return named(chosen, counter=default_counter(), clock=self._clock)
+
+
+def _find_folder_as_written(folder: Path, agent: str) -> Path | None:
+    """Return the folder that bears an agent's name letter by letter, beside fuseraft's in small
+    letters; None: there is none.
+    """
+    is_name = re.fullmatch(r"[\w -]{1,100}", agent) is not None
+    if not is_name or agent == memory_folder_name(agent):
+        return None
+    names = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+    return folder / agent if agent in names else None
 
 
 def session_names(team: str, plan: TeamPlan) -> dict[str, str]:

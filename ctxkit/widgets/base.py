@@ -15,7 +15,9 @@ import anywidget
 import traitlets as t
 
 from ctxkit._internal.formatting import TextAndHtml
+from ctxkit._internal.palette import PLOTLY_TEXT_CSS
 from ctxkit._internal.plotly_library import read_plotly_library
+from ctxkit._internal.tables import MUTED_COLOR_CSS
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
 from ctxkit.widgets.live_view import LiveViewMounter, needs_widget_output, render_slot
@@ -111,7 +113,7 @@ class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
         settings: the values of its traits.
     """
 
-    _css = read_asset("byhand.css")
+    _css = read_asset("byhand.css") + PLOTLY_TEXT_CSS
     data = t.Dict().tag(sync=True)
     """What is drawn, as plain lists."""
     shared: ClassVar[tuple[str, ...]] = ("data",)
@@ -246,7 +248,7 @@ def _answer_key(request: dict[str, Any]) -> str:
 
 
 TEXT_COLOUR = "var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
-SOFT_COLOUR = "var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
+SOFT_COLOUR = MUTED_COLOR_CSS.removeprefix("color:")
 
 
 def render_dense(html: str) -> str:

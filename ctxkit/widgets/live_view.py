@@ -15,8 +15,7 @@ STILL_NOTE = "A still picture: run the cell for the interactive view."
 class LiveViewMounter(anywidget.AnyWidget):  # type: ignore[misc]
     """Puts the live views of all other widgets of this kernel into their slots.
 
-    It is never displayed: front ends run the `initialize` of a model when its comm opens. It also
-    gives the words of plotly's figures the colour of the page.
+    It is never displayed: front ends run the `initialize` of a model when its comm opens.
     """
 
     _esm = files(__package__).joinpath("live_view.js").read_text(encoding="utf-8")
@@ -29,11 +28,6 @@ class LiveViewMounter(anywidget.AnyWidget):  # type: ignore[misc]
         if cls.current is None or cls.current.comm is None:
             cls.current = cls()
         return cls.current
-
-
-def prepare_page() -> None:
-    """Let the page of a kernel give the words of plotly's figures the colour of its theme."""
-    LiveViewMounter.ensure()
 
 
 def needs_widget_output() -> bool:

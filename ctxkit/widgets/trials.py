@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import escape_html, has_value, pluralize, sanitize_line
-from ctxkit._internal.palette import STOP_COLOUR
+from ctxkit._internal.palette import ALERT_TEXT_CSS
 from ctxkit._internal.palette import TEXT_COLOUR as GREY
 from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
 from ctxkit.engine.replay import choose_log, find_context_window, session_from_run
@@ -236,7 +236,7 @@ def render_growth(
         x="call", y="tokens in the prompt", traces=tuple(traces), limits=(limit,), marks=marks
     )
     wrong = error and (
-        f'<div role="alert" style="color:{STOP_COLOUR};line-height:1.5">These settings'
+        f'<div role="alert" style="{ALERT_TEXT_CSS};line-height:1.5">These settings'
         f" cannot work: {escape_html(error, 400)} The picture is the last one that could.</div>"
     )
     return (

@@ -54,7 +54,7 @@ def test_a_summary_that_is_not_shorter_is_refused_aloud_under_every_preset():
                 assert ends(events), name
             for event in refused:
                 refusing.add(name)
-                assert " are not fewer than " in event["reason"]
+                assert "after it the prompt would have " in event["reason"]
                 assert event["tokens_before"] == event["tokens_after"]
                 assert "error" not in event
     assert refusing >= {"fuseraft", "ai", "fased", "pi", "openclaw", "lcm", "claude_code"}
@@ -83,7 +83,7 @@ def test_a_refused_summary_is_asked_for_more_and_more_rarely():
     assert rows["kind"].tolist() == ["refused"] * 4
     assert rows["model"].tolist() == ["test/bad"] * 4
     assert rows["cost_usd"].tolist() == [0.25] * 4
-    assert rows["error"].str.contains("are not fewer than").all()
+    assert rows["error"].str.contains("after it the prompt would have").all()
     assert [e["cost_usd"] for e in ends(events)] == [0.25] * 4
 
 

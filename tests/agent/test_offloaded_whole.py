@@ -48,6 +48,16 @@ def offloading():
     ]
 
 
+def test_a_stored_result_is_said_once_with_its_file(tmp_path):
+    heard = []
+    for _ in range(2):  # the second session reads the first one's log, and stores nothing anew
+        with talk(tmp_path, hear=heard.append) as one:
+            run(one.turn("go"))
+            (file,) = one.workspace.results(one.id).glob("*.txt")
+    stored = [e.payload for e in heard if e.kind == "artifact_stored"]
+    assert stored == [{"tool_name": "flood", "chars": len(ROWS), "file": str(file)}]
+
+
 @pytest.mark.parametrize("name", offloading())
 def test_the_artifact_holds_the_whole_text(tmp_path, name):
     with talk(tmp_path, preset(name).but(counter=COUNT)) as one:

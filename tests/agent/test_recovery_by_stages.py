@@ -129,10 +129,14 @@ def test_a_reply_cut_by_length_is_compacted_once_and_keeps_its_question(keep):
         said("e third"),
     ]
     writer = Says(*[said("Notes.")] * 9)
-    one = agent(model=Says(*replies), rules=rules, summary_model=writer)
+    heard = []
+    one = agent(model=Says(*replies), rules=rules, summary_model=writer, heard=heard)
     for text in ("first", "second", "third"):
         outcome = run(one.turn(text))
     assert outcome.ended == "answered"
+    [cut] = [i for i, e in enumerate(heard) if e.kind == "reply_cut_short"]
+    assert heard[cut].payload == {"continues": True}
+    assert "compaction_end" in {e.kind for e in heard[cut:]}
     assert len(writer.asked) == 1
     assert [e.trigger for e in one.session.edits] == ["cut_short"]
     sent = [m.text for m in one.model.asked[-1].messages]

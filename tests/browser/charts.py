@@ -55,8 +55,10 @@ def plotly_gallery(made: dict[str, Chart]) -> str:
     """The same charts as plotly draws them, in one page."""
     from plotly.offline import get_plotlyjs
 
+    from ctxkit._internal.palette import PLOTLY_TEXT_CSS
     from ctxkit.widgets.reports.html_page import render_chart
 
     page = gallery({n: render_chart(c, f"c{i}") for i, (n, c) in enumerate(made.items())})
     library = str(get_plotlyjs()).replace("</script", "<\\/script")
-    return page.replace("</head>", f"<script>{library}</script></head>", 1)
+    head = f"<style>{PLOTLY_TEXT_CSS}</style><script>{library}</script></head>"
+    return page.replace("</head>", head, 1)

@@ -31,12 +31,31 @@ LOOK = """() => {
 INK = """() => {
   const light = c => { const [r, g, b] = (c.match(/[\\d.]+/g) || [0, 0, 0]).map(Number).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
   const dark = matchMedia('(prefers-color-scheme: dark)').matches, back = light(dark ? 'rgb(18,18,18)' : 'rgb(255,255,255)'), wrong = [];
+  const inside = (r, x, y) => r.left <= x && x <= r.right && r.top <= y && y <= r.bottom;
+  const onMark = e => { const { left, top, width, height } = e.getBoundingClientRect(); return [...e.ownerSVGElement.querySelectorAll('rect, path')].some(m => {
+    const s = getComputedStyle(m); return s.fill.startsWith('rgb(') && s.fillOpacity > 0.9 && inside(m.getBoundingClientRect(), left + width / 2, top + height / 2); }) || e.closest('.heatmaplayer, .hm'); };
   for (const box of document.querySelectorAll('[data-picture]')) for (const e of box.querySelectorAll('svg text')) {
     const fill = getComputedStyle(e).fill;
-    if (!e.textContent.trim() || !fill.startsWith('rgb') || box.dataset.picture === 'heatmap') continue;
+    if (!e.textContent.trim() || !fill.startsWith('rgb') || onMark(e)) continue;
     const [hi, lo] = [light(fill), back].sort((a, b) => b - a), contrast = (hi + 0.05) / (lo + 0.05);
-    const least = e.closest('.js-plotly-plot') ? 4 : dark ? 7 : 4.5;  // a figure of plotly has one grey for both themes
+    const least = dark ? 7 : 4.5;
     if (contrast < least) wrong.push(`${box.dataset.picture}: "${e.textContent.trim().slice(0, 30)}" has a contrast of ${contrast.toFixed(1)}`);
+  }
+  return wrong;
+}"""
+
+
+WORDS = """() => {
+  const parse = c => { const n = (c.match(/[\\d.]+/g) || []).map(Number); if (c.startsWith('color(srgb')) { n[0] *= 255; n[1] *= 255; n[2] *= 255; } return { rgb: n.slice(0, 3), a: n[3] ?? 1 }; };
+  const over = (top, back) => top.rgb.map((v, i) => v * top.a + back[i] * (1 - top.a));
+  const light = rgb => { const [r, g, b] = rgb.map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const dark = matchMedia('(prefers-color-scheme: dark)').matches, paper = dark ? [18, 18, 18] : [255, 255, 255], wrong = [];
+  const ground = e => { const above = []; for (let p = e; p; p = p.parentElement) { const c = parse(getComputedStyle(p).backgroundColor); if (c.a > 0) above.unshift(c); } return above.reduce((back, c) => over(c, back), paper); };
+  for (const box of document.querySelectorAll('[data-picture]')) for (const e of box.querySelectorAll('*')) {
+    if (e.closest('svg') || !e.checkVisibility() || /^(OPTION|STYLE|SCRIPT|BUTTON|INPUT)$/.test(e.tagName)) continue;
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;
+    const back = ground(e), [hi, lo] = [light(over(parse(getComputedStyle(e).color), back)), light(back)].sort((a, b) => b - a), contrast = (hi + 0.05) / (lo + 0.05);
+    if (contrast < (dark ? 7 : 4.5)) wrong.push(`${box.dataset.picture}: "${e.textContent.trim().slice(0, 30)}" has a contrast of ${contrast.toFixed(1)}`);
   }
   return wrong;
 }"""
@@ -58,4 +77,4 @@ def gallery(pictures: dict[str, str]) -> str:
 
 def faults(page: Any) -> list[str]:
     """What is wrong with the pictures of a page."""
-    return [*page.evaluate(LOOK), *page.evaluate(INK)]
+    return [*page.evaluate(LOOK), *page.evaluate(INK), *page.evaluate(WORDS)]

@@ -22,7 +22,7 @@ from ctxkit.course.lessons.lesson_07_sweeps import losses as jitter
 from ctxkit.course.lessons.lesson_09_replay_trust import _measure_masked_costs
 from ctxkit.course.lessons.lesson_appendix import _sweep_fuseraft
 from ctxkit.course.sample_data import load_sample, make_rules_above, replay_sample, score_replay
-from ctxkit.engine.cache_model import prediction
+from ctxkit.engine.cache_model import interval_calibration, prediction
 from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
 from ctxkit.metrics import drift, find_cache_misses, losses, when_to_compact
@@ -551,7 +551,7 @@ CLAIMS = {
         ),
     },
     "a1": {
-        "of their 80 % interval": lambda: prediction._COVERAGE == 80,
+        "of their 80 % interval": lambda: interval_calibration.COVERAGE == 0.8,
         "The record lies in the 80 % interval where `low` <= 0 <= `high`": lambda: (
             (of := prediction.predict_input_cost(load_sample())).low is of.high is None
             and "no 80 % interval" in of.why

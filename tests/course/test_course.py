@@ -89,7 +89,13 @@ def test_a_guess_is_told_what_is_so():
 
 
 def test_a_figure_may_be_rounded_as_a_notebook_prints_it():
-    for key, rounded in {"01-b": 0.122, "05-a": 0.055, "05-c": 0.51, "07-a": 4, "09-a": 21}.items():
+    for key, rounded in {
+        "01-b": 0.122,
+        "05-a": 0.055,
+        "05-c": 0.51,
+        "07-a": 4.5,
+        "09-a": 21,
+    }.items():
         assert ck.check(key, rounded).right, key
 
 
@@ -119,7 +125,8 @@ def test_a_place_is_marked_by_what_stands_there():
     }
     assert unsafe == {at for at in range(102, 108) if shown[at].role == "tool"}
     assert {at for at in said if "not the first" in said[at]} == {105, 107}
-    assert "what its messages hold" in ck.check("01-c", 9_892).said
+    assert "what its messages hold" in ck.check("01-c", 4.5).said
+    assert "number of tokens" in ck.check("01-c", 60_000).said
 
 
 def test_rules_are_marked_by_what_they_do():

@@ -29,7 +29,7 @@ def test_it_writes_asks_and_its_own_log_says_the_same(engines, shell, tmp_path, 
                             "OPENAI_BASE_URL": up.url, "OPENAI_MODEL": "own-model"}.items():  # fmt: skip
             monkeypatch.setenv(name, value)
         program = engines / "@qwen-code" / "qwen-code" / "cli.js"
-        via = f"acp:node {program} --acp --auth-type openai"
+        via = f"acp:node {program} --acp --auth-type openai --approval-mode default"
         done = shell.run_cell(f'%%agent --root work --max-seconds 120 --via "{via}"\nWrite heat.py')
         done.raise_error()
     answer = done.result

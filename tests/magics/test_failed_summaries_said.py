@@ -66,7 +66,9 @@ def test_the_cell_and_the_table_say_that_a_summary_failed(talk, name, capsys):
     assert re.search(r" tokens \(message_count.*\); the summary failed: .*Incorrect API key", line)
     table = run(shell, "%context compactions")
     assert repr(table).splitlines()[1].split()[2] == "failed:"
-    assert "Incorrect API key" in table._repr_html_()
+    assert re.search(r"The last summary failed \(.*AuthenticationError: Incorrect API key provided\)"
+                     r": a note stands in the place of what it took\.", table._repr_html_())  # fmt: skip
+    assert "litellm" not in table._repr_html_().split("title=")[0]
     assert table["error"].str.contains("Incorrect API key").all()
     assert STANDS[name] in kit(shell).session().edits[0].inserted[0].text
 
@@ -134,14 +136,15 @@ def test_a_refused_summary_is_a_line_a_row_and_no_compaction(talk, capsys):
     shown = capsys.readouterr().out
     [line] = [s for s in shown.splitlines() if s.startswith("! compaction")]
     assert re.fullmatch(
-        r"! compaction refused: not smaller: [\d,]+ tokens are not fewer than [\d,]+; the history is kept as it was"
-        r" · summary of [\d,]+ tokens, no price known · not asked again for 2 calls",
+        r"! compaction refused: not smaller: after it the prompt would have [\d,]+ tokens, before it [\d,]+; the history"
+        r" is kept as it was · the summary's call: [\d,]+ tokens, no price known · not asked again for 2 calls",
         line,
     )
     table = run(shell, "%context compactions")
     assert table["kind"].tolist() == ["refused"]
     assert "refused: not" in repr(table)
-    assert "0 compactions, 1 attempt without an effect" in table._repr_html_()
+    assert re.search(r"0 compactions, 1 attempt without an effect\. The last was refused \(not smaller: after it"
+                     r" the prompt would have [\d,]+ tokens, .*\): the history is as it was\.", table._repr_html_())  # fmt: skip
     assert "0 compactions" in repr(run(shell, "%agent"))
 
 
@@ -149,7 +152,7 @@ def test_a_summary_that_fails_and_leaves_the_history_is_a_line_with_the_wait(tal
     shell = talk(Rules(Summary(keep_turns=1), Count(n=5)), REFUSED, turns=5)
     lines = [s for s in capsys.readouterr().out.splitlines() if s.startswith("! compaction")]
     assert len(lines) == 1
-    assert re.match(r"! compaction failed: openai/bad-model: .*Incorrect API key.*; the history is kept as it was · the model told no usage"
+    assert re.match(r"! compaction failed: openai/bad-model: .*Incorrect API key.*; the history is kept as it was · its call reported no usage, so no cost is known"
                      r" · not asked again for 2 calls$", lines[0])  # fmt: skip
     table = run(shell, "%context compactions")
     assert set(table["kind"]) == {"failed"}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from html import escape
 from itertools import count
 
 from talkers import COUNT, Says
 
-from ctxkit.agent import LiveSession, Workspace
+from ctxkit.agent import LiveEvent, LiveSession, Workspace
 from ctxkit.magics import turn_display
 from ctxkit.magics.turn_display import TurnDisplay
 from ctxkit.policies import Rules
@@ -50,3 +51,27 @@ def test_a_long_reply_is_shown_in_time_that_grows_with_it(tmp_path):
         assert time.process_time() - began < 3
         assert display.text == "x" * 2_400_000
         assert "…" in display.plain()
+
+
+def test_notices_stay_where_a_long_reply_is_cut(tmp_path):
+    """What went wrong before a long reply is seen behind it too, and no more than three of it."""
+    ticks = count(1)
+    with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=lambda: next(ticks),
+                     workspace=Workspace(tmp_path)) as live:  # fmt: skip
+        display = TurnDisplay(live)
+        for n in range(5):
+            attempt = {"outcome": "refused", "reason": f"reason {n} <b>"}
+            display.hear(LiveEvent("compaction_end", 1.0, 0, attempt))
+        display.hear(LiveEvent("reply_cut_short", 1.0, 0, {"continues": True}))
+        display._add_piece("text", "! compaction of the model's own\n" + "word " * 2_000)
+    text, html = display.plain(is_final=True), display.html(is_final=True)
+    notices = [n for n in text.splitlines() if n.startswith("! ")]
+    assert notices == [
+        "! compaction refused: reason 3 <b>; the history is kept as it was",
+        "! compaction refused: reason 4 <b>; the history is kept as it was",
+        "! the reply was cut by its limit of length; the model is asked to go on where it ended",
+    ]
+    assert "(the session has the whole turn)" in text
+    assert [html.count(f"<b>{escape(n)}</b>") for n in notices] == [1, 1, 1]
+    assert html.count("<b>") == 3
+    assert len(escape(text.rpartition("\n")[0]).encode()) <= turn_display._MAX_FINAL_BYTES

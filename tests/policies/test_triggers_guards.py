@@ -144,7 +144,10 @@ def test_results_are_refused_with_a_reason():
     h = shown(*(user("x" * 400) for _ in range(4)))
     less = h.drop(1)
     assert g.Smaller().refuses(None, h, less) is None
-    assert g.Smaller().refuses(None, less, h) == "400 tokens are not fewer than 300"
+    assert (
+        g.Smaller().refuses(None, less, h)
+        == "after it the prompt would have 400 tokens, before it 300"
+    )
     assert g.MinProgress(0.5).refuses(None, h, less) == "it saves 100 tokens, and 200 are asked for"
     assert g.MinProgress(tokens=100).refuses(None, h, less) is None
 

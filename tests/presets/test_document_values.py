@@ -20,6 +20,7 @@ from ctxkit.policies.texts.tool_actions import reasoning_block
 from ctxkit.presets import preset
 from ctxkit.presets.registry import preset_differences
 from ctxkit.presets.systems import ai
+from ctxkit.session import Message, Text
 
 FUSERAFT = {"max_chars_per_history_message": 8_000, "anti_thrash_min_savings_ratio": 0.10,
             "anti_thrash_window": 10, "offload_chars": 40_000, "trigger_turn_count": 50,
@@ -225,3 +226,17 @@ def test_a_mode_without_a_model_is_billed_no_summary(mode):
         ck.read(ck.samples.path("billing")), preset("fuseraft", mode="llm", trigger_turn_count=30)
     )
     assert ck.score(with_model).detail["summaries_usd"] > 0.1
+
+
+def test_window_mode_never_drops_an_earlier_summary():
+    """F68: Summaries at the beginning are pinned: pairs go from behind them."""
+    first = Message(id="s1", role="summary", parts=(Text("SUMMARY 1 " + "s" * 3_000),))
+    pairs = [
+        m for n in range(40) for m in (user(f"u{n} " + "x" * 400), assistant(f"a{n} " + "y" * 400))
+    ]
+    rules = preset("fuseraft", mode="window", token_budget=2_500)
+    done = ck.replay(session(first, *pairs), rules)
+    assert len(done.edits) > 1
+    assert done.view()[0].parts == first.parts
+    assert 1 < len(done.view()) < 20
+    assert all(first.id not in edit.targets for edit in done.edits)

@@ -112,6 +112,27 @@ def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
         assert not any("Memory" in n for n in team.notes)
 
 
+def test_a_folder_that_bears_the_agents_name_letter_by_letter_is_read(tmp_path):
+    """F16: fuseraft's document writes `agents/Developer/`, its program `agents/developer/`."""
+    agents = default_memory_folders()[0].parent / "agents"
+    for folder, words in (
+        ("Red Fox", "Use pytest -q."),
+        ("red_fox", "Use ruff."),
+        ("Owl", "Hoot."),
+    ):
+        MemoryStore([agents / folder], tmp_path).add(make_entry(words[4:8], words, "feedback"))
+        (agents / folder / "MEMORY.md").unlink()
+    plan = config([{"Name": "Red Fox", "EnableMemory": True}, "Owl"], Termination={"MaxIterations": 2})  # fmt: skip
+    with made(
+        tmp_path / "one", {"Red Fox": [["Hi."]], "Owl": [["Hi."]]}, plan, memory=("user",)
+    ) as team:
+        team.run("Work.")
+        block = shown(team, "Red Fox", 0)[0][1]
+    assert "Use pytest -q." in block
+    assert "Use ruff." in block
+    assert "Hoot." not in block
+
+
 def kept_entries():
     """Each file of memory of this user: which folder it is in, and its text."""
     found = default_memory_folders()[0].parent.rglob("memory_*.md")

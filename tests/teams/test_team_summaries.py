@@ -133,6 +133,19 @@ def test_the_model_that_the_config_names_writes_the_summaries(tmp_path, names):
     assert not any("Compaction.Model" in n for n in notes)
 
 
+def test_without_a_name_the_first_agents_model_writes_the_summaries(tmp_path):
+    """F69: Of all agents' summaries; the second agent's model is asked for its own turns alone."""
+    cheap, others, _, _ = summed_by(tmp_path, None)
+    notes = {
+        name: ["".join(p.text for m in r.messages for p in m.parts) for r in model.asked
+               if any("working notes" in m.text for m in r.messages)]
+        for name, model in others.items()
+    }  # fmt: skip
+    assert cheap.asked == notes["B"] == []
+    assert any("B says 0." in words for words in notes["A"])
+    assert len(notes["A"]) >= 2
+
+
 def test_a_summary_model_that_is_not_known_is_a_sentence(tmp_path):
     words = "Compaction.Model asks for model 'dear', which is not known"
     with pytest.raises(ck.BadArguments, match=words):

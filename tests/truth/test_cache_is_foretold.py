@@ -18,7 +18,8 @@ from trust_training import (
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import find_miss_cause, has_reliable_times
 from ctxkit.engine.cache_model.control_reads import with_random_reads, with_shuffled_reads
-from ctxkit.engine.cache_model.prediction import LONG_CALLS, MIN_DEVELOPERS, predict_input_cost
+from ctxkit.engine.cache_model.interval_calibration import LONG_CALLS, MIN_DEVELOPERS
+from ctxkit.engine.cache_model.prediction import predict_input_cost
 from ctxkit.engine.cache_model.session_counts import load_counts
 from ctxkit.metrics import find_cache_misses
 from ctxkit.metrics.cost.cache_fit import closure_error
@@ -60,9 +61,8 @@ def test_the_interval_of_a_developer_never_seen_holds_about_four_in_five(mode):
     by_owner = defaultdict(list)
     for row in rows:
         by_owner[row.row.owner].append(row.is_held)
-    assert 0.75 <= fmean(map(fmean, by_owner.values())) <= 0.90
-    # developers count alike when it is calibrated: those with many logs can be held more often
-    assert 0.75 <= fmean(row.is_held for row in rows) <= 0.92
+    assert 0.75 <= fmean(map(fmean, by_owner.values())) <= 0.85
+    assert 0.75 <= fmean(row.is_held for row in rows) <= 0.85
     assert min(fmean(held) for held in by_owner.values() if len(held) >= 10) >= 0.6
     assert {(r.row.tool, r.row.subagent) for r in rows} == {
         ("claude-code", False),

@@ -131,7 +131,7 @@ def test_the_interval_grows_with_what_other_sessions_missed(real):
     s = ck.read(real / "claude-code/entire-7f78a542.jsonl")
 
     def stretched(past):
-        return past and replace(past, folder=replace(past.folder, error=4 * past.folder.error))
+        return past and replace(past, alone=replace(past.alone, error=4 * past.alone.error))
 
     worse = [replace(t, past=stretched(t.past)) for t in load_counts()]
     width = [p.high - p.low for p in (predict_input_cost(s), predict_input_cost(s, worse))]

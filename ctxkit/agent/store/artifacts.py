@@ -42,6 +42,8 @@ class ArtifactStore:
         sessions: returns the id of the session, and that of the one it was branched from.
         on_failure: called with the name of the tool and the reason, once for each result that could
             not be stored.
+        on_stored: called with the name of the tool, its characters and the file, once for each
+            result that is stored and was not before.
         advice: returns how parts of an artifact are read, with `{path}` (see `Offload.advice`).
     """
 
@@ -51,10 +53,11 @@ class ArtifactStore:
         sessions: Callable[[], Sequence[str]],
         *,
         on_failure: Callable[[str, str], None] = lambda _tool, _error: None,
+        on_stored: Callable[[str, int, Path], None] = lambda _tool, _chars, _file: None,
         advice: Callable[[], str] = lambda: DEFAULT_ADVICE,
     ) -> None:
         self._workspace, self._sessions = workspace, sessions
-        self._on_failure, self._advice = on_failure, advice
+        self._on_failure, self._on_stored, self._advice = on_failure, on_stored, advice
         self._failed: set[str] = set()
 
     # -- writing -----------------------------------------------------------------------------------
@@ -79,8 +82,10 @@ class ArtifactStore:
             "content": clean,
         }
         folder = self._folders()[0]
+        file = folder / f"{artifact}.txt"
+        is_new = not file.exists()
         try:
-            self._workspace.keep(folder, f"{artifact}.txt", clean)
+            self._workspace.keep(folder, file.name, clean)
             record_text = json.dumps(record, indent=2, ensure_ascii=False)
             self._workspace.keep(folder, f"{artifact}.json", record_text)
         except StoreError as e:
@@ -88,6 +93,8 @@ class ArtifactStore:
                 self._failed.add(artifact)
                 self._on_failure(tool, failure_text(e))
             raise
+        if is_new:
+            self._on_stored(tool, len(clean), file)
 
     def keep(self, tool: str, text: str) -> str:
         """Store a result, redacted; return its stub, or the text itself if it cannot be stored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from ctxkit.course.exercises import exercise, guess, numbers
@@ -9,7 +10,16 @@ from ctxkit.course.marking import mark_number, mark_span, score_guess
 from ctxkit.course.sample_data import load_sample
 from ctxkit.session.messages import Usage
 
-_QUEUE = "fin-import-7"
+_HIDDEN_NAMES = (
+    "fin-import-7",
+    "INV-2026-118842",
+    "bill-worker-3",
+    "billing/ledger.py",
+    "billing/payouts.py",
+    "tests/test_usage.py",
+)
+"""Names that were seen, were out of sight in one stretch, and came back."""
+_INBOX_CALLS = (20, 8, 30, 40, 50, 60)
 _COLD_CALLS = (274, 22, 29, 108, 155, 232)
 """Calls after a pause: nothing of their prompts was read."""
 
@@ -30,13 +40,15 @@ def _guess_tool_result_share(answer: Any) -> str:
 
 @exercise(
     "01-a",
-    f"From which call to which was {_QUEUE} out of sight, once seen? (first, last)",
-    "So for a whole morning the agent did not know where the import runs.",
+    "From which call to which was {name} out of sight, once seen? (first, last)",
+    "What no message shows the agent does not know: it has to be told, or to look again.",
     hint="`known` lists the calls that show it: the gap lies between two of them that are not "
     "neighbours; the first and the last call of the gap are asked for.",
+    numbers=[{"name": name} for name in _HIDDEN_NAMES],
 )
 def _judge_hidden_calls(answer: Any) -> str:
-    is_visible = [any(_QUEUE in m.text for m in view) for _, view in load_sample().views()]
+    name = numbers("01-a")["name"]
+    is_visible = [any(name in m.text for m in view) for _, view in load_sample().views()]
     # calls before the name was first seen do not count as hidden
     first = is_visible.index(True)
     gone = [i for i, seen in enumerate(is_visible) if i > first and not seen]
@@ -69,14 +81,28 @@ def _judge_call_cost(answer: Any) -> str:
 
 @exercise(
     "01-c",
-    "How many tokens of each prompt of the sample `inbox` stand in no message of its log?",
+    "What share of the prompt of call {call} of the sample `inbox` stands in no message of its "
+    "log, in per cent?",
     "They are schemas of tools. No rule that works on messages can take one of them away.",
-    hint="The report has a row for what the provider billed and no message holds.",
+    hint="`ck.report(path, call)` reports another call than the last one; a row of it has what the "
+    "provider billed and no message holds.",
+    numbers=[{"call": call} for call in _INBOX_CALLS],
 )
-def _judge_unlogged_tokens(answer: Any) -> str:
+def _judge_unlogged_share(answer: Any) -> str:
+    unlogged, whole = _count_unlogged(numbers("01-c")["call"])
+    last_unlogged, last_whole = _count_unlogged(-1)
+    slips = {
+        "That is the share of the last prompt.": 100 * last_unlogged / last_whole,
+        "That is what its messages hold.": 100 * (whole - unlogged) / whole,
+        "That is a number of tokens: their share of the whole prompt is asked for.": unlogged,
+    }
+    return mark_number(answer, 100 * unlogged / whole, within=0.002, slips=slips)
+
+
+@cache
+def _count_unlogged(call: int) -> tuple[int, int]:
+    """Return the tokens of a prompt of `inbox` that no message holds, and all of it."""
     from ctxkit.metrics.context_report import report
 
-    context_report = report(load_sample("inbox"))
-    right, whole = context_report.groups()["not in the log"], float(context_report.prompt_tokens)
-    slips = {"That is the whole prompt.": whole, "That is what its messages hold.": whole - right}
-    return mark_number(answer, right, within=0.01, slips=slips)
+    context_report = report(load_sample("inbox"), call)
+    return context_report.groups()["not in the log"], context_report.prompt_tokens

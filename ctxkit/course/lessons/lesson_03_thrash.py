@@ -30,7 +30,7 @@ def _guess_cautious_cost(answer: Any) -> str:
 @exercise(
     "03-a",
     "A compaction pays back after {calls} calls. How many tokens must lie between what is kept and "
-    "the trigger, so that the next one does not come before? (Within 10 %.)",
+    "the trigger, so that the next one does not come before? (Within 5 %.)",
     "That is all there is to thrash: a distance that is too short.",
     hint="How many tokens does a prompt grow by, from one call to the next? That, times the calls.",
     numbers=_PAYBACKS,
@@ -42,7 +42,7 @@ def _judge_trigger_distance(answer: Any) -> str:
         "That is the growth of one call.": grown,
         "That is all that the session grew by.": grown * (len(load_sample().calls) - 1),
     }
-    return mark_number(answer, grown * numbers("03-a")["calls"], within=0.1, slips=slips)
+    return mark_number(answer, grown * numbers("03-a")["calls"], within=0.05, slips=slips)
 
 
 @cache

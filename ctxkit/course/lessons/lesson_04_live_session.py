@@ -6,16 +6,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.models.scripted import find_ports
-from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marking import mark_choice, mark_list, score_guess
+from ctxkit.course.exercises import exercise, guess, numbers
+from ctxkit.course.marking import mark_list, mark_number, score_guess
 from ctxkit.errors import BadArguments
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_MASK = 2
-WORDS = ("none", "mask 2", "mask 20")
+_MASKS = (2, 20, 8, 10, 3)
+"""Results that a mask shows; the guess is about the first."""
 
 
 def ports_in_sight(session: Session) -> dict[str, int]:
@@ -33,13 +33,13 @@ def ports_in_sight(session: Session) -> dict[str, int]:
 
 
 @cache
-def lived() -> pd.DataFrame:
-    """Return what an agent did and paid under three settings, in the world of the studies."""
+def lived(*masks: int) -> pd.DataFrame:
+    """Return what an agent did and paid, unmanaged and under masks, in the world of the studies."""
     from ctxkit import presets
     from ctxkit.experiments import studies
 
-    masks = [presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (_MASK, 20)]
-    table: pd.DataFrame = studies.loop(["none", *masks], progress=False)
+    rules = [presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in masks]
+    table: pd.DataFrame = studies.loop(["none", *rules], progress=False)
     return table
 
 
@@ -50,7 +50,7 @@ def lived() -> pd.DataFrame:
     "What is out of sight is looked up again, and a look is a call.",
 )
 def _guess_repeated_reads(answer: Any) -> str:
-    return score_guess(answer, int(lived()["rereads_n"]["mask 2"]), "times")
+    return score_guess(answer, int(lived(_MASKS[0])["rereads_n"].iloc[-1]), "times")
 
 
 @exercise(
@@ -72,14 +72,25 @@ def _judge_hidden_ports(answer: Any, session: Any = None) -> str:
 
 @exercise(
     "04-b",
-    "Three settings, by what the agent really paid: which is the cheapest, 'none', 'mask 2' or "
-    "'mask 20'?",
-    "The replay would have said another one: it does not know that the agent looks again.",
-    hint="The column `usd_real` of the table `lived`.",
-    is_choice=True,
+    "By how many per cent is `mask {mask}` dearer, as the agent really paid, than the replay "
+    "predicted?",
+    "Of the settings of the table none is cheaper, as really paid, than no management at all: a "
+    "replay does not know that the agent looks again.",
+    hint="`usd_real` over `usd_predicted`, less one, times 100.",
+    numbers=[{"mask": n} for n in _MASKS],
 )
-def _judge_cheapest_setting(answer: Any) -> str:
-    right = str(lived()["usd_real"].idxmin())
-    return mark_choice(
-        answer, right, WORDS, dict.fromkeys(WORDS, "In dollars really paid it is not.")
-    )
+def _judge_underestimate(answer: Any) -> str:
+    table = lived(numbers("04-b")["mask"])
+    predicted, real = (float(table[name].iloc[-1]) for name in ("usd_predicted", "usd_real"))
+    slips = {
+        "That is the whole of what was paid, over what was predicted; take 100 % off it.": (
+            100 * real / predicted
+        ),
+        "That is a share of what was really paid, not of what was predicted.": (
+            100 * (1 - predicted / real)
+        ),
+        "You compared with `none`; the prediction for the same mask is asked for.": (
+            100 * (real / float(table["usd_real"].iloc[0]) - 1)
+        ),
+    }
+    return mark_number(answer, 100 * (real / predicted - 1), within=0.02, slips=slips)

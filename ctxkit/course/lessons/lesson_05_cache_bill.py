@@ -23,6 +23,9 @@ _CALLS = [
 ]
 
 
+_LEAST_MINUTES = [{"minutes": n} for n in (5, 8, 15, 30, 45, 60)]
+
+
 @guess(
     "05",
     "Clear all but the last 20 results above 26,000 tokens: $2.96. The same above 10,000 sends a "
@@ -86,27 +89,32 @@ def _judge_call_cost(answer: Any) -> str:
 
 @exercise(
     "05-c",
-    "How many dollars did the pauses of this session add? (What a cache that had lived would have "
-    "read, and was written in its place.)",
-    "More than a seventh of the bill, for nothing but time that went by.",
-    hint="The sum of `expected` less `kept` over the pauses, at the price of writing less reading.",
+    "How many dollars did the pauses of more than {minutes} minutes add? (What a cache that had "
+    "lived would have read, and was written in its place.)",
+    "All pauses together are more than a seventh of the bill, for nothing but time that went by.",
+    hint="The sum of `expected` less `kept` over those pauses, at the price of writing less "
+    "reading.",
+    numbers=_LEAST_MINUTES,
 )
 def _judge_pause_cost(answer: Any) -> str:
-    again = _count_rewritten_after_pauses()
+    minutes = numbers("05-c")["minutes"]
+    again = _count_rewritten_after_pauses(minutes)
+    every = _count_rewritten_after_pauses(0)
     slips = {
         "That is all that those tokens cost; reading them would have cost something, too.": (
             again * _WRITE / 1e6
         ),
         "You took the price of plain input for that of writing.": again * (_INPUT - _READ) / 1e6,
+        "You took the shorter pauses, too.": every * (_WRITE - _READ) / 1e6,
     }
     return mark_number(answer, again * (_WRITE - _READ) / 1e6, within=0.01, slips=slips)
 
 
 @cache
-def _count_rewritten_after_pauses() -> int:
-    """Return the tokens that a cache would have had, but for the pauses."""
+def _count_rewritten_after_pauses(minutes: int) -> int:
+    """Return the tokens that a cache would have had, but for the pauses longer than this."""
     from ctxkit.metrics.cache_misses import find_cache_misses
 
     # only misses after a pause; `expected` would have been read, `kept` really was
     misses = [m for m in find_cache_misses(load_sample()) if m is not None and m.paused]
-    return sum(max(m.expected - m.kept, 0) for m in misses)
+    return sum(max(m.expected - m.kept, 0) for m in misses if (m.gap or 0) > 60 * minutes)

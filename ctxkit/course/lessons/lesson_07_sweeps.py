@@ -6,7 +6,7 @@ from functools import cache
 from statistics import pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.generator.billing_sample import make_session
 from ctxkit.course.judging import judge_rules
 from ctxkit.course.marking import mark_choice, mark_number, score_guess
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 _TRIGGERS = range(28_000, 32_001, 500)
+_KEPT = [{"keep_tokens": n} for n in (8_000, 5_000, 6_000, 12_000)]
 _MOST, _HIDDEN_N = 3.20, 2
 
 
@@ -42,21 +43,23 @@ def _guess_loss_range(answer: Any) -> str:
 
 @exercise(
     "07-a",
-    "What is the standard deviation of these losses (triggers 28,000 to 32,000 in steps of 500), "
-    "in points? (Within 15 %: with n or n - 1.)",
+    "What is the standard deviation of these losses (`summary:keep_tokens={keep_tokens}`, triggers "
+    "28,000 to 32,000 in steps of 500), in points? (With n or with n - 1.)",
     "Two settings that are nearer than twice this are not told apart by this session.",
     hint="The column `needed_later_loss` of `jitter`, its `.std()`, in points: times 100.",
+    numbers=_KEPT,
 )
 def _judge_loss_deviation(answer: Any) -> str:
-    right, sample = 100 * pstdev(losses()), 100 * stdev(losses())
+    measured = losses(f"summary:keep_tokens={numbers('07-a')['keep_tokens']}")
+    right, sample = 100 * pstdev(measured), 100 * stdev(measured)
     # with n or with n - 1: what is near to either is right
-    if not mark_number(answer, sample, within=0.15):
+    if not mark_number(answer, sample, within=0.05):
         return ""
     slips = {
-        "That is the distance from the least to the most.": 100 * (max(losses()) - min(losses())),
-        "That is the variance.": right**2,
+        "That is the distance from the least to the most.": 100 * (max(measured) - min(measured)),
+        "That is the variance.": sample**2,
     }
-    return mark_number(answer, right, within=0.15, slips=slips)
+    return mark_number(answer, right, within=0.05, slips=slips)
 
 
 @exercise(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.marking import as_float, score_guess
 from ctxkit.errors import BadArguments
 
 _LEAST = 0.01
-_MARGIN = 0.1
-"""Share by which one way must be cheaper: less is within the noise that notebook 09 measures."""
+_MARGINS = [{"percent": n} for n in (10, 5, 15, 20, 25)]
 _MOVED = "time, at the top"
 
 
@@ -56,11 +55,12 @@ def _judge_dispensable_section(answer: Any, costs: Any = None) -> str:
 
 @exercise(
     "10-b",
-    "From how many reads on is pasting the guide cheaper by more than a tenth, so that the "
-    "difference is no noise? Give the number, and the function that says what both ways cost.",
+    "From how many reads on is pasting the guide cheaper by more than {percent} % of what listing "
+    "it costs? Give the number, and the function that says what both ways cost.",
     "One read costs about what pasting costs; each further one leaves another copy, which all "
     "later calls carry.",
     hint="`ways(n)['cost_usd']` has both; compare them for each number of reads.",
+    numbers=_MARGINS,
 )
 def _judge_break_even_reads(answer: Any, ways: Any = None) -> str:
     if not callable(ways):
@@ -68,17 +68,17 @@ def _judge_break_even_reads(answer: Any, ways: Any = None) -> str:
     number = as_float(answer)
     if number is None or number not in range(1, 13):
         return "Give a whole number from 1 to 12."
-    reads = int(number)
+    reads, margin = int(number), numbers("10-b")["percent"] / 100
 
     def pasted_wins(n: int) -> bool:
         listed, pasted = ways(n)["cost_usd"]
-        return bool(pasted < (1 - _MARGIN) * listed)
+        return bool(pasted < (1 - margin) * listed)
 
     if not pasted_wins(reads):
-        return "With so many the two ways are within a tenth of each other, or the list is cheaper."
+        return "With so many pasting is not cheaper by that much."
     # the right number is the least that wins, so one read fewer must lose
     return (
-        "Pasting is cheaper by a tenth already with one read fewer."
+        "Pasting is cheaper by that much already with one read fewer."
         if pasted_wins(reads - 1)
         else ""
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.marking import score_guess
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.comparison import compare
 
-_MOST = 0.23
+_LIMITS = [{"dollars": dollars} for dollars in (0.23, 0.22, 0.21, 0.24)]
 _TEAM = "Give the team, too: ck.check('{key}', ..., made)."
 
 
@@ -34,15 +34,17 @@ def _guess_token_share(answer: Any, team: Any = None) -> str:
 
 @exercise(
     "11-a",
-    f"A view that loses nothing of what was needed, for at most ${_MOST:.2f}: a dictionary with "
+    "A view that loses nothing of what was needed, for at most ${dollars:.2f}: a dictionary with "
     "keys of a ContextWindow. Give the team, too.",
     "What tools said was read again where it was needed; the beginnings of frames were enough.",
     hint="A key that shortens what others' tools printed, and leaves what they said.",
+    numbers=_LIMITS,
 )
 def _judge_lossless_view(answer: Any, team: Any = None) -> str:
     mine = _compare_view(answer, team, "11-a").loc["mine"]
+    most = numbers("11-a")["dollars"]
     wrong = [f"it loses {mine['needed_later_loss']:.0%}"] if mine["needed_later_loss"] else []
-    wrong += [f"it costs ${mine['cost_usd']:.3f}"] if mine["cost_usd"] > _MOST else []
+    wrong += [f"it costs ${mine['cost_usd']:.3f}"] if mine["cost_usd"] > most else []
     return f"{' and '.join(wrong).capitalize()}." if wrong else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.marking import as_pair, mark_choice, mark_number, score_guess
 from ctxkit.course.sample_data import facts_kept, load_sample, replay_sample
 from ctxkit.errors import BadArguments
@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 
 _YES_NO = ("yes", "no")
 _CENT = 0.01
+_GAINS = [{"cents": n} for n in (2, 1, 3, 5, 8, 10)]
+_COHORTS = [{"fate": fate, "after": n} for n in (2, 1) for fate in ("retained", "lost")]
+_FACTS = [
+    {"compaction": compaction, "meaning": meaning}
+    for compaction in (1, 0)
+    for meaning in ("was kept and a value lost", "was lost")
+]
+_PAIRS = [
+    {"session": "billing", "what": "cheapest"},
+    {"session": "incident", "what": "cheapest"},
+    {"session": "billing", "what": "one that loses least"},
+    {"session": "billing", "what": "one that loses most"},
+]
 
 
 def _require_table(answer: Any, column: str, name: str) -> pd.DataFrame:
@@ -102,27 +115,44 @@ def _judge_order_stability(answer: Any, costs: Any = None) -> str:
 
 @exercise(
     "a1-b",
-    "From which number of calls in the table on does headroom's rule gain, on a warm prompt? Give "
-    "the table `gain`, too.",
-    "It lies behind the number of calls that the rule asks for.",
-    hint="The first number of the index at which the column is above nothing.",
+    "After how many calls has the result that was taken out of a warm prompt gained {cents} cents, "
+    "as headroom counts? (Within 3 %.) Give the table `gain`, too.",
+    "The first calls only pay back what the writing cost; a cent more takes dozens of calls.",
+    hint="The column is a straight line: two of its rows say what one more call gains.",
+    numbers=_GAINS,
 )
-def _judge_gain_start(answer: Any, gain: Any = None) -> str:
+def _judge_gain_calls(answer: Any, gain: Any = None) -> str:
     warm = _require_table(gain, "headroom, warm", "gain")["headroom, warm"]
-    return mark_number(answer, float(warm[warm > 0].index[0]), within=0)
+    a_call = float(warm.iloc[-1] - warm.iloc[-2]) / float(warm.index[-1] - warm.index[-2])
+    calls = numbers("a1-b")["cents"] / 100 / a_call
+    paid_back = float(warm.index[-1]) - float(warm.iloc[-1]) / a_call
+    slips = {
+        "From there on it gains; the cents come on top.": paid_back,
+        "You left out what the writing costs: it has to be paid back first.": calls,
+    }
+    return mark_number(answer, paid_back + calls, within=0.03, slips=slips)
 
 
 @exercise(
     "a2-a",
-    "After two compactions: what share of the items that the first one took is still in sight?",
+    "Of the items that the first compaction took: how many were {fate} where `compactions_n` is "
+    "{after}?",
     "Some that survived the first summary did not survive the second.",
-    hint="The row of the first cohort after two compactions, column `retained`.",
+    hint="A share of the row of the first cohort after so many compactions, times its `items_n`.",
+    numbers=_COHORTS,
 )
-def _judge_retained_share(answer: Any) -> str:
+def _judge_cohort_items(answer: Any) -> str:
+    fate, after = numbers("a2-a").values()
     table = _measure_drift()
-    row = table[(table["cohort"] == 0) & (table["compactions_n"] == 2)].iloc[0]
-    slips = {"That is after one compaction.": float(table["retained"].iloc[0])}
-    return mark_number(answer, float(row["retained"]), within=0.05, slips=slips)
+    # first cohort: after one compaction, after two
+    first, second = (table[(table["cohort"] == 0) & (table["compactions_n"] == n)] for n in (1, 2))
+    row, other = (first, second) if after == 1 else (second, first)
+    share, items = float(row[fate].iloc[0]), float(row["items_n"].iloc[0])
+    slips = {
+        "That is a share: how many items is it?": share,
+        "That is after another number of compactions.": float(other[fate].iloc[0]) * items,
+    }
+    return mark_number(answer, share * items, within=0.03, slips=slips)
 
 
 @cache
@@ -134,29 +164,37 @@ def _measure_drift() -> pd.DataFrame:
 
 @exercise(
     "a2-b",
-    "Of how many facts was the meaning kept and a value lost, at the second compaction? Give the "
-    "table `told`, too.",
-    "A sentence about the right thing without the right name: the loss that reads best.",
-    hint="Rows of compaction 1 whose meaning was kept and whose values were not.",
+    "At compaction {compaction}: of how many facts does the table say that the meaning {meaning}? "
+    "Give the table `told`, too.",
+    "A sentence about the right thing without the right name is the loss that reads best.",
+    hint="The column `compaction` counts from 0; `meaning_kept` and `values_kept` say the rest.",
+    numbers=_FACTS,
 )
 def _judge_lost_values(answer: Any, told: Any = None) -> str:
     table = _require_table(told, "meaning_kept", "told")
-    late = table[table["compaction"] == 1]
-    values = late["values_kept"].fillna(True).astype(bool)  # noqa: FBT003
-    return mark_number(answer, int((late["meaning_kept"].astype(bool) & ~values).sum()), within=0)
+    compaction, asked = numbers("a2-b").values()
+    rows = table[table["compaction"] == compaction]
+    meaning = rows["meaning_kept"].astype(bool)
+    values = rows["values_kept"].fillna(True).astype(bool)  # noqa: FBT003
+    chosen = ~meaning if asked == "was lost" else meaning & ~values
+    return mark_number(answer, int(chosen.sum()), within=0)
 
 
 @exercise(
     "a3-a",
-    "Which pair of settings is the cheapest on the mean of the sessions? (reserve_tokens, "
+    "Which pair of settings is the {what} on the session `{session}`? (reserve_tokens, "
     "keep_recent_tokens); give the table `runs`, too.",
-    "And it is the one that loses most: no single score.",
-    hint="Group by both settings, and take the mean of `cost_usd`.",
+    "What is cheapest on one session is not the cheapest on the other: choose on several.",
+    hint="The rows of that session, sorted by `cost_usd` or by `needed_later_loss`.",
+    numbers=_PAIRS,
 )
 def _judge_cheapest_pair(answer: Any, runs: Any = None) -> str:
     names = ["reserve_tokens", "keep_recent_tokens"]
     table = _require_table(runs, names[0], "runs")
-    best = table.groupby(names)["cost_usd"].mean().reset_index().sort_values("cost_usd")
+    session, what = numbers("a3-a").values()
+    column = "cost_usd" if what == "cheapest" else "needed_later_loss"
+    rows = table[table["session"] == session]
+    best = rows.sort_values(column, ascending=what != "one that loses most")
     right = tuple(int(best[name].iloc[0]) for name in names)
     pair = as_pair(answer)
     if pair is None:

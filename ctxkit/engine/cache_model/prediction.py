@@ -9,7 +9,6 @@ agree.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -21,6 +20,10 @@ from ctxkit.engine.cache_model.call_features import (
     find_miss_cause,
     get_cache_lifetime,
     get_call_features,
+)
+from ctxkit.engine.cache_model.interval_calibration import (
+    MIN_DEVELOPERS,
+    compute_interval_stretch,
 )
 from ctxkit.engine.cache_model.miss_rates import MissRates, SimulatedReads, simulate_reads
 from ctxkit.engine.cache_model.session_counts import (
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
     from ctxkit.engine.cache_model.developer_logs import DeveloperLogs
-    from ctxkit.engine.cache_model.session_counts import SessionCounts
+    from ctxkit.engine.cache_model.session_counts import Evidence, SessionCounts
     from ctxkit.session.session import Session
 
 
@@ -52,12 +55,12 @@ if TYPE_CHECKING:
 # rules alone (no unexplained miss). The point is half way between them, in logarithms: unexplained
 # misses are the developer's own, so that the first is too dear for some and the second too cheap.
 #
-# The middle 80 % of the simulated dollars is the raw interval. It is stretched by two factors, one
-# below and one above the point, which are the smallest that would have covered 80 % of the training
-# sessions (conformal calibration). `SessionCounts.past` has the signed error of each, in half
-# widths of its own raw interval, predicted **without the logs of its developer**; each developer
-# counts alike. Sessions of the same tool and kind of agent calibrate, of like length where they are
-# enough, and those that as few developers taught: an interval is wider the further its teachers.
+# The middle 80 % of the simulated dollars, and an error of the model itself that the draws do not
+# have (`_MODEL_ERROR`, added in quadrature), are the raw interval. It is stretched by two factors,
+# one below and one above the point, that past errors of other developers calibrate
+# (`interval_calibration`). Sessions of the same tool and kind of agent calibrate, of like length
+# where they are enough, and those that as few developers taught: an interval is wider the further
+# its teachers.
 #
 # Where no log of the same tool, model family and kind of agent teaches, the figure is that of the
 # cache's lifetime alone, with the range of past errors of such logs, and there is no interval.
@@ -66,24 +69,16 @@ if TYPE_CHECKING:
 NAIVE_MODELS = ("lifetime", "all_cached", "nothing_cached")
 """Baseline models with which a prediction is compared; see `compute_naive_reads`."""
 _LOW_PERCENTILE, _HIGH_PERCENTILE = 10, 90
-_COVERAGE = 80
-"""Percent of the records that are in their intervals."""
-_MIN_STRETCH = 0.5
-"""Smallest factor by which an interval is stretched."""
-MIN_DEVELOPERS = 4
-"""Developers whose errors calibrate an interval; by fewer a wider group of sessions does."""
 _NOT_CALIBRATED = (
     "The logs of too few developers are of its tool and kind of agent, so there is no 80 % "
     "interval."
 )
-_STEPS = 21
-"""Divisions of the uncovered share that are tried."""
-_MIN_HALF_WIDTH = 0.01
-"""Smallest half width of an interval, in logarithms, before it is stretched."""
+_MODEL_ERROR = 0.05
+"""Half width, in logarithms, that is added in quadrature to that of the draws before both are
+stretched: about the median error of a prediction.
+"""
 _MIN_RECORDS = 10
 """Past errors of which a range is given."""
-LONG_CALLS = 40
-"""Calls from which a session is long; errors of long ones calibrate long ones."""
 
 
 class Prediction(msgspec.Struct, frozen=True):
@@ -213,6 +208,16 @@ def _untaught_note(training: Sequence[SessionCounts]) -> str:
     )
 
 
+def _unseen_model_note(prediction: Prediction) -> str | None:
+    """Add what a session costs if its model, of which no log has read a token, has no cache."""
+    cached, uncached = prediction.lifetime_error, prediction.nothing_cached_error
+    if cached is None or uncached is None or cached <= -1:
+        return prediction.why
+    times = (1 + uncached) / (1 + cached)
+    note = f"No log is of its model: if that has no cache, it costs {times:.1f} times that figure."
+    return f"{prediction.why} {note}"
+
+
 class PredictedSession(NamedTuple):
     """A session with its estimated rates, prices and record."""
 
@@ -222,6 +227,13 @@ class PredictedSession(NamedTuple):
     """Tokens that each call read."""
     costs: InputCosts | None
     """Prices; None: not all are known."""
+
+    @property
+    def evidence(self) -> Evidence:
+        """What is known of the developer beside the session's own log."""
+        if self.rates.own:
+            return "known"
+        return "folder" if self.calls and self.calls[0].idle is not None else "alone"
 
     @property
     def half_size(self) -> int:
@@ -253,8 +265,10 @@ class PredictedSession(NamedTuple):
             prediction, **{f"{name}_error": error for name, error in errors.items()}
         )
         if not is_taught:
-            return msgspec.structs.replace(prediction, error=errors["lifetime"])
-        return _with_interval(prediction, self.measure_bill(reads), self.rates, recorded)
+            note = prediction.why if self.rates.is_model_seen else _unseen_model_note(prediction)
+            return msgspec.structs.replace(prediction, error=errors["lifetime"], why=note)
+        stretch = compute_interval_stretch(self.rates, len(self.calls), self.evidence)
+        return _with_interval(prediction, self.measure_bill(reads), stretch, recorded)
 
     def measure_bill(self, reads: SimulatedReads) -> PredictedBill:
         """Return the predicted dollars and the unstretched half widths.
@@ -271,12 +285,11 @@ class PredictedSession(NamedTuple):
             return PredictedBill(0.0, 0.0, 0.0)
         low, high = np.percentile(dollars, [_LOW_PERCENTILE, _HIGH_PERCENTILE]).tolist()
         # Draws end where nothing is missed, yet the model can be wrong there, too: so no side is
-        # less than half the other, nor less than a hundredth.
+        # less than half the other.
         below = float(np.log(point / max(low, 1e-12)))
         above = float(np.log(max(high, 1e-12) / point))
-        return PredictedBill(
-            point, max(below, above / 2, _MIN_HALF_WIDTH), max(above, below / 2, _MIN_HALF_WIDTH)
-        )
+        sides = max(below, above / 2, 0.0), max(above, below / 2, 0.0)
+        return PredictedBill(point, *(float(np.hypot(side, _MODEL_ERROR)) for side in sides))
 
     def compute_half_error(self, first_half: SessionCounts) -> float | None:
         """Return the error of the second half of the calls, the first half being counted."""
@@ -310,11 +323,13 @@ class PredictedBill(NamedTuple):
 
 
 def _with_interval(
-    prediction: Prediction, bill: PredictedBill, rates: MissRates, recorded: float
+    prediction: Prediction,
+    bill: PredictedBill,
+    stretch: tuple[float, float] | None,
+    recorded: float,
 ) -> Prediction:
     """Return a prediction with its error and, where past errors calibrate it, its interval."""
     ratio = bill.point / recorded
-    stretch = compute_interval_stretch(rates, len(prediction.reads))
     if not bill.point or stretch is None:
         note = None if not bill.point else _NOT_CALIBRATED
         why = " ".join(filter(None, (prediction.why, note))) or None
@@ -334,59 +349,6 @@ def _without_headless(costs: InputCosts, calls: Sequence[CallFeatures]) -> Input
     """Leave out the first call of a log without its beginning: nobody can tell what it reads."""
     counted = np.array([not call.headless for call in calls])
     return InputCosts(costs.whole * counted, costs.saved * counted)
-
-
-def compute_interval_stretch(rates: MissRates, calls: int) -> tuple[float, float] | None:
-    """Return the factors by which an interval is stretched downwards and upwards; None where too
-    few developers' errors are known.
-
-    They are those of the smallest sum that cover `_COVERAGE` percent of the training sessions, each
-    developer counting alike; where the developer's own logs teach, as their own taught those.
-
-    Args:
-        rates: the session's rates, with their training sessions.
-        calls: its number of billed calls.
-    """
-    rows = _select_calibrating(rates, calls)
-    if not rows:
-        return None
-    sessions = Counter(row.owner for row in rows)
-    pasts = [row.past for row in rows if row.past]
-    errors = np.array([(past.known if rates.own else past.folder).stretch for past in pasts])
-    weights = np.array([1 / sessions[row.owner] for row in rows])
-    order = np.argsort(errors)
-    errors, share = errors[order], np.cumsum(weights[order]) / weights.sum()
-    # The developer of the target is one more, of whom nothing is known: so the covered share of the
-    # n others is larger by (n + 1) / n. Of the rest any part may be below the interval.
-    covered = min(_COVERAGE / 100 * (len(sessions) + 1) / len(sessions), 1.0)
-    below = np.linspace(0.0, 1.0 - covered, _STEPS)
-    last = len(errors) - 1
-    lows = errors[np.minimum(np.searchsorted(share, below), last)]
-    highs = errors[np.minimum(np.searchsorted(share, below + covered), last)]
-    downs, ups = np.maximum(-lows, _MIN_STRETCH), np.maximum(highs, _MIN_STRETCH)
-    best = int(np.argmin(downs + ups))
-    return float(downs[best]), float(ups[best])
-
-
-def _select_calibrating(rates: MissRates, calls: int) -> list[SessionCounts]:
-    """Return the training sessions whose errors stretch an interval: those of the same tool and
-    kind of agent, of like length and of as many or as few teachers where enough developers are
-    among them; none where too few are.
-    """
-    tool, _, subagent = rates.target.kind
-    is_near = rates.teachers >= MIN_DEVELOPERS
-    kind = [
-        row
-        for row in rates.training
-        if row.past and row.past.teachers and (row.tool, row.subagent) == (tool, subagent)
-    ]
-    near = [r for r in kind if r.past and (r.past.teachers >= MIN_DEVELOPERS) == is_near]
-    length = [row for row in near if (row.calls >= LONG_CALLS) == (calls >= LONG_CALLS)]
-    return next(filter(_has_enough_developers, (length, near, kind)), [])
-
-
-def _has_enough_developers(rows: Sequence[SessionCounts]) -> bool:
-    return len({row.owner for row in rows}) >= MIN_DEVELOPERS
 
 
 def compute_split_error(

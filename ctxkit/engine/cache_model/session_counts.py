@@ -9,7 +9,7 @@ from collections import Counter
 from functools import cache
 from importlib import resources
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from ctxkit.session.session import Session
 
+Evidence: TypeAlias = Literal["alone", "folder", "known"]
+"""What a prediction knows of the developer: nothing beside the log, when their last log was, or
+their other logs."""
 MIN_CALLS = 8
 """Calls that a session needs to be judged; shorter ones only add to the counts."""
 MAX_READS = 64
@@ -103,6 +106,11 @@ class PastErrors(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """From the log alone."""
     known: PastBill
     """The developer's other logs teach, too."""
+
+    def get_bill(self, evidence: Evidence) -> PastBill:
+        """Return the prediction that was made with so much known of the developer."""
+        bill: PastBill = getattr(self, evidence)
+        return bill
 
 
 class SessionCounts(msgspec.Struct, frozen=True, omit_defaults=True):

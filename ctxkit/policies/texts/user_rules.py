@@ -2,7 +2,8 @@
 
 # Extraction without a model. A sentence of the user is a rule where it has
 #   - a phrase that binds or forbids ("never", "must", "do not", "only", "from now on", "leave ...
-#     alone"), in English, German, French, Spanish, Chinese or Japanese; or
+#     alone"), in English, German, French, Spanish, Chinese or Japanese, or an order about all
+#     replies or for a case ("when you cite something, use ..."); or
 #   - a phrase that chooses ("use", "pin", "answer in", "prefer") or a named quantity ("budget",
 #     "ticket", "port") together with an exact value, such as a version or an id.
 # All other sentences of the user are statements, unless they begin as a request or an answer does
@@ -127,6 +128,10 @@ _STRONG = _compile_words(
         r"up to me",
         r"my call",
     ),
+    # standing orders: of the agent's replies, of all that follows, of what to do in some case
+    r"(?:your|all|every|each|any) (?:next |later |further )?(?:repl(?:y|ies)|answers?|responses?)",
+    r"(?:for|during) the rest of (?:this|the|our) \w+",
+    r"on my behalf",
     r"(?:is|are) (?:read[- ]only|frozen|required|mandatory|confidential)",
     *(
         r"(?:has|have|needs?) to (?:stay|be|remain|keep|work|run|pass)",
@@ -155,6 +160,12 @@ _STRONG = _compile_words(
 _STRONG_SIGNS = re.compile(
     r"不要|不得|不能|必须|必須|禁止|务必|只能|只用|绝不|总是|始终|必ず|しないで|してください|ないこと"
 )
+_CASE_ORDER = re.compile(
+    r"(?:when|before|after|while|if|once) (?:you|i) \w+[^,.\n]{0,80}, "
+    r"(?!(?:i|we|it|you|that|the) )",
+    re.IGNORECASE,
+)
+"""The beginning of an order for a case: "when you cite something, use ..."."""
 _CHOICE = _compile_words(
     *(r"us(?:e|ing)", r"target", r"pin", r"prefer", r"deploy (?:to|on)", r"name (?:it|them|the)"),
     *(r"call (?:it|them|the)", r"verwende", r"nutze", r"nimm", r"utilise", r"usa"),
@@ -238,12 +249,18 @@ def iter_text_statements(text: str) -> Iterator[UserRule]:
         sentence = " ".join(_BULLET.sub("", part).split())
         if sentence.endswith(("?", "？", ":")) or _is_pasted(sentence):
             continue
-        if _STRONG.search(sentence) or _STRONG_SIGNS.search(sentence):
+        if _binds(sentence):
             yield UserRule(sentence, RuleStrength.BINDS)
         elif _ALWAYS_CHOICE.search(sentence) or _chooses_value(sentence):
             yield UserRule(sentence, RuleStrength.CHOOSES)
         elif not _REQUEST.match(sentence):
             yield UserRule(sentence, RuleStrength.STATES)
+
+
+def _binds(sentence: str) -> bool:
+    return bool(
+        _STRONG.search(sentence) or _STRONG_SIGNS.search(sentence) or _CASE_ORDER.match(sentence)
+    )
 
 
 def _is_pasted(sentence: str) -> bool:

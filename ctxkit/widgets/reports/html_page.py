@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import escape_html
+from ctxkit._internal.palette import PLOTLY_TEXT_CSS
 from ctxkit._internal.plotly_library import read_plotly_library
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def render_page(title: str, head: str, sections: Iterable[PageSection], *, plotl
         sections: the rest, in order.
         plotly: whether plotly.js is put in (once, 4.8 MB), for pages with charts.
     """
-    style = _STYLE.read_text(encoding="utf-8")
+    style = _STYLE.read_text(encoding="utf-8") + PLOTLY_TEXT_CSS
     script = f"<script>{_plotly_script() if plotly else ''}{_PRINT}</script>"
     body = "".join(
         f"<section><h2>{escape_html(s.title)}</h2>{s.html}</section>" for s in sections if s.html
