@@ -116,6 +116,8 @@ def _is_skipped(node: ast.AST) -> bool:
         return "TYPE_CHECKING" in ast.unparse(node.test)
     if isinstance(node, ast.Call) and _name_of(node.func) == "dataclass":
         return True  # whether a class is frozen or has a repr
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"  # of `zip`: the lengths are equal
     if isinstance(node, ast.Assign):
         return any(isinstance(t, ast.Name) and t.id in NOT_MUTATED for t in node.targets)
     return isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Literal")
