@@ -54,3 +54,12 @@ def test_every_split_adds_up_with_the_largest_part_first(spent, way):
     assert sum(dollars) == pytest.approx(BIG + 2 * SMALL)
     assert dollars == sorted(dollars, reverse=True)
     assert spent.frame(way).columns[0] == way
+
+
+def test_the_name_of_a_tool_is_cut_at_sixty_characters():
+    asked = call(SONNET, "Ann", "", tool_call("t" * 100, x="1"))
+    spent = ck.spend(
+        session(user("go"), asked, result("text " * 100, of=asked), call(SONNET, "Ann"))
+    )
+    names = [p.name for p in spent.by("tool") if p.name.startswith("ttt")]
+    assert {len(name) for name in names} == {60}
