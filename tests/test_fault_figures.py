@@ -34,8 +34,9 @@ def test_what_no_test_noticed_survived_and_what_is_equivalent_does_not_count():
     outcomes = make_outcomes(
         "metrics", noticed=90, timed_out=2, survived=5, survived_so_far=2, no_test=1, equivalent=4
     )
-    run = FaultFigures.count("metrics", 7, [*outcomes, *make_outcomes("engine", survived=9)])
-    assert (run.faults, run.noticed, run.survived, run.equivalent) == (104, 92, 8, 4)
+    run = FaultFigures.count("metrics", 7, 500, [*outcomes, *make_outcomes("engine", survived=9)])
+    assert (run.faults, run.noticed, run.equivalent) == (104, 92, 4)
+    assert (run.survived, run.undecided) == (6, 2)
     share, low, high = run.get_share()
     assert share == pytest.approx(0.92)
     assert (low, high) == pytest.approx((0.850, 0.959), abs=1e-3)  # Wilson's for 92 of 100
@@ -48,12 +49,12 @@ def test_first_and_last_run_of_a_package_are_kept_beside_the_table(tmp_path, mon
     monkeypatch.setattr(fault_figures, "FIGURES", tmp_path / "figures.json")
     for seed, noticed in ((1, 80), (2, 90), (3, 99)):
         outcomes = make_outcomes("metrics", noticed=noticed, survived=100 - noticed)
-        keep_figures([FaultFigures.count("metrics", seed, outcomes)])
+        keep_figures([FaultFigures.count("metrics", seed, 500, outcomes)])
     text = page.read_text()
     assert text.startswith("# Benchmarks\n\n| a table |\n\n## Single faults")
     assert text.count("## Single faults") == 1
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| metrics")]
-    assert [(r[1], r[3], r[8]) for r in rows] == [("first", "1", "80%"), ("last", "3", "99%")]
+    assert [(r[1], r[3], r[10]) for r in rows] == [("first", "1", "80%"), ("last", "3", "99%")]
 
 
 def test_the_page_holds_the_figures_that_are_kept():
