@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ctxkit.session.messages import Edit
 
 if TYPE_CHECKING:
-    from ctxkit.session.session import Session
+    from collections.abc import Sequence
+
+
+class EditedPath(Protocol):
+    """What these functions read of a session."""
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What else the log says."""
+
+    @property
+    def edits(self) -> Sequence[Edit]:
+        """The edits of the path."""
+
+    @property
+    def path(self) -> Sequence[Any]:
+        """The messages and edits from the first one to the end."""
+
+    @property
+    def origin(self) -> Any:
+        """The recorded session of a replay; None: not a replay."""
 
 
 class EditGroup(NamedTuple):
@@ -22,7 +42,7 @@ class EditGroup(NamedTuple):
     edits: tuple[Edit, ...]
 
 
-def group_edits(session: Session) -> tuple[EditGroup, ...]:
+def group_edits(session: EditedPath) -> tuple[EditGroup, ...]:
     """Return the compactions of a session's path, in order.
 
     The edits of a replay's n-th compaction have the ids ``rules-n.0``, ``rules-n.1``, ...: they are
@@ -43,14 +63,14 @@ def group_edits(session: Session) -> tuple[EditGroup, ...]:
     return tuple(groups)
 
 
-def hides_compactions(session: Session) -> bool:
+def hides_compactions(session: EditedPath) -> bool:
     """Return True where the format of the log cannot tell of compactions, and it holds none."""
     is_replay = session.origin is not None
     hidden = session.details.get("cannot_tell", ())
     return not is_replay and not session.edits and "compactions" in hidden
 
 
-def count_compactions(session: Session, before: int | None = None) -> int | None:
+def count_compactions(session: EditedPath, before: int | None = None) -> int | None:
     """Return the number of a session's compactions; None where its format cannot tell of one.
 
     Args:
