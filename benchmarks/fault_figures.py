@@ -31,10 +31,11 @@ the same, each with its reason in `benchmarks/equivalent_faults.json`; they do n
 share. Undecided are those whose time was up before all tests that reach them had run; they count as
 not noticed. The range is the 95 % interval of Wilson for the share among all lines of the package.
 First and last run of each package:
-
-| package | run | date | seed | tests recorded | faults | noticed | equivalent | not noticed | undecided | share | range |
-| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |
 """
+COLUMNS = (
+    *("package", "run", "date", "seed", "tests recorded", "faults", "noticed", "equivalent"),
+    *("not noticed", "undecided", "share", "range"),
+)
 Z = 1.96
 """Standard deviations of a 95 % interval."""
 
@@ -116,7 +117,7 @@ def format_section() -> str:
     figures = read_figures()
     if not figures:
         return ""
-    rows = list[str]()
+    rows = ["| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|"]
     for i, run in enumerate(figures):
         is_first = i == 0 or figures[i - 1].package != run.package
         share, low, high = run.get_share()
@@ -127,4 +128,4 @@ def format_section() -> str:
             *(f"{share:.0%}", f"{low:.0%} to {high:.0%}"),
         )
         rows.append("| " + " | ".join(map(str, cells)) + " |")
-    return f"{HEADING}\n{ABOUT}" + "\n".join(rows) + "\n"
+    return f"{HEADING}\n{ABOUT}\n" + "\n".join(rows) + "\n"
