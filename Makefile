@@ -53,7 +53,7 @@ quick: $(STAMP)  ## only the tests that the working change reaches, by that map:
 	$(BIN)/python -m benchmarks.tests_by_line quick --base $(or $(BASE),HEAD)
 
 mutants: $(STAMP)  ## plant single faults and list those that no test notices: make mutants PACKAGE=metrics,engine COUNT=100 SEED=7
-	$(BIN)/python -m benchmarks.mutants $(or $(PACKAGE),metrics) --count $(or $(COUNT),20) --seed $(or $(SEED),1)
+	$(BIN)/python -m benchmarks.mutants $(or $(PACKAGE),metrics) --count $(or $(COUNT),20) --seed $(or $(SEED),1) $(if $(KEEP),--keep)
 
 planted: $(STAMP)  ## apply the mistakes of tests/planted, each in a copy of the tree: the tests must notice every one
 	$(BIN)/python -m benchmarks.planted

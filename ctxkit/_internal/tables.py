@@ -36,10 +36,10 @@ _TEXT_CSS = "text-align:left;padding:2px 8px;white-space:nowrap"
 _LAST_COLUMN_CSS = _TEXT_CSS.replace("nowrap", "normal")
 """Of the last column, whose text wraps on a narrow page."""
 _NARROW_PAGE_STYLE = (
-    "<style>@media(max-width:800px){.ctxkit-spare{display:none}"
+    "<style>@media(max-width:800px){.ctxkit-spare{display:none}}@media(max-width:1000px){"
     ".ctxkit-table :is(td,th){padding:2px 4px!important;max-width:15em!important}}</style>"
 )
-"""Hides the optional columns on a narrow page."""
+"""Moves columns together on a narrow page, and hides the optional ones on a narrower one."""
 _SHRINKABLE_CSS = ";max-width:24em;overflow:hidden;text-overflow:ellipsis"
 _HEAD_BUTTON_CSS = (
     "background:none;border:0;padding:0;margin:0;font:inherit;font-weight:600;color:inherit;"

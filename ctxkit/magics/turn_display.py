@@ -323,7 +323,7 @@ _ATTEMPT_ADVICE = {
     "failed": "\n  → nothing is lost: mend the summary model, or name another by `--summary-model`",
 }
 _FAILED_ADVICE = (
-    "\n  → what the earlier messages said is missing from the prompt: mend the summary model, then"
+    "\n  → the earlier messages left the prompt without a model's summary: mend that model, then"
     " `%context checkpoints` and `%context restore N` bring them back"
 )
 

@@ -95,6 +95,7 @@ class Calibration:
 
     def _repr_html_(self) -> str:
         errors = self.table().map(lambda e: "" if pd.isna(e) else f"{e:+.0%}")
+        triggers = self.triggers.astype(object).where(self.triggers.notna(), "—")
         return (
             f"<p>Estimates of session {escape_html(self.session, 80)} against the provider's counts"
             f" ({len(self.calls)} calls): error by kind of content, and calls by which a trigger"
@@ -102,8 +103,8 @@ class Calibration:
             + "".join(
                 f'<div style="overflow-x:auto">{table}</div>'  # wider than a telephone
                 for table in (
-                    errors.to_html(escape=True),
-                    self.triggers.to_html(escape=True, index=False),
+                    errors.to_html(escape=True, border=0),
+                    triggers.to_html(escape=True, index=False, border=0),
                 )
             )
         )

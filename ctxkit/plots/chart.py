@@ -236,8 +236,8 @@ def _show_text_style() -> None:
     It is stored with the notebook, so that it acts where no kernel and no script of ours runs.
     """
     get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
-    shell = get_ipython()
-    if shell is not None and hasattr(shell, "kernel"):  # a terminal has no page
+    shell: Any = get_ipython()
+    if hasattr(shell, "kernel"):  # a terminal has no page
         style = f"<style>{PLOTLY_TEXT_CSS}</style>"
         shell.display_pub.publish({"text/plain": "", "text/html": style})
 

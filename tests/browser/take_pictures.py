@@ -48,13 +48,21 @@ def take_static(browser: Any, folder: Path) -> int:
     return count
 
 
+def refuse_kernel(route: Any) -> None:
+    """Refuse to start a kernel; a refused question about kernels would open a dialog."""
+    if route.request.method == "POST":
+        route.abort()
+    else:
+        route.continue_()
+
+
 def take_reopened(browser: Any, folder: Path) -> int:
     """Take the pictures of a notebook that was saved and is opened without a kernel."""
     names, taken = list(list_views()), []
 
     def use(page: Any, _: Any) -> None:
         page.evaluate("() => window.notebook.context.save()")
-        page.route("**/api/sessions*", lambda route: route.abort())
+        page.route("**/api/sessions*", refuse_kernel)
         page.evaluate(REOPEN)
         page.wait_for_selector(".jp-Dialog").press("Escape")
         page.wait_for_timeout(1500)

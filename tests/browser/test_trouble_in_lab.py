@@ -79,7 +79,7 @@ TABLES = {
 SEEN = {
     "failing": [
         (4, r"✂ compacted [\d,]+ → [\d,]+ tokens \(message_count.*; the summary failed: openai/gpt-4.1-nano: AuthenticationError: Incorrect API key provided · its call reported no usage, so no cost is known"),
-        (4, r"→ what the earlier messages said is missing .* `%context restore N` bring them back"),
+        (4, r"→ the earlier messages left the prompt without a model's summary: .* `%context restore N` bring them back"),
     ],
     "not-shorter": [
         (4, r"! compaction refused: not smaller: after it the prompt would have [\d,]+ tokens, before it [\d,]+; the history is kept as it was · the summary's call: [\d,]+ tokens, \$0\.\d+ · not asked again for 2 calls"),

@@ -200,7 +200,7 @@ class MissRates:
     def _find_shortfalls(self) -> list[Any] | None:
         """Return the median shortfalls of each developer, of the same model, else its family."""
         family = self.target.kind[1]
-        rows = [row for row in (*self.training, *self.own) if row.shortfall is not None]
+        rows = (*self.training, *self.own)
         same_model = [row for row in rows if row.model == self.target.model]
         for group in (same_model, [r for r in rows if get_model_family(r.model) == family]):
             values = defaultdict[str, list[Any]](list)
