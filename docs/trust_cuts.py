@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 OTHERS = """
 Pi's log does not mark what a person asked for. The one at 174,738 tokens is told from the log
-itself: the session continues to send larger prompts to the same model, which nothing compacts, so no
-trigger made it. (The turn was over, too, and what the user says next is of having compacted.)
+itself: the session continues to send larger prompts to the same model, which nothing compacts, so
+no trigger made it. (The turn was over, too, and what the user says next is of having compacted.)
 
 Beside the folder's, 11 of Codex and 2 of Claude Code (0.118 to 0.145, 2.1.39) were found in the
 logs that taught the cache or were kept from it, copies left out: both of Claude Code and 3 of Codex
