@@ -53,7 +53,7 @@ quick: $(STAMP)  ## only the tests that the working change reaches, by that map:
 	$(BIN)/python -m benchmarks.tests_by_line quick --base $(or $(BASE),HEAD)
 
 mutants: $(STAMP)  ## plant single faults and list those that no test notices: make mutants PACKAGE=metrics,engine COUNT=100 SEED=7
-	$(BIN)/python -m benchmarks.mutants $(or $(PACKAGE),metrics) --count $(or $(COUNT),20) --seed $(or $(SEED),1)
+	$(BIN)/python -m benchmarks.mutants $(or $(PACKAGE),metrics) --count $(or $(COUNT),20) --seed $(or $(SEED),1) $(if $(KEEP),--keep)
 
 planted: $(STAMP)  ## apply the mistakes of tests/planted, each in a copy of the tree: the tests must notice every one
 	$(BIN)/python -m benchmarks.planted
@@ -69,11 +69,11 @@ with-%:
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers tests/agent/recorders/test_recorders.py tests/agent/recorders/test_recorders_http.py
 
-test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on the sessions of CTXKIT_SESSIONS (node 20 or later)
+test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on the sessions of CTXKIT_SESSIONS (node 24.16 or later)
 	npm install --prefix .engines --ignore-scripts --omit=optional --no-audit --no-fund \
 	  pi58@npm:@mariozechner/pi-coding-agent@0.58.3 pi73@npm:@mariozechner/pi-coding-agent@0.73.1 \
-	  pi1@npm:@earendil-works/pi-coding-agent@0.87.1 ai@7.0.173 openclaw@2026.9.6 \
-	  @google/gemini-cli-core@0.61.0 @qwen-code/qwen-code@0.15.10
+	  pi1@npm:@earendil-works/pi-coding-agent@1.6.0 ai@7.0.173 openclaw@2026.9.6 \
+	  @google/gemini-cli-core@0.61.0 @qwen-code/qwen-code@0.24.4
 	-npm install --prefix .engines --ignore-scripts --no-audit --no-fund @anthropic-ai/claude-code-linux-x64@2.1.332
 	CTXKIT_ENGINES=.engines CTXKIT_ENGINES_TABLE=docs/engines.json $(BIN)/python -m pytest -q tests/engines
 	$(BIN)/python docs/make_conformance.py

@@ -26,13 +26,16 @@ HEADING = "## Single faults that the tests notice"
 ABOUT = """
 Written by `make mutants`: single faults (a comparison, a constant, a dropped statement and so on),
 drawn by the seed from the lines that tests reach. A fault is noticed if a test fails that passes
-without it. Equivalent are faults after which the code does the same, each with its reason in
-`benchmarks/equivalent_faults.json`; they do not count in the share. The range is the 95 % interval
-of Wilson for the share among all lines of the package. First and last run of each package:
-
-| package | run | date | seed | faults | noticed | equivalent | not noticed | share | range |
-| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
+without it, by the tests whose lines were recorded. Equivalent are faults after which the code does
+the same, each with its reason in `benchmarks/equivalent_faults.json`; they do not count in the
+share. Undecided are those whose time was up before all tests that reach them had run; they count as
+not noticed. The range is the 95 % interval of Wilson for the share among all lines of the package.
+First and last run of each package:
 """
+COLUMNS = (
+    *("package", "run", "date", "seed", "tests recorded", "faults", "noticed", "equivalent"),
+    *("not noticed", "undecided", "share", "range"),
+)
 Z = 1.96
 """Standard deviations of a 95 % interval."""
 
@@ -44,26 +47,34 @@ class FaultFigures:
     package: str
     seed: int
     date: str
+    tests: int
+    """Tests whose lines were recorded."""
     faults: int
     noticed: int
     equivalent: int
     survived: int
-    """Faults that no test noticed."""
+    """Faults that no test noticed, or reaches."""
+    undecided: int
+    """Faults whose time was up before all tests had run."""
 
     @classmethod
-    def count(cls, package: str, seed: int, outcomes: Iterable[Outcome]) -> FaultFigures:
-        """Count what came of the faults of a package; without a test that reaches it, a fault
-        survived."""
+    def count(
+        cls, package: str, seed: int, tests: int, outcomes: Iterable[Outcome]
+    ) -> FaultFigures:
+        """Count what came of the faults of a package."""
         verdicts = [o.verdict for o in outcomes if o.package == package]
         noticed = sum(v in {"noticed", "timed out"} for v in verdicts)
-        equivalent = verdicts.count("equivalent")
-        survived = len(verdicts) - noticed - equivalent
         day = datetime.now(UTC).strftime("%Y-%m-%d")
-        return cls(package, seed, day, len(verdicts), noticed, equivalent, survived)
+        return cls(
+            *(package, seed, day, tests, len(verdicts), noticed),
+            equivalent=verdicts.count("equivalent"),
+            survived=verdicts.count("survived") + verdicts.count("no test"),
+            undecided=verdicts.count("survived so far"),
+        )
 
     def get_share(self) -> tuple[float, float, float]:
         """Return the share of faults noticed, of those not equivalent, and its interval."""
-        n = self.noticed + self.survived
+        n = self.noticed + self.survived + self.undecided
         if not n:
             return float("nan"), 0.0, 1.0
         share, spread = self.noticed / n, Z**2 / n
@@ -106,14 +117,15 @@ def format_section() -> str:
     figures = read_figures()
     if not figures:
         return ""
-    rows = list[str]()
+    rows = ["| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|"]
     for i, run in enumerate(figures):
         is_first = i == 0 or figures[i - 1].package != run.package
         share, low, high = run.get_share()
         cells = (
             *(run.package, "first" if is_first else "last", run.date, run.seed),
-            *(run.faults, run.noticed, run.equivalent, run.survived),
+            *(f"{run.tests:,}", run.faults, run.noticed, run.equivalent),
+            *(run.survived, run.undecided),
             *(f"{share:.0%}", f"{low:.0%} to {high:.0%}"),
         )
         rows.append("| " + " | ".join(map(str, cells)) + " |")
-    return f"{HEADING}\n{ABOUT}" + "\n".join(rows) + "\n"
+    return f"{HEADING}\n{ABOUT}\n" + "\n".join(rows) + "\n"

@@ -82,11 +82,11 @@ def plant_fault(text: str, line: int, rng: random.Random) -> Fault | None:
         return None
     kind = rng.choice(sorted(choices))
     place, change = rng.choice(choices[kind])
-    before, names = _header(place.statement), _bound_names(place.statement)
+    before, names = get_header(place.statement), _bound_names(place.statement)
     new = change()
     if new is not None:
         _replace(place.parent, place.node, new)
-    after = _header(new if isinstance(new, ast.stmt) else place.statement)
+    after = get_header(new if isinstance(new, ast.stmt) else place.statement)
     source = ast.unparse(ast.fix_missing_locations(tree))
     return Fault(kind, line, before, after, place.in_function, names, source)
 
@@ -114,8 +114,10 @@ def _is_skipped(node: ast.AST) -> bool:
     """Say whether nothing below a node is changed."""
     if isinstance(node, ast.If):
         return "TYPE_CHECKING" in ast.unparse(node.test)
-    if isinstance(node, ast.Call) and _name_of(node.func) == "dataclass":
-        return True  # whether a class is frozen or has a repr
+    if isinstance(node, ast.Call) and _name_of(node.func) in {"dataclass", "lru_cache"}:
+        return True  # whether a class is frozen or has a repr; how much a cache holds
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"  # of `zip`: the lengths are equal
     if isinstance(node, ast.Assign):
         return any(isinstance(t, ast.Name) and t.id in NOT_MUTATED for t in node.targets)
     return isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Literal")
@@ -246,7 +248,7 @@ def _bound_names(statement: ast.AST) -> tuple[str, ...]:
     return tuple(n.id for n in stored if isinstance(n.ctx, ast.Store))
 
 
-def _header(statement: ast.AST) -> str:
+def get_header(statement: ast.AST) -> str:
     """Return a statement without its block, on one line."""
     bare = copy.copy(statement)
     for name in ("body", "orelse", "finalbody", "handlers", "decorator_list", "cases"):

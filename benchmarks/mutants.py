@@ -329,7 +329,9 @@ def main() -> int:
     print_results(outcomes)
     if asked.keep:
         packages = asked.packages.split(",")
-        keep_figures([FaultFigures.count(p, asked.seed, outcomes) for p in packages])
+        keep_figures(
+            [FaultFigures.count(p, asked.seed, len(found.seconds), outcomes) for p in packages]
+        )
     return 0
 
 

@@ -105,8 +105,6 @@ def peers() -> list[tuple[str, str, str]]:
 
 
 READ = {
-    "Pi 1.5.2": "`dist/core` of the npm package, which does not install from every registry; 0.87.1, whose cuts are "
-    "the same, was run in its place",
     "Gemini CLI's pipeline": "`context/config/profiles.ts` at 039a3fd",
     "opencode": "`session/compaction.ts` at 31e22f65 and 001aa6c, `packages/core/src/session/compaction.ts` at 031a4a9",
     "Cline": "`sdk/packages/core/src/extensions/context/` at 21cb8d2; `ContextManager.ts` before 791d238",
@@ -158,7 +156,7 @@ def page() -> str:
         "",
         "## Cases of further systems",
         "",
-        "From their own tests, source and documentation; which version each preset follows stands in its docstring.",
+        "From their own tests, source and documentation; which version each preset follows is in its docstring.",
         "",
         "| system | what is asserted | test |",
         "| --- | --- | --- |",

@@ -34,8 +34,8 @@ of subagents with them. This page is written from the tables in the code: a test
   estimate (`"pi"`, `"fuseraft"`, ...), or a counter of your own. Calls, turns and sessions hold what the log recorded.
 - **Numbers** count from 0: calls, turns, compactions, positions.
 - **Negative savings** are real: a summary can be larger than what it replaced.
-- **Texts** are in no frame: the text of a message row is `session.log[position].text`, and `ck.find(path, "words")`
-  searches the texts of a file or folder (its column `message` is an index of `session.messages`).
+- **Texts** are in no frame: the text of a message row is `session.path[position].text`, and `ck.find(path, "words")`
+  searches the texts of a file or folder (its column `position` is the same).
 - **Merging**: frames share more names than their keys, so name the other frame's columns:
   `calls.merge(sessions, on="session", suffixes=("", "_of_session"))`.
 """
@@ -53,7 +53,8 @@ _DESCRIPTIONS = {
         "One row a request to a model and its reply, failed ones included; what is written over"
         " several lines is one call, retries are none; where ids are all one word, a call ends"
         " where another line follows. `prompt_tokens = input_tokens + cache_read_tokens +"
-        " cache_write_tokens`; a prompt of no tokens is missing. Where a log holds the first piece"
+        " cache_write_tokens`; a prompt of no tokens is missing with its parts, and so is a usage"
+        " that is all zeros. Where a log holds the first piece"
         " of a stream alone, the output is estimated from what the next prompt grew by and from the"
         " text, and its cost with it. A price of $0 is no price."
     ),
@@ -75,14 +76,17 @@ _DESCRIPTIONS = {
         " one after the last call of a turn counts as one after that turn."
     ),
     "compaction": (
-        "One row a compaction. Sizes are those that the log records; else the size before is the"
-        " last recorded prompt and its reply, and the size after is the next recorded prompt less"
+        "One row a compaction. Sizes are those that the log records, such as the prompt of the call"
+        " that wrote the summary; else the size before is the"
+        " last recorded prompt and its reply, or the counted messages where these are more (what"
+        " came since is in them), and the size after is the next recorded prompt less"
         " what came in between, or the size before less the counted difference; without any usage"
         " both are counted. A row of kind `unmarked` is a fall of the recorded prompt by more than"
         " a twentieth and 1,024 tokens, by the same agent and model and not back with the next"
         " call, that no mark in the log explains; its sizes are the two prompts. A summary that the"
         " log does not price is estimated as a replay's is billed: what was summarised as fresh"
-        " input, the summary as output."
+        " input, the summary as output. In a replay the output is what a model would write of it:"
+        " evidence, intents and other texts worked out from the record cost nothing."
     ),
     "session": (
         "One row a session: what it is, what its log can say, its totals, what the reader passed"

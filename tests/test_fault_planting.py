@@ -78,6 +78,8 @@ def test_a_default_is_a_constant_outside_a_function():
         ("x = min(a, b)", 0),
         ("x = {'a', 'b'}", 0),
         ("__all__ = ['a', 'b']", 0),
+        ("x = dict(zip(a, a, strict=True))", 0),
+        ("x = lru_cache(maxsize=64)", 0),
         ("x: 'list[1]'", 1),
         ("'Return 3 < 4.'", 1),
         ("if TYPE_CHECKING: import a", 0),

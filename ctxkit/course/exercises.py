@@ -196,18 +196,18 @@ def _register(make: Callable[[Callable[..., str]], Exercise]) -> Callable[..., A
     return register
 
 
-def _mark(chosen: Exercise, answer: Any, given: tuple[Any, ...]) -> AnswerMark:
+def _mark(chosen: Exercise, answer: Any, subjects: tuple[Any, ...]) -> AnswerMark:
     """Return the mark of an answer, and keep the try."""
     student, who = current_student()
     if answer is ... or answer is None:
         asks = f"{_read_out(chosen)} (Put your answer in place of the three dots.)"
         return AnswerMark(chosen.key, None, f"{asks} {who}".strip())
-    # the first parameter of a judge is the answer; the others take what was given with it
-    if len(given) > len(signature(chosen.judge).parameters) - 1:
+    # the first parameter of a judge is the answer; the others take what came with it
+    if len(subjects) > len(signature(chosen.judge).parameters) - 1:
         return AnswerMark(
             chosen.key, right=False, said="Give one answer: several belong in one list."
         )
-    comment, is_read = _judge(chosen, answer, given)
+    comment, is_read = _judge(chosen, answer, subjects)
     if not is_read:
         return AnswerMark(chosen.key, right=False, said=comment)
     right = None if chosen.guess else not comment

@@ -27,7 +27,7 @@ from ctxkit.formats.fields import to_text
 from ctxkit.formats.native import encode_session_lines
 from ctxkit.formats.reading import read_all
 from ctxkit.formats.source import SQLITE_MAGIC
-from ctxkit.session.messages import ToolCall
+from ctxkit.session.messages import Message, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.formats.discovery import LogLocation
-    from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 
 
@@ -200,12 +199,14 @@ FIND_COLUMNS = {
     "format": "string",
     "session": "string",
     "path": "string",
-    "message": "Int64",
+    "position": "Int64",
     "role": "string",
     "time": "datetime64[ns, UTC]",
     "text": "string",
 }
-"""The columns of `find`: `message` indexes `session.messages`, `text` is the words in context."""
+"""The columns of `find`: `position` is that of the message frame and indexes `session.path`, `text`
+is the words in context.
+"""
 
 
 def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.DataFrame:
@@ -259,7 +260,7 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
 _SHOWN_COLUMNS = (
     ("time", "when", "when"),
     ("session", "session"),
-    ("message", "message", "count", "its index in session.messages"),
+    ("position", "entry", "count", "its position in the message frame and in session.path"),
     ("role", "role"),
     ("text", "text"),
 )
@@ -279,7 +280,9 @@ def _find_in_session(
     session: Session, words: str, path: str | None = None
 ) -> Iterator[dict[str, Any]]:
     path = session.path_ or path
-    for n, m in enumerate(session.messages):
+    for n, m in enumerate(session.path):
+        if not isinstance(m, Message):
+            continue
         text = _searchable_text(m)
         position = text.casefold().find(words)
         if position >= 0:
@@ -287,7 +290,7 @@ def _find_in_session(
                 "format": session.format,
                 "session": sanitize_line(session.id, 200),
                 "path": path,
-                "message": n,
+                "position": n,
                 "role": m.role,
                 "time": m.time,
                 "text": sanitize_line(

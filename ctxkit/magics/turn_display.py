@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ctxkit._internal.formatting import (
@@ -322,7 +323,7 @@ _ATTEMPT_ADVICE = {
     "failed": "\n  → nothing is lost: mend the summary model, or name another by `--summary-model`",
 }
 _FAILED_ADVICE = (
-    "\n  → what the earlier messages said is missing from the prompt: mend the summary model, then"
+    "\n  → the earlier messages left the prompt without a model's summary: mend that model, then"
     " `%context checkpoints` and `%context restore N` bring them back"
 )
 
@@ -336,6 +337,12 @@ def _summary_bill_words(payload: dict[str, Any]) -> str:
         return " · its call reported no usage, so no cost is known"
     cost = "no price known" if usd is None else f"${usd:.4f}" if usd else "free"
     return f" · the summary's call: {tokens:,} tokens, {cost}"
+
+
+def _relative_path(file: str) -> str:
+    """Return a path as seen from the working folder, if it lies below it."""
+    path, here = Path(file), Path.cwd()
+    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
 
 
 def _warning_line(payload: dict[str, Any]) -> str:
@@ -352,7 +359,7 @@ _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "artifact_stored": lambda said: (
         f"✂ the result of {sanitize_line(str(said['tool_name']), 60)}, {said['chars']:,}"
         " characters, is kept whole in a file; the prompt has a short stub that says how to read it"
-        f"\n  → {sanitize_line(str(said['file']), 240)}"
+        f"\n  → {sanitize_line(_relative_path(said['file']), 240)}"
     ),
     "artifact_failed": lambda said: (
         f"! the result of {sanitize_line(str(said['tool_name']), 60)} could not be stored, and is"

@@ -148,7 +148,7 @@ class GrowthProfile:
             later = (self._misses[b.index] for _, b in self.pairs)
             missed = sum(m.lost for m in later if m is not None and m.kind != "compaction")
             carried = sum(min(_prompt_tokens(a), _prompt_tokens(b)) for a, b in self.pairs)
-            return missed / carried if carried else 0.0
+            return missed / carried  # above 0: the prompts grow
         cold = self._find_cold_calls()
         return None if cold is None else sum(cold) / max(len(cold), 1)
 

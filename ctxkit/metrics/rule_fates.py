@@ -77,8 +77,9 @@ class RuleTrace(NamedTuple):
         against = sum(fate.against_call is not None for fate in self.fates)
         acts = f"; {against} named in an action after that" if against else ""
         return (
-            f"{n - gone} of {pluralize(n, 'rule')} of the user are still in sight; {gone} went with"
-            f" a compaction{acts}."
+            f"{n - gone} of {pluralize(n, 'rule')} of the user"
+            f" {'is' if n - gone == 1 else 'are'} still in sight; {gone} went with a"
+            f" compaction{acts}."
         )
 
 

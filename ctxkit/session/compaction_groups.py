@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ctxkit.session.messages import Edit
 
 if TYPE_CHECKING:
-    from ctxkit.session.session import Session
+    from collections.abc import Mapping, Sequence
+
+    from ctxkit.session.messages import Message
+
+
+class EditedLog(Protocol):
+    """What is needed of a `Session` here; the session itself counts its compactions by it."""
+
+    @property
+    def path(self) -> Sequence[Message | Edit]:
+        """Its messages and edits."""
+
+    @property
+    def edits(self) -> Sequence[Edit]:
+        """The edits of the path."""
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What its reader noted."""
+
+    @property
+    def origin(self) -> Any:
+        """The session that it is a replay of."""
 
 
 class EditGroup(NamedTuple):
@@ -22,7 +44,7 @@ class EditGroup(NamedTuple):
     edits: tuple[Edit, ...]
 
 
-def group_edits(session: Session) -> tuple[EditGroup, ...]:
+def group_edits(session: EditedLog) -> tuple[EditGroup, ...]:
     """Return the compactions of a session's path, in order.
 
     The edits of a replay's n-th compaction have the ids ``rules-n.0``, ``rules-n.1``, ...: they are
@@ -43,14 +65,14 @@ def group_edits(session: Session) -> tuple[EditGroup, ...]:
     return tuple(groups)
 
 
-def hides_compactions(session: Session) -> bool:
+def hides_compactions(session: EditedLog) -> bool:
     """Return True where the format of the log cannot tell of compactions, and it holds none."""
     is_replay = session.origin is not None
     hidden = session.details.get("cannot_tell", ())
     return not is_replay and not session.edits and "compactions" in hidden
 
 
-def count_compactions(session: Session, before: int | None = None) -> int | None:
+def count_compactions(session: EditedLog, before: int | None = None) -> int | None:
     """Return the number of a session's compactions; None where its format cannot tell of one.
 
     Args:

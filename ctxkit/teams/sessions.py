@@ -302,13 +302,14 @@ class SessionFactory:
 
     def _summary_model(self, name: str, model: Model | str) -> Model | None:
         """Return who writes the summaries of all agents: the model that the config names, else the
-        first agent's; None: scripts play the agents, and a script of turns is none of summaries.
+        first agent's; None: a script plays the agents, and a script of turns is none of summaries.
         """
         named_models = {name.casefold(), _SUMMARY_MODEL.casefold()}
         if is_scripted(model) and not named_models & set(self._given):
             return None
         if not name:
-            return self._models[self._plan.members[0].name]
+            first = self._models[self._plan.members[0].name]
+            return None if first.notice.startswith("scripted") else first
         return self._resolve_model((_SUMMARY_MODEL, name), model or name)
 
     def _resolve_model(self, names: tuple[str, str], default_model: Model | str) -> Model:

@@ -70,10 +70,16 @@ def notebook(tmp_path: Path):
         yield write
 
 
+TABLES = {
+    "failing": "The last summary failed (openai/gpt-4.1-nano: AuthenticationError: Incorrect API key provided):"
+    " a note stands in the place of what it took.",
+    "not-shorter": "0 compactions, 1 attempt without an effect. The last was refused (not smaller: after it",
+}
+"""What `%context compactions` says above its table."""
 SEEN = {
     "failing": [
         (4, r"✂ compacted [\d,]+ → [\d,]+ tokens \(message_count.*; the summary failed: openai/gpt-4.1-nano: AuthenticationError: Incorrect API key provided · its call reported no usage, so no cost is known"),
-        (4, r"→ what the earlier messages said is missing .* `%context restore N` bring them back"),
+        (4, r"→ the earlier messages left the prompt without a model's summary: .* `%context restore N` bring them back"),
     ],
     "not-shorter": [
         (4, r"! compaction refused: not smaller: after it the prompt would have [\d,]+ tokens, before it [\d,]+; the history is kept as it was · the summary's call: [\d,]+ tokens, \$0\.\d+ · not asked again for 2 calls"),
@@ -81,7 +87,7 @@ SEEN = {
     ],
     "offloaded": [
         (1, r"✂ the result of read_file, [\d,]+ characters, is kept whole in a file; the prompt has a short stub"),
-        (1, r"→ .*\.ctxkit/.*\.txt"),
+        (1, r"→ \.ctxkit/artifacts/sessions/\w+/tool-results/\w+\.txt$"),
     ],
     "cut-short": [
         (3, r"! the reply was cut by its limit of length; the model is asked to go on where it ended"),
@@ -113,3 +119,5 @@ def test_it_is_seen_what_happened_what_it_cost_and_what_to_do(name, dark, jupyte
         assert lines[0]["weight"] >= 600
         assert lines[0]["contrast"] >= (7 if dark else 4.5)
         assert not lines[0]["cut"]
+    table = next(c["text"] for c in seen.cells if c["source"] == "%context compactions")
+    assert TABLES.get(name, "") in table

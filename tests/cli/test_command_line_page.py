@@ -11,11 +11,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import yaml
-from cli.words import COMMAND, environment
+from cli.words import COMMAND, environment, told
 
 import ctxkit as ck
 from ctxkit.cli.app import COMMAND_MODULES
@@ -32,7 +33,7 @@ print(json.dumps(messages[:1] + [m for m in kept if m["role"] != "system"]))
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
     (tmp_path / "sessions").mkdir()
     shutil.copy(ck.samples.path("billing"), tmp_path / "sessions")
     os.utime(tmp_path / "sessions" / "billing.jsonl", (1.7e9, 1.7e9))  # long ago: shown as a day
@@ -42,16 +43,28 @@ def folder(tmp_path):
         script = tmp_path / "bin" / name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         script.chmod(0o755)
-    return tmp_path
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield tmp_path
+    time.tzset()
 
 
 def run(folder: Path, line: str) -> tuple[int, str]:
-    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    """Run a line in this process: eight processes that import pandas take half a minute."""
+    name, *words = shlex.split(line)
+    assert name == "ctxkit"
+    done = told(folder, *words)
+    return done.returncode, done.stdout + done.stderr
+
+
+def run_in_shell(folder: Path, line: str) -> tuple[int, str]:
     done = subprocess.run(
         ["sh", "-c", line],
         check=False,
         cwd=folder,
-        env=environment(folder, PATH=path),
+        env=environment(folder),
         capture_output=True,
         text=True,
     )
@@ -77,6 +90,11 @@ def test_the_page_shows_what_is_printed(folder):
         PAGE.write_text(text, encoding="utf-8")
     assert len(blocks) >= 5
     assert list(made.values()) == blocks
+
+
+def test_the_command_itself_prints_what_this_process_prints(folder):
+    line = "ctxkit when sessions/billing.jsonl"
+    assert run_in_shell(folder, line) == run(folder, line)
 
 
 def test_the_page_names_every_command():

@@ -105,15 +105,12 @@ def seen_when_wrong():
 
 
 @cache
-def gridded_runs():
-    windows = {"context_window": [48_000], "reserve_tokens": [20_000, 26_000, 32_000]}
-    grid = ck.grid(ck.presets.fased, **windows, keep_recent_tokens=[3_000, 6_000])
-    return ck.sweep([load_sample(), load_sample("incident")], grid, loss=True, progress=False)
-
-
 def gridded():
     """What the notebook's six settings cost: one row a setting, one column a session."""
-    return gridded_runs().pivot(index="rules", columns="session", values="cost_usd")
+    windows = {"context_window": [48_000], "reserve_tokens": [20_000, 26_000, 32_000]}
+    grid = ck.grid(ck.presets.fased, **windows, keep_recent_tokens=[3_000, 6_000])
+    runs = ck.sweep([load_sample(), load_sample("incident")], grid, loss=False, progress=False)
+    return runs.pivot(index="rules", columns="session", values="cost_usd")
 
 
 def few(n):
@@ -364,6 +361,9 @@ CLAIMS = {
         "Never compacted it read each of the 24 files once": lambda: (
             len(studies.closed_loop.make_world().files) == 24 and lived()["rereads_n"]["none"] == 0
         ),
+        "As predicted, `mask 2` is the cheapest of all; as really paid, `none` is": lambda: (
+            (lived()["usd_predicted"].idxmin(), lived()["usd_real"].idxmin()) == ("mask 2", "none")
+        ),
         "`mask 20` is dear even as predicted": lambda: (
             (usd := lived()["usd_predicted"].tolist())[1] < usd[0] < usd[2]
         ),
@@ -425,6 +425,10 @@ CLAIMS = {
         ),
         "And `none`, which loses nothing, does not fit the window": lambda: (
             lost("none") == 0 and score_replay(replay_sample("none"), loss=False)["peak_tokens"] > 48_000
+        ),
+        "each large result goes into a file when it arrives, and a stub with its path stands in the prompt": lambda: any(
+            "path='.ctxkit/artifacts" in i.message.text
+            for i in replay_sample(Rules(pruning="offload:threshold=1000", name="offload")).sent(-1)
         ),
         "Fifteen facts matter for the last day's work": lambda: len(ck.course.facts_kept(load_sample())) == 15,
         "None of them was done with": lambda: set(later(losses(load_sample()))) >= {
@@ -588,22 +592,17 @@ CLAIMS = {
 }  # fmt: skip
 
 
-def hours(first, last):
-    return (load_sample().call(last).message.time - load_sample().call(first).message.time) / 3600
-
-
 BECAUSE = {
-    "01-a": {"for a whole morning": lambda: 4 < hours(300, 331) < 6},
     "03-guess": {
         "send fewer tokens and cost more": lambda: (
             (of := score_replay(replay_sample(CAREFUL), loss=False))["prompt_tokens"] < ck.score(load_sample())["prompt_tokens"]
             and of["cost_usd"] > ck.score(load_sample())["cost_usd"]
         )
     },
-    "04-b": {"would have said another one": lambda: lived()["usd_predicted"].idxmin() == "mask 2" != lived()["usd_real"].idxmin()},
+    "04-b": {"none is cheaper, as really paid, than no management": lambda: lived()["usd_real"].idxmin() == "none"},
     "05-a": {"Much of it is the read": lambda: round(88_000 * PRICE.cache_read / 0.05475, 1) == 0.5},
     "05-c": {
-        "More than a seventh of the bill": lambda: (
+        "All pauses together are more than a seventh of the bill": lambda: (
             sum(m.expected - m.kept for m in pauses()) * (PRICE.cache_write - PRICE.cache_read) > ck.score(load_sample())["cost_usd"] / 7
         )
     },
@@ -615,10 +614,7 @@ BECAUSE = {
     },
     "a2-guess": {"three tosses of a coin": lambda: 15 - sum(ck.course.facts_kept(replay_sample("codex")).values()) == 3},
     "a3-a": {
-        "the one that loses most": lambda: (
-            (of := gridded_runs().groupby("rules")[["cost_usd", "needed_later_loss"]].mean())["cost_usd"].idxmin()
-            == of["needed_later_loss"].idxmax()
-        )
+        "What is cheapest on one session is not the cheapest on the other": lambda: gridded().idxmin().nunique() == 2
     },
 }  # fmt: skip
 """What a right answer is told."""

@@ -88,7 +88,7 @@ def rules_in(number):
             if isinstance(n, (ast.Import, ast.ImportFrom, ast.FunctionDef))
             or (isinstance(n, ast.Assign) and "Rules(" in ast.unparse(n))
             or (isinstance(n, ast.Assign) and re.search(r"\brules\(", ast.unparse(n)) and not re.search("compare|replay", ast.unparse(n)))
-            or (isinstance(n, ast.Assign) and isinstance(n.value, (ast.Constant, ast.Dict)))
+            or (isinstance(n, ast.Assign) and isinstance(n.value, (ast.Constant, ast.Dict, ast.JoinedStr)))
         ]  # fmt: skip
         exec(compile(ast.Module(wanted, []), path.name, "exec"), space)
     found = []

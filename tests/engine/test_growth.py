@@ -44,8 +44,8 @@ def test_time_grows_with_the_calls_and_no_faster(deed):
         return time.process_time() - begun
 
     seconds(50)
-    few = min(seconds(500) for _ in range(3))
-    assert min(seconds(2_000) for _ in range(3)) < 8 * few
+    few = min(seconds(400) for _ in range(3))
+    assert any(seconds(1_600) < 8 * few for _ in range(3)), "a round may be disturbed"
 
 
 def test_each_message_is_encoded_once_however_many_prompts_show_it(monkeypatch, tmp_path):

@@ -392,7 +392,7 @@ def test_words_are_found_across_all_tools(home: Path, tmp_path: Path):
     assert set(frame["role"]) == {"assistant"}
     assert all("there is no log.txt" in t for t in frame["text"])
     first = frame.iloc[0]
-    assert "there is no" in ck.read(first["path"]).messages[first["message"]].text
+    assert "there is no" in ck.read(first["path"]).path[first["position"]].text
 
 
 def test_subagents_of_subagents_are_searched_too(tmp_path: Path):

@@ -135,8 +135,8 @@ def _judge_gain_calls(answer: Any, gain: Any = None) -> str:
 
 @exercise(
     "a2-a",
-    "Of the items that the first compaction took: how many were {fate}, counted after so many "
-    "compactions: {after}?",
+    "Of the items that the first compaction took: how many were {fate} where `compactions_n` is "
+    "{after}?",
     "Some that survived the first summary did not survive the second.",
     hint="A share of the row of the first cohort after so many compactions, times its `items_n`.",
     numbers=_COHORTS,
@@ -164,8 +164,8 @@ def _measure_drift() -> pd.DataFrame:
 
 @exercise(
     "a2-b",
-    "Of how many facts was it so that the meaning {meaning}, at compaction {compaction} of the "
-    "table? Give the table `told`, too.",
+    "At compaction {compaction}: of how many facts does the table say that the meaning {meaning}? "
+    "Give the table `told`, too.",
     "A sentence about the right thing without the right name is the loss that reads best.",
     hint="The column `compaction` counts from 0; `meaning_kept` and `values_kept` say the rest.",
     numbers=_FACTS,

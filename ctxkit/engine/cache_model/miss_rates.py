@@ -122,6 +122,12 @@ class MissRates:
         """Developers whose sessions are of the same kind."""
         return len({row.owner for row in self.same_kind})
 
+    @property
+    def is_model_seen(self) -> bool:
+        """Whether a session of the model's family, by any tool, has read from a cache."""
+        family = self.target.kind[1]
+        return any(row.kind[1] == family for row in (*self.training, *self.own))
+
     def with_own_half(self, first_half: SessionCounts) -> MissRates:
         """Return the rates with the target's own first half as the narrowest group."""
         return MissRates(self.training, self.target, own=self.own, first_half=first_half)
@@ -194,7 +200,7 @@ class MissRates:
     def _find_shortfalls(self) -> list[Any] | None:
         """Return the median shortfalls of each developer, of the same model, else its family."""
         family = self.target.kind[1]
-        rows = [row for row in (*self.training, *self.own) if row.shortfall is not None]
+        rows = (*self.training, *self.own)
         same_model = [row for row in rows if row.model == self.target.model]
         for group in (same_model, [r for r in rows if get_model_family(r.model) == family]):
             values = defaultdict[str, list[Any]](list)

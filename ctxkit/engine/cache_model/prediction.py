@@ -208,6 +208,20 @@ def _untaught_note(training: Sequence[SessionCounts]) -> str:
     )
 
 
+def _predict_by_lifetime(prediction: Prediction, rates: MissRates) -> Prediction:
+    """Return the prediction of an untaught kind: that of the lifetime.
+
+    A model of which no log has read a token may have no cache: then it says what that costs.
+    """
+    cached, uncached = prediction.lifetime_error, prediction.nothing_cached_error
+    by_lifetime = msgspec.structs.replace(prediction, error=cached)
+    if rates.is_model_seen or cached is None or uncached is None or cached <= -1:
+        return by_lifetime
+    times = (1 + uncached) / (1 + cached)
+    note = f"No log is of its model: if that has no cache, it costs {times:.1f} times that figure."
+    return msgspec.structs.replace(by_lifetime, why=f"{prediction.why} {note}")
+
+
 class PredictedSession(NamedTuple):
     """A session with its estimated rates, prices and record."""
 
@@ -255,7 +269,7 @@ class PredictedSession(NamedTuple):
             prediction, **{f"{name}_error": error for name, error in errors.items()}
         )
         if not is_taught:
-            return msgspec.structs.replace(prediction, error=errors["lifetime"])
+            return _predict_by_lifetime(prediction, self.rates)
         stretch = compute_interval_stretch(self.rates, len(self.calls), self.evidence)
         return _with_interval(prediction, self.measure_bill(reads), stretch, recorded)
 

@@ -6,6 +6,7 @@ from . import exam_answers as exam_answers
 from . import forecast_coverage as forecast_coverage
 from . import idle_pauses as idle_pauses
 from . import masks as masks
+from . import published_constraints as published_constraints
 from . import published_runs as published_runs
 from . import rule_survival as rule_survival
 from . import threshold_habits as threshold_habits

@@ -107,7 +107,7 @@ HELD_OUT_WORDINGS = (
     "Prefer deleting code over adding flags to {key}.",
     "The mobile team depends on {key}: its fields are set in stone.",
 )
-"""Wordings on which the extractor is measured; it was not changed after they were written."""
+"""Wordings on which the extractor is measured; it was not written on them."""
 _REQUESTS = (
     "Now look at the {noun} module and tell me what it does.",
     "The {noun} job failed last night, find out why.",
@@ -152,14 +152,19 @@ class RuleTalk(NamedTuple):
 
 
 def make_talks(
-    n: int = 10, seed: int = 0, wordings: tuple[str, ...] = HELD_OUT_WORDINGS
+    n: int = 10,
+    seed: int = 0,
+    wordings: tuple[str, ...] = HELD_OUT_WORDINGS,
+    stated_within: int = 40,
 ) -> list[RuleTalk]:
     """Make talks of 60 turns in which the user states 15 rules in the first 40.
 
     Args:
         n: number of talks.
         seed: of all that is random in them.
-        wordings: of the rules, with `{key}` for the word that occurs nowhere else.
+        wordings: of the rules, with `{key}` for the word that occurs nowhere else; a wording
+            without it is its own key.
+        stated_within: turns among which the rules are stated, 15 or more.
 
     Example:
         >>> talk, = make_talks(1)
@@ -169,17 +174,20 @@ def make_talks(
     talks = []
     for i in range(n):
         rng = random.Random(f"{seed}-{i}")  # noqa: S311  no secret
-        talks.append(_make_talk(rng, f"talk-{seed}-{i}", wordings))
+        talks.append(_make_talk(rng, f"talk-{seed}-{i}", wordings, stated_within))
     return talks
 
 
-def _make_talk(rng: random.Random, name: str, wordings: tuple[str, ...]) -> RuleTalk:
-    keys = tuple(
+def _make_talk(
+    rng: random.Random, name: str, wordings: tuple[str, ...], stated_within: int
+) -> RuleTalk:
+    words = tuple(
         f"{rng.choice(_WORDS)}-{rng.randrange(10**4):04d}x{i}" for i in range(RULES_PER_TALK)
     )
-    stated_in = {turn: k for k, turn in enumerate(rng.sample(range(40), RULES_PER_TALK))}
+    stated_in = {turn: k for k, turn in enumerate(rng.sample(range(stated_within), RULES_PER_TALK))}
     chosen = [wordings[i % len(wordings)] for i in range(RULES_PER_TALK)]
     rng.shuffle(chosen)
+    keys = tuple(k if "{key}" in w else w for k, w in zip(words, chosen, strict=True))
     messages: list[Message] = [Message(role="system", id="s", parts=(Text("You mend software."),))]
     for turn in range(_TURNS):
         request = rng.choice(_REQUESTS).format(noun=rng.choice(_NOUNS))
@@ -187,7 +195,7 @@ def _make_talk(rng: random.Random, name: str, wordings: tuple[str, ...]) -> Rule
             request = f"{rng.choice(_REMARKS).format(noun=rng.choice(_NOUNS))} {request}"
         if turn in stated_in:
             k = stated_in[turn]
-            rule = chosen[k].format(key=keys[k])
+            rule = chosen[k].replace("{key}", words[k])
             request = rng.choice((f"{request} {rule}", f"{rule}\n{request}"))
         messages += _make_turn(rng, turn, request)
     session = Session(id=name, log=tuple(messages), model="claude-sonnet-4-5")

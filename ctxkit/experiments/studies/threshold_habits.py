@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.metrics.growth_profile import GrowthProfile
-from ctxkit.metrics.threshold_sizes import hold_out, is_near_step, list_sizes, measure_session_sizes
+from ctxkit.metrics.threshold_sizes import (
+    choose_size,
+    hold_out,
+    is_near_step,
+    list_sizes,
+    mean_usd,
+    measure_session_sizes,
+)
 from ctxkit.metrics.trigger_settings import find_default_trigger
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall, Usage
 from ctxkit.session.session import Session
@@ -57,6 +64,8 @@ class DeveloperTrial(NamedTuple):
     """None: nothing could be chosen."""
     near_step: bool
     """True where the choice is within 5 % of a price step."""
+    is_possible: bool
+    """True where, the later sessions known, a size costs less within the bound of loss."""
 
     @property
     def is_default(self) -> bool:
@@ -105,9 +114,20 @@ def try_thresholds(
                     _count_above(measured[len(measured) // 2 :], default),
                     held_out,
                     held_out is not None and is_near_step(held_out.size, steps),
+                    _has_cheaper_size(measured[len(measured) // 2 :], default, share),
                 )
             )
     return trials
+
+
+def _has_cheaper_size(later: Sequence[SessionSizes], default: int, extra_loss: float) -> bool:
+    """Return whether the best size for sessions costs less than the default, with them known."""
+    best = choose_size(later, default, extra_loss)
+    return (
+        best is not None
+        and all(default in m.costs for m in later)
+        and mean_usd(later, best) < mean_usd(later, default)
+    )
 
 
 def _count_above(measured: Sequence[SessionSizes], size: int) -> int:

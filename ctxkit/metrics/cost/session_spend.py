@@ -266,7 +266,7 @@ class Spend(BillSplits):
         total = self.total_usd
         if total is None:
             return self.sentences[0]
-        start = f"{format_usd(total)} for {pluralize(len(self.accounts.charges), 'call')}"
+        start = f"{format_usd(total)} for {self._describe_calls()}"
         repeats = pluralize(len(self.fetched), "result")
         causes = [
             *(
@@ -330,13 +330,19 @@ class Spend(BillSplits):
         tools, cache = self.by("tool"), {p.name: p.usd for p in self.by("cache")}
         top_tools = " and ".join(f"{p.name} ({format_percent(p.usd / total)})" for p in tools[:2])
         output = cache.get("output", 0.0)
-        calls_n = len(self.accounts.charges) or len(self.session.calls)
-        summary = f"{format_usd(total)} in {pluralize(calls_n, 'call')}"
+        summary = f"{format_usd(total)} in {self._describe_calls()}"
         summary += f" and {pluralize(len(self.children), 'subagent')}" if self.children else ""
         source = f" ({self.accounts.source})" if self.accounts.source else ""
         return (
             f"{summary}{source}: {format_percent(output / total)} for output; most for {top_tools}."
         )
+
+    def _describe_calls(self) -> str:
+        """Return the number of calls; `4 of 5 calls` where some of them are not billed."""
+        calls_n, billed_n = len(self.session.calls), len(self.accounts.charges)
+        if 0 < billed_n < calls_n and not self.children:
+            return f"{billed_n:,} of {pluralize(calls_n, 'call')}"
+        return pluralize(billed_n or calls_n, "call")
 
     def _describe_resent(self, total: float) -> list[str]:
         out = []

@@ -54,11 +54,7 @@ def _make_array(dtype: str, values: list[Any]) -> Any:
         if array is None:
             array = pa.array(values, type=_get_arrow_type(dtype), from_pandas=True)
     except (pa.ArrowException, UnicodeEncodeError, OverflowError, TypeError):
-        array = pa.array(
-            [_sanitize_value(dtype, v) for v in values],
-            type=_get_arrow_type(dtype),
-            from_pandas=True,
-        )
+        array = pa.array([_sanitize_value(dtype, v) for v in values], type=_get_arrow_type(dtype))
     if dtype == TEXT:
         return pd.arrays.ArrowStringArray(array)
     return _get_masked_class(dtype)(*_to_numpy(array, dtype))

@@ -186,20 +186,22 @@ def make_card(session: Session, *, compaction: int = -1) -> CompactionCard:
         (40471, True)
     """
     compactions = frame(session, per="compaction")
-    numbers = list(compactions["compaction"]) if len(compactions) else []
-    if not -len(numbers) <= compaction < len(numbers):
-        n = pluralize(len(numbers), "compaction")
+    count = len(compactions)
+    if not -count <= compaction < count:
+        n = pluralize(count, "compaction")
         raise BadArguments(f"The session has {n}, so there is no card of number {compaction}.")
     row = compactions.iloc[compaction].to_dict()
     table = losses(session)
-    removed = table[table["compaction"] == row["compaction"]]
+    # a compaction that only the sizes of prompts show has no number, and what it took is unknown
+    is_numbered = has_value(row["compaction"])
+    removed = table[table["compaction"] == row["compaction"]] if is_numbered else table[:0]
     needed = removed[removed["calls_until_needed"].notna()].sort_values(
         "calls_until_needed", kind="stable"
     )
     texts = {m.id: m.text for m in session.messages if m.id}
     counts = removed["family"].value_counts()
     return CompactionCard(
-        number=numbers.index(row["compaction"]) + 1,
+        number=compaction % count + 1,
         tokens_before=_known(row, "tokens_before"),
         tokens_after=_known(row, "tokens_after"),
         cost_usd=float(row["cost_usd"]) if has_value(row["cost_usd"]) else None,

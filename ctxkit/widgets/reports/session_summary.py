@@ -222,14 +222,25 @@ def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
         sentence += f", {pluralize(attempts, 'attempt')} without an effect"
     if falls:
         sentence += f", {pluralize(falls, 'fall')} of the prompt without a mark"
+    errors = table["error"].dropna()
     cut = rows is not None and len(table) > rows
-    caption = (
-        f"The first {rows} of {sentence}." if cut else f"{sentence}." if falls or attempts else ""
-    )
+    caption = f"The first {rows} of {sentence}." if cut else f"{sentence}."
+    if errors.size:
+        caption += f" {_describe_last_error(table.loc[errors.index[-1]])}"
+    elif not (cut or falls or attempts):
+        caption = ""
     first_rows = table if rows is None else table.head(rows)
     return Table(
         _COMPACTION_HEADS, tuple(_compaction_cells(r) for r in first_rows.itertuples()), caption
     )
+
+
+def _describe_last_error(row: Any) -> str:
+    """Return in a sentence why the last compaction failed or was refused, and what stands now."""
+    why = sanitize_line(shorten_error(row.error), 240).rstrip(".")
+    if row.kind in ATTEMPT_OUTCOMES:
+        return f"The last was {row.kind} ({why}): the history is as it was."
+    return f"The last summary failed ({why}): a note stands in the place of what it took."
 
 
 def _compaction_cells(r: Any) -> tuple[Cell, ...]:

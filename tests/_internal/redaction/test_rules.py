@@ -66,6 +66,14 @@ def test_every_rule_finds_its_own_examples():
     assert lost == []
 
 
+def test_a_short_text_and_a_long_one_lose_the_same():
+    """Of a short text all hints are searched at once, of a long one each by itself."""
+    padding = "\n" + "and so on. " * 200
+    for rule in RULES:
+        text = examples(rule)[0].text
+        assert redact(text + padding) == redact(text) + padding, rule.name
+
+
 def test_the_alphabets_are_those_that_rules_name():
     named = {c for rule in RULES for t in rule.examples for c in ALPHABETS if f"{{{c}" in t}
     assert named == set(ALPHABETS)

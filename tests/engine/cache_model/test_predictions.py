@@ -240,6 +240,21 @@ def test_an_untaught_kind_gets_the_lifetime_alone_and_no_interval():
     assert "four in five cost between" in p.why
 
 
+def test_a_model_that_no_log_has_seen_gets_two_ends():
+    """It may have no cache: the figure is that of the lifetime, and how many times more without."""
+    sizes = [20_000 + 100 * i for i in range(8)]
+    replies = (reply(n, time=n / 10, model="glm-5", usage=fresh(n)) for n in sizes)
+    log = (m for each in replies for m in (user(), each))
+    p = predict_input_cost(session(*log, format="claude-code", model="glm-5"))
+    times = (1 + p.nothing_cached_error) / (1 + p.lifetime_error)
+    assert times > 2
+    assert (p.error, p.low) == (p.lifetime_error, None)
+    assert f"if that has no cache, it costs {times:.1f} times that figure" in p.why
+    seen = replace(growing(), parent="main")
+    rows = [r for r in load_counts() if not r.subagent]
+    assert "no cache" not in predict_input_cost(seen, rows).why
+
+
 def test_one_developer_with_many_logs_does_not_outvote_others():
     """Rates go by developer: 40 logs of one person that miss count as one of three."""
     cold = [replace_reads(growing(60, own=f"c{i}"), [0] * 60) for i in range(40)]

@@ -51,6 +51,7 @@ async function looked({ file, window, settings }, n) {
     agent: { state: { messages: [...messages] }, replaceMessages: () => {} },
     _overflowRecoveryAttempted: false, _emit: () => {}, _findPersistedMessageEntryId: () => undefined,
     _omitRecoveryAttempt: () => {}, _runAutoCompaction: (reason) => { why = reason; return false; },
+    _modelForMessage: AgentSession.prototype._modelForMessage,
   };
   await AgentSession.prototype._checkCompaction.call(session, last, false);
   return why;

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctxkit.experiments.studies.forecast_coverage import count_prompt_tokens, measure_coverage
+import msgspec
+
+from ctxkit.engine.cache_model.session_counts import load_counts
+from ctxkit.experiments.studies.forecast_coverage import (
+    count_prompt_tokens,
+    measure_archives,
+    measure_coverage,
+    price_carried_tokens,
+)
+from ctxkit.experiments.studies.threshold_habits import make_developers
+from ctxkit.session.messages import Usage
 
 PAGE = Path(__file__).parents[3] / "docs" / "forecasts.md"
 
 
 def test_four_of_five_later_sessions_lie_in_the_interval():
-    for figure in (lambda row: float(row.calls), count_prompt_tokens):
+    for figure in (lambda row: float(row.calls), count_prompt_tokens, price_carried_tokens):
         result = measure_coverage(figure)
         assert result.developers_n >= 10
         assert 0.7 <= result.share <= 0.9
@@ -26,7 +36,57 @@ def test_figures_that_drift_fall_out_of_it():
     assert measure_coverage(drifting).share < 0.5
 
 
+def test_archives_are_forecast_and_compared_per_tool():
+    developers = make_developers(5, sessions=8)
+    coverage = measure_archives({n: developers[n] for n in ("dev-2", "dev-3")})
+    assert {(t, f) for t, f in coverage if f != "loss"} == {
+        (tool, figure) for tool in ("claude-code", "codex") for figure in ("calls", "usd")
+    }
+    for result in coverage.values():
+        assert result.developers_n == 1
+        assert 0 <= result.inside <= result.sessions_n == 4
+
+
+def test_sessions_that_cost_more_later_fall_out_of_the_interval():
+    """Each call of the later sessions is billed as an hour's write of its whole prompt."""
+    (sessions,) = make_developers(1, sessions=8).values()
+    later = [msgspec.structs.replace(s, log=tuple(map(make_dearer, s.log))) for s in sessions[4:]]
+    coverage = measure_archives({"dev-0": [*sessions[:4], *later]})
+    assert coverage["claude-code", "usd"].inside == 0
+    assert coverage["claude-code", "calls"].inside > 0
+
+
+def make_dearer(message):
+    if message.usage is None:
+        return message
+    usage = Usage(
+        input_tokens=0,
+        cache_read_tokens=0,
+        cache_write_tokens=0,
+        cache_write_1h_tokens=message.usage.prompt_tokens,
+        output_tokens=message.usage.output_tokens,
+    )
+    return msgspec.structs.replace(message, usage=usage)
+
+
+def test_carried_tokens_have_a_price_only_with_that_of_the_model():
+    row = next(r for r in load_counts() if "claude" in r.model and has_hits(r))
+    assert price_carried_tokens(msgspec.structs.replace(row, model="no such model")) is None
+    lost = {k: msgspec.structs.replace(c, lost=c.expected) for k, c in row.counts.items()}
+    assert price_carried_tokens(msgspec.structs.replace(row, counts=lost)) > price_carried_tokens(
+        row
+    )
+
+
+def has_hits(row):
+    return any(c.lost < c.expected for c in row.counts.values())
+
+
 def test_the_page_has_what_is_measured():
     import make_answers
 
-    assert make_answers.measure_forecasts() in PAGE.read_text(encoding="utf-8")
+    measured = PAGE.read_text(encoding="utf-8")
+    assert make_answers.measure_recorded_forecasts() in measured
+    assert f"Made: {make_answers.FORECAST_DEVELOPERS} developers" in measured
+    for tool in ("claude-code", "codex", "pi"):
+        assert f"| {tool}, usd | " in measured

@@ -34,6 +34,15 @@ def test_a_trial_of_the_page_is_that_of_the_command():
     assert trial.saves_within(0.05)
     assert not trial.saves_within(0.0)
     assert not trial.near_step
+    assert trial.is_possible
+
+
+def test_a_choice_that_holds_later_was_possible():
+    developers = make_developers(3, seed=5, sessions=4)
+    for share, trials in try_thresholds(developers, (0.0, 1.0)).items():
+        for trial in trials:
+            assert trial.is_possible or not trial.saves_within(share)
+    assert any(t.is_possible for t in trials)
 
 
 def test_the_page_says_first_what_is_missed_and_shows_the_losers():

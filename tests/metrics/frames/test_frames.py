@@ -103,12 +103,14 @@ def test_the_text_of_a_message_row_is_in_the_log_at_its_position():
     path = ck.samples.path("billing")
     read = ck.read(path)
     rows = ck.frame(read, per="message")
-    assert [read.log[p].id for p in rows["position"]] == rows["id"].tolist()
+    assert [read.path[p].id for p in rows["position"]] == rows["id"].tolist()
     queue = "fin-import-7"
-    stating = [p for p in rows["position"] if queue in read.log[p].text]
+    stating = [p for p in rows["position"] if queue in read.path[p].text]
     hits = ck.find(path, queue)
-    hits = hits[[queue in read.messages[m].text for m in hits["message"]]]  # not those of calls
-    assert [read.messages[m].id for m in hits["message"]] == [read.log[p].id for p in stating]
+    hits = hits[[queue in read.path[p].text for p in hits["position"]]]  # not those of calls
+    assert hits["position"].tolist() == list(stating)
+    ids = rows.set_index("position")["id"]
+    assert [read.path[p].id for p in hits["position"]] == ids[hits["position"]].tolist()
     assert len(stating) == 7
 
 

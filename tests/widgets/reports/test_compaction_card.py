@@ -22,6 +22,17 @@ from ctxkit.widgets.reports.compaction_card import (
 SAMPLES = ("billing", "research")
 
 
+def test_a_compaction_that_only_prompt_sizes_show_has_a_card():
+    sizes = (20_000, 90_000, 15_000, 80_000, 12_000)
+    log = [(user("Go on."), assistant("ok", usage=usage(n))) for n in sizes]
+    cards = [make_card(session(*log), compaction=i) for i in (0, -1)]
+    assert [(c.number, c.tokens_before, c.tokens_after) for c in cards] == [
+        (1, 90_000, 15_000),
+        (2, 80_000, 12_000),
+    ]
+    assert all(c.removed_n == c.needed_n == 0 and c.cost_usd is None for c in cards)
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_figures_are_those_of_the_tables(name):
     s = ck.read(ck.samples.path(name))

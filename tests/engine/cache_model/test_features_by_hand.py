@@ -1,0 +1,117 @@
+"""Features of a call that a program's version, its times and its writes decide, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, session, user
+
+from ctxkit.engine.cache_model.call_features import (
+    HOUR,
+    find_program_era,
+    get_cache_lifetime,
+    get_call_features,
+    has_hour_writes,
+    has_reliable_times,
+)
+from ctxkit.session import Usage
+
+MODEL = "claude-sonnet-4-5"
+
+
+def call(
+    time: float | None,
+    prompt: int = 20_000,
+    read: int = 0,
+    hour: int | None = None,
+    write: int = 100,
+):
+    usage = Usage(
+        input_tokens=prompt - read - write, cache_read_tokens=read, cache_write_tokens=write,
+        cache_write_1h_tokens=hour, output_tokens=5,
+    )  # fmt: skip
+    return assistant("ok", usage=usage, model=MODEL, time=time)
+
+
+def make_log(*times, version="2.1.3", tool="claude-code", prompt=20_000):
+    log = [m for t in times for m in (user("go", time=t - 1), call(t, prompt))]
+    return session(*log, format=tool, version=version, model=MODEL)
+
+
+@pytest.mark.parametrize(
+    ("tool", "version", "prompt", "common"),
+    [
+        ("claude-code", "2.1.0", 20_000, True),
+        ("claude-code", "2.1.207", 20_000, True),
+        ("claude-code", "3.0", 20_000, True),
+        ("claude-code", "2.0.99", 20_000, False),  # before 2.1 no prefix is cached apart
+        ("claude-code", "1.9", 20_000, False),
+        ("claude-code", "beta", 20_000, False),
+        ("claude-code", None, 20_000, False),
+        ("codex", "2.1.0", 20_000, False),
+        ("claude-code", "2.1.0", 31_999, True),
+        ("claude-code", "2.1.0", 32_000, False),  # tools of the user come before the system message
+    ],
+)
+def test_sessions_begin_alike_in_claude_code_from_2_1_on(tool, version, prompt, common):
+    features = get_call_features(make_log(10.0, version=version, tool=tool, prompt=prompt))
+    assert [f.common for f in features] == [common]
+
+
+@pytest.mark.parametrize(
+    ("version", "era"),
+    [
+        ("2.0.99", ""),
+        ("2.1.0", "2.1.0"),
+        ("2.1.19", "2.1.0"),
+        ("2.1.20", "2.1.20"),
+        ("2.1.49", "2.1.20"),
+        ("2.1.50", "2.1.50"),
+        ("2.1.99", "2.1.50"),
+        ("2.1.100", "2.1.100"),
+        ("2.1.199", "2.1.100"),
+        ("2.1.200", "2.1.200"),
+        ("3.0.0", "2.1.200"),
+        (None, ""),
+    ],
+)
+def test_releases_that_miss_alike_are_one_era(version, era):
+    assert find_program_era("claude-code", version) == era
+    assert find_program_era("pi", version) == ""
+
+
+@pytest.mark.parametrize(
+    ("times", "reliable"),
+    [
+        ((10.0, 20.0, 30.0), True),
+        ((10.0, 10.0, 30.0), True),
+        ((10.0, 10.0, 10.0), False),  # three calls at one time: the log was copied
+        ((), False),
+    ],
+)
+def test_times_that_were_copied_are_no_times(times, reliable):
+    log = session(*(m for t in times for m in (user("go"), call(t))), format="pi", model=MODEL)
+    assert has_reliable_times(log) is reliable
+
+
+@pytest.mark.parametrize(("back", "reliable"), [(59.0, True), (61.0, False)])
+def test_a_clock_may_go_back_by_a_minute(back, reliable):
+    log = session(user("a", time=100.0), call(101.0), user("b", time=101.0 - back), call(150.0),
+                  format="pi", model=MODEL)  # fmt: skip
+    assert has_reliable_times(log) is reliable
+
+
+@pytest.mark.parametrize(
+    ("hour", "write", "life"), [(60, 0, 3600), (60, 40, 3600), (40, 60, 300), (None, 60, 300)]
+)
+def test_a_cache_lives_as_most_of_its_writes(hour, write, life):
+    log = session(user("a"), call(1.0, hour=hour, write=write), format="claude-code", model=MODEL)
+    assert HOUR == 3600
+    assert get_cache_lifetime(log) == life
+    assert has_hour_writes(log, log.calls[0]) is (life == 3600)
+
+
+def test_without_a_rule_a_cache_is_taken_to_live_an_hour_unless_writes_are_billed():
+    unknown = {"format": "pi", "model": "my-model"}
+    reads = session(user("a"), assistant("ok", usage=Usage(input_tokens=9, cache_read_tokens=0, output_tokens=1)), **unknown)  # fmt: skip
+    assert get_cache_lifetime(reads) == 3600
+    assert get_cache_lifetime(session(user("a"), call(1.0), **unknown)) == 300

@@ -1,0 +1,107 @@
+"""Published constraints: read and not run, put into talks, and judged summaries beside our marks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ctxkit.errors import BadArguments
+from ctxkit.experiments.studies.published_constraints import (
+    COMPINT,
+    FRAMING,
+    PUBLISHED_RETENTION,
+    compare_marks,
+    make_constraint_talks,
+    read_constraints,
+    read_judged_summaries,
+)
+from ctxkit.policies.texts.user_rules import RuleStrength, iter_text_statements
+
+PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
+RULE = "Never mail the tax office."
+ROWS = (  # compactor, summary, what a person said
+    ("gpt_5.4_mini_pi_mono_prompt", "The user said: never mail the tax office.", True),
+    ("gemma_4_anthropic_prompt", "The report was sent.", False),
+    ("recent_5", "The user wants post kept from the authorities.", True),
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    source = tmp_path / COMPINT
+    source.mkdir()
+    rules = [{"id": i, "sssc": f"Never mail office number {i}."} for i in range(15)]
+    (source / "sssc.py").write_text(f"import nothing_that_exists\nROWS = {rules!r}\n")
+    labelled = [
+        {"id": str(i), "sssc_message": RULE, "compacted_summary": s, "label": kept}
+        for i, (_, s, kept) in enumerate(ROWS)
+    ]
+    key = [{"id": str(i), "compactor": name} for i, (name, _, _) in enumerate(ROWS)]
+    for name, rows in (("balanced_blind_labeled", labelled), ("balanced_key", key)):
+        (source / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def test_constraints_are_read_and_the_file_is_not_run(folder):
+    assert read_constraints(folder)[3] == "Never mail office number 3."
+    (folder / COMPINT / "sssc.py").write_text("ROWS = []")
+    with pytest.raises(BadArguments, match="no list of constraints"):
+        read_constraints(folder)
+
+
+def test_talks_state_each_constraint_once_with_its_framing(folder):
+    (talk,) = make_constraint_talks(1, folder)
+    text = "\n".join(m.text for m in talk.session.messages[:70])
+    assert [text.count(FRAMING + key) for key in talk.keys] == [1] * 15
+
+
+def test_marks_are_compared_with_what_people_said(folder):
+    agreement = compare_marks(read_judged_summaries(folder))
+    assert agreement[:4] == (2, 1, 1, 1)
+    assert agreement.compactors_n == 3
+
+
+def test_data_that_are_not_there_are_one_sentence(tmp_path):
+    with pytest.raises(BadArguments, match="CTXKIT_STUDIES"):
+        read_constraints(tmp_path)
+
+
+def test_the_published_order_has_all_eight_compactors():
+    assert len(PUBLISHED_RETENTION) == 8
+    mean = sum(map(sum, PUBLISHED_RETENTION.values())) / 24
+    assert mean == pytest.approx(17, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "When you name a customer, give the number.",
+        "End every answer with the time.",
+        "Sign all replies as Ann.",
+        "For the rest of this session, speak of euros.",
+    ],
+)
+def test_orders_about_replies_or_for_a_case_are_rules(order):
+    assert [s.strength for s in iter_text_statements(order)] == [RuleStrength.BINDS]
+
+
+@pytest.mark.parametrize("text", ["When you left, the test was green.", "When I run it, it fails."])
+def test_what_tells_of_a_case_is_no_order(text):
+    assert RuleStrength.BINDS not in {s.strength for s in iter_text_statements(text)}
+
+
+def test_the_page_names_what_is_not_measured():
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert "Its talks of 100,000 tokens are not at hand: not measured on them." in text
+    assert "They are not held out" in text
+
+
+@pytest.mark.long
+def test_the_page_has_what_is_measured_of_published_constraints(published):
+    import make_answers
+
+    if not (published / COMPINT).exists():
+        pytest.skip(f"the published data hold no {COMPINT}")
+    assert make_answers.measure_constraints() in PAGE.read_text(encoding="utf-8")

@@ -1,0 +1,115 @@
+"""Each limit of a pruning, at the last size that it lets pass and at the first that it does not."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, result, tool_call, user
+from histories import CHARS, ROOM, shown
+
+from ctxkit.policies import (
+    Clear,
+    ConsumedReads,
+    Digest,
+    Excerpts,
+    Offload,
+    Outputs,
+    Replies,
+    Results,
+    Tombstones,
+    ToolPairs,
+    TrimStage,
+)
+
+
+def is_changed(pruning, *sizes: int, tool: str = "bash", reply: int = 0, text: str = "x") -> bool:
+    """Whether a pruning changes a history of tool results of so many characters, or of one reply."""
+    messages = [user()]
+    for i, size in enumerate(sizes):
+        call = assistant("", tool_call(tool, command=f"{i}", path=f"{i}.py"), id=f"a{i}")
+        messages += [call, result(text * size, of=call, id=f"r{i}")]
+    if reply:
+        messages.append(assistant("y" * reply))
+    history = shown(*messages, assistant("done"))
+    return pruning(history, ROOM) is not history
+
+
+PLACEHOLDER = CHARS.message(result(Clear().placeholder))
+LIMITS = {
+    "clear keeps the newest": (Clear(keep_last=2), (400, 400), (400, 400, 400)),
+    "clear keeps few characters": (Clear(keep_last=0, min_chars=100), (99,), (100,)),
+    "pairs keep the newest": (ToolPairs(keep_pairs=2), (400, 400), (400, 400, 400)),
+    "tombstones keep the newest": (
+        Tombstones(keep_last=2, max_tokens=1, manifest=False), (400, 400), (400, 400, 400)),
+    "tombstones have a budget": (
+        Tombstones(keep_last=0, max_tokens=100, manifest=False), (400,), (404,)),
+    "results": (Results(max_chars=300, consumed_chars=-1), (300,), (1000,)),
+    "outputs by characters": (Outputs(max_chars=300, max_lines=0, max_bytes=0), (300,), (1000,)),
+    "outputs by bytes": (Outputs(max_chars=0, max_lines=0, max_bytes=300), (300,), (1000,)),
+    "offload": (Offload(threshold=3000), (3000,), (3001,)),
+    "excerpts keep the newest": (Excerpts(keep_last=2), (4000, 4000), (4000, 4000, 4000)),
+    "digest keeps the newest": (Digest(keep_last=2), (4000, 4000), (4000, 4000, 4000)),
+    "a stage": (TrimStage(max_chars=300, consumed_chars=-1), (300,), (1000,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("pruning", "passes", "too_much"), LIMITS.values(), ids=LIMITS)
+def test_a_limit_is_the_last_size_that_passes(pruning, passes, too_much):
+    assert not is_changed(pruning, *passes)
+    assert is_changed(pruning, *too_much)
+
+
+def test_a_reply_of_the_limit_stays():
+    assert not is_changed(Replies(max_chars=300), reply=300)
+    assert is_changed(Replies(max_chars=300), reply=1000)
+
+
+def test_clearing_frees_at_least_what_is_asked():
+    saving = 100 - PLACEHOLDER  # of a result of 400 characters, in tokens
+    assert is_changed(Clear(keep_last=0, at_least=saving), 400)
+    assert not is_changed(Clear(keep_last=0, at_least=saving + 1), 400)
+
+
+def test_pairs_go_from_the_named_size_of_all_messages_on():
+    history_chars = shown(user(), *_list_pairs(), assistant("done"))
+    size = sum(_count_chars(m) for m in history_chars.messages)
+    for chars, changed in ((size, True), (size + 1, False)):
+        new = ToolPairs(keep_pairs=1, from_chars=chars)(history_chars, ROOM)
+        assert (new is not history_chars) is changed
+
+
+def _list_pairs():
+    out = []
+    for i in range(3):
+        call = assistant("", tool_call("bash", command="ls"), id=f"a{i}")
+        out += [call, result("x" * 400, of=call, id=f"r{i}")]
+    return out
+
+
+def _count_chars(message) -> int:
+    from ctxkit.policies.history.columns import count_chars
+
+    return count_chars(message)
+
+
+def test_lines_are_counted_whole():
+    by_lines = Outputs(max_lines=10, max_chars=0, max_bytes=0)
+    assert not is_changed(by_lines, 9, text="line\n")
+    assert is_changed(by_lines, 200, text="line\n")
+
+
+def test_a_stale_read_is_cut_beyond_its_characters():
+    def read_then_written(size: int) -> bool:
+        read = assistant("", tool_call("read_file", path="a.py"), id="a")
+        write = assistant("", tool_call("write_file", path="a.py", content="z"), id="b")
+        h = shown(
+            user(),
+            read,
+            result("x" * size, of=read),
+            write,
+            result("ok", of=write),
+            assistant("done"),
+        )
+        return ConsumedReads(max_chars=300)(h, ROOM) is not h
+
+    assert not read_then_written(300)
+    assert read_then_written(1000)
