@@ -92,8 +92,13 @@ def draw_billing(name: str) -> str:
     return draw_chart(plot(ck.read(ck.samples.path("billing"))), label)
 
 
-def run_agent(folder: Path) -> ck.Session:
-    """Return a session of three turns of a scripted agent, whose context fills until it is compacted."""
+def run_agent() -> ck.Session:
+    """Return a session of three turns of a scripted agent, whose context fills until it is compacted.
+
+    Its folder has the same name each time, as the name stands in the prompt and is counted.
+    """
+    folder = Path(tempfile.gettempdir()) / "ctxkit-pictures"
+    folder.mkdir()
     os.chdir(folder)
     shell = InteractiveShell.instance()
     shell.run_line_magic("load_ext", "ctxkit")
@@ -115,9 +120,10 @@ def make_pictures() -> dict[str, str]:
         }
         pictures |= {name: draw_billing(name) for name in CHARTS}
         try:
-            live = ck.plots.growth(run_agent(folder))
+            live = ck.plots.growth(run_agent())
         finally:
             os.chdir(here)
+            shutil.rmtree(Path(tempfile.gettempdir()) / "ctxkit-pictures", ignore_errors=True)
         pictures["agent"] = draw_chart(live, "An agent whose context fills until it is compacted")
     return pictures
 

@@ -19,6 +19,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, cast
 
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
+from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.palette import PLOTLY_TEXT_CSS
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.inputs import as_session, as_sessions
@@ -223,23 +224,12 @@ class Chart:
         bundle: dict[str, Any] = {"text/plain": self.to_text(), "text/html": self.to_html()}
         if not self.drawing.is_empty:
             bundle[PLOTLY_MIME_TYPE] = self.to_plotly()
-            _show_text_style()
+            if "ipykernel" in sys.modules:
+                call_hook("chart.display")
         return bundle
 
     def __repr__(self) -> str:
         return self.to_text()
-
-
-def _show_text_style() -> None:
-    """Put the colour of plotly's words into an output of its own, which holds no words.
-
-    It is stored with the notebook, so that it acts where no kernel and no script of ours runs.
-    """
-    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
-    shell: Any = get_ipython()
-    if hasattr(shell, "kernel"):  # a terminal has no page
-        style = f"<style>{PLOTLY_TEXT_CSS}</style>"
-        shell.display_pub.publish({"text/plain": "", "text/html": style})
 
 
 def write_page(path: str | Path, text: str) -> Path:

@@ -65,6 +65,7 @@ def take_reopened(browser: Any, folder: Path) -> int:
         page.route("**/api/sessions*", refuse_kernel)
         page.evaluate(REOPEN)
         page.wait_for_selector(".jp-Dialog").press("Escape")
+        page.add_style_tag(content=".jp-Dialog{display:none!important}")  # it asks again and again
         page.wait_for_timeout(1500)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
