@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import assistant, user
 from talks_by_chance import Fours
 
+from ctxkit.errors import UnsoundHistory
 from ctxkit.policies import History, MessageLog
 from ctxkit.policies.history.edits import apply_sized_states
 
@@ -35,3 +37,11 @@ def test_messages_of_known_sizes_have_them():
     assert (new.tokens, new.estimated) == (17 + 100, 6)
     only_last = apply_sized_states(start(), {0: (None, 0)})
     assert [m.text for m in only_last.messages] == ["y" * 400]
+
+
+def test_what_hides_a_pinned_message_is_refused():
+    log = MessageLog.of([user("never!", pinned=True), user("y" * 400), assistant()], Fours())
+    history = History.start(log)
+    assert len(apply_sized_states(history, {1: (None, 0)}).messages) == 1
+    with pytest.raises(UnsoundHistory, match="must stay"):
+        apply_sized_states(history, {0: (None, 0)})
