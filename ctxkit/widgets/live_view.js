@@ -73,9 +73,19 @@ function initialize({ model }) {
   observer.observe(document.body, { childList: true, subtree: true });
   const timer = setInterval(look, LOOK_EVERY_MS);                    // models come back after a reload; a kernel ends without a word
   look();
+  colourPlotlyText();
   return () => {
     stopped = true; observer.disconnect(); clearInterval(timer); cancelAnimationFrame(frame);
     for (const slot of [...filled.keys()]) empty(slot);
   };
+}
+/** Give plotly's words the lab's own colour: a figure has one grey for light and dark pages, and no grey has a
+ *  contrast above 4.4 on both. Words on marks and hover texts keep theirs. */
+function colourPlotlyText() {
+  if (document.getElementById("ctxkit-plotly-text")) return;
+  const style = document.head.appendChild(document.createElement("style"));
+  style.id = "ctxkit-plotly-text";
+  style.textContent = `.js-plotly-plot :is(g[class$="tick"] text, text[class$="title"], .legendtext, .annotation-text, .textpoint text)`
+    + `{fill:var(--jp-content-font-color1,var(--vscode-foreground,#777))!important}`;
 }
 export default { initialize };

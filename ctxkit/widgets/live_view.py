@@ -15,7 +15,8 @@ STILL_NOTE = "A still picture: run the cell for the interactive view."
 class LiveViewMounter(anywidget.AnyWidget):  # type: ignore[misc]
     """Puts the live views of all other widgets of this kernel into their slots.
 
-    It is never displayed: front ends run the `initialize` of a model when its comm opens.
+    It is never displayed: front ends run the `initialize` of a model when its comm opens. It also
+    gives the words of plotly's figures the colour of the page.
     """
 
     _esm = files(__package__).joinpath("live_view.js").read_text(encoding="utf-8")
@@ -28,6 +29,11 @@ class LiveViewMounter(anywidget.AnyWidget):  # type: ignore[misc]
         if cls.current is None or cls.current.comm is None:
             cls.current = cls()
         return cls.current
+
+
+def prepare_page() -> None:
+    """Let the page of a kernel give the words of plotly's figures the colour of its theme."""
+    LiveViewMounter.ensure()
 
 
 def needs_widget_output() -> bool:
@@ -48,7 +54,7 @@ def needs_widget_output() -> bool:
 def render_slot(model_id: str, html: str) -> str:
     """Return a still picture with the place for the live view of a model.
 
-    The id is in a class, as notebooks that are not trusted keep no other attribute.
+    The id stands in a class, as notebooks that are not trusted keep no other attribute.
     """
     note = f'<p style="margin:4px 0"><em>{STILL_NOTE}</em></p>'
     return (
