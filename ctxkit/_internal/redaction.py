@@ -50,18 +50,31 @@ def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
         value: texts, numbers, lists and objects.
         secrets: result of `environment_secrets`, if many values are redacted in a row.
     """
-    secrets = environment_secrets() if secrets is None else secrets
+    return _redact_value(value, environment_secrets() if secrets is None else secrets, {})
+
+
+_MAX_CACHED_CHARS = 100
+_MAX_CACHED_TEXTS = 10_000
+"""Short texts, such as keys and names of models, recur in the rows of a table."""
+
+
+def _redact_value(value: Any, secrets: Sequence[str], cache: dict[str, str]) -> Any:
     if isinstance(value, str):
-        return mask_spans(value, find_spans(value, secrets))
+        redacted = cache.get(value)
+        if redacted is None:
+            redacted = mask_spans(value, find_spans(value, secrets))
+            if len(value) <= _MAX_CACHED_CHARS and len(cache) < _MAX_CACHED_TEXTS:
+                cache[value] = redacted
+        return redacted
     if isinstance(value, dict):
         return {
-            redact_json(k, secrets): REDACTION_MARK
+            _redact_value(k, secrets, cache): REDACTION_MARK
             if isinstance(v, str) and is_secret_field(k, v)
-            else redact_json(v, secrets)
+            else _redact_value(v, secrets, cache)
             for k, v in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [redact_json(v, secrets) for v in value]
+        return [_redact_value(v, secrets, cache) for v in value]
     return value
 
 

@@ -355,9 +355,17 @@ def _find_cookies(view: VisibleText) -> Iterator[Span]:
                 yield pair.span(2)
 
 
+@lru_cache(maxsize=1_024)
+def _has_secret_word(name: str) -> bool:
+    low = VisibleText(name).low
+    return any(word in low for word in _PASSWORD_WORDS + _TOKEN_WORDS)
+
+
 def is_secret_field(name: object, value: str) -> bool:
     """Return whether a text under a key that names a secret looks like one."""
     if not isinstance(name, str) or not 2 <= len(name) <= 100 or not 6 <= len(value) <= 4096:
+        return False
+    if not _has_secret_word(name):
         return False
     name, value = VisibleText(name).text, VisibleText(value).text
     if "\n" in value or "\n" in name:
