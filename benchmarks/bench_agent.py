@@ -19,8 +19,8 @@ from ctxkit.agent import Agent, Limits
 from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.store.workspace import Workspace
 from ctxkit.agent.tools.tool import tool
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.session.messages import Message, Text, ToolCall, Usage
 from ctxkit.session.session import Session

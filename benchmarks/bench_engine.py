@@ -20,14 +20,15 @@ import numpy as np
 from benchmarks.clock import cpu, paired
 from ctxkit.engine import Run, advance
 from ctxkit.engine import run_rules as replay
-from ctxkit.policies import triggers, window
+from ctxkit.policies import triggers
+from ctxkit.policies import window_compaction as window
 from ctxkit.policies.clearing import Clear
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import History, MessageLog
-from ctxkit.policies.rules import Rules
 from ctxkit.presets import langchain_summary, pi
 from ctxkit.session.messages import Message, Text, ToolCall
 from ctxkit.tokens import get_counter
-from ctxkit.tokens.exact import TiktokenCounter
+from ctxkit.tokens.tiktoken_counters import TiktokenCounter
 
 CALLS = 500
 WORDS = [

@@ -17,13 +17,13 @@ from ctxkit.policies import triggers
 from ctxkit.policies.base import Chain
 from ctxkit.policies.cache_ttl import CacheTtl
 from ctxkit.policies.clearing import Clear, Tombstones, ToolPairs
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import MessageLog
 from ctxkit.policies.message_filters import Cap, Prune
+from ctxkit.policies.message_shortening import Intermediate, Outputs, Replies, Results
 from ctxkit.policies.offload import Digest, Excerpts, Offload
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Intermediate, Outputs, Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
-from ctxkit.policies.window import AdaptiveTrim
+from ctxkit.policies.window_compaction import AdaptiveTrim
 from ctxkit.presets import fased, names, openclaw, preset
 from ctxkit.tokens import get_counter
 

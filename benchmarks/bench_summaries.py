@@ -18,7 +18,8 @@ from benchmarks.clock import cpu
 from ctxkit.engine import log_from_session
 from ctxkit.policies.history import History
 from ctxkit.policies.offline_summarisers import Extractive, Passage
-from ctxkit.policies.texts import line_index, summary_prompts
+from ctxkit.policies.texts import message_line_index as line_index
+from ctxkit.policies.texts import summary_prompts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

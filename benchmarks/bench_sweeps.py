@@ -25,10 +25,10 @@ from ctxkit.experiments.parallel import WorkPlan
 from ctxkit.experiments.score_columns import build_score_frame
 from ctxkit.experiments.scores import score_session
 from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import MessageLog
 from ctxkit.policies.offline_summarisers import Fixed
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Above
 from ctxkit.session.messages import Message, Text, ToolCall, Usage
 from ctxkit.session.session import Session

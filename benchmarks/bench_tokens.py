@@ -15,7 +15,7 @@ import tiktoken
 
 from benchmarks.clock import cpu
 from ctxkit import tokens
-from ctxkit.tokens.exact import TiktokenCounter
+from ctxkit.tokens.tiktoken_counters import TiktokenCounter
 from ctxkit.tokens.vocabularies import get_encoding_definition
 
 ENCODING = "o200k_base"

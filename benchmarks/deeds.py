@@ -22,9 +22,9 @@ import msgspec
 
 import ctxkit as ck
 from ctxkit.experiments.grids import resolve_rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.offline_summarisers import Fixed
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Above
 from ctxkit.session.messages import Edit, Message, Text, ToolCall, Usage
 from ctxkit.session.session import Session

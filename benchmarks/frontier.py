@@ -16,7 +16,7 @@ import pandas as pd
 
 import ctxkit as ck
 from ctxkit.experiments import mark_pareto_front
-from ctxkit.metrics.stats import estimate_cost_uncertainty
+from ctxkit.metrics.run_statistics import estimate_cost_uncertainty
 from ctxkit.plots import frontier
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 import ctxkit as ck
-from ctxkit.metrics.items import extract_items
+from ctxkit.metrics.losable_items import extract_items
 
 RULES = (ck.presets.pi, ck.presets.codex, ck.presets.claude_code)
 FIGURES = ["needed_later_loss", "summary_recall", "user_rules_kept"]

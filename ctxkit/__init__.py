@@ -18,7 +18,7 @@ register_hooks(
         "session.sent": "ctxkit.engine.replay:sent_prompt",
         "session.display": "ctxkit.widgets.waiting:render_session_with_notice",
         "sessions.display": "ctxkit.widgets.reports.session_summary:render_sessions",
-        "chart.display": "ctxkit.widgets.live_view:prepare_page",
+        "chart.display": "ctxkit.widgets.saved_outputs:prepare_page",
         "sessions.arrow": "ctxkit.metrics.frames:arrow",
     }
 )

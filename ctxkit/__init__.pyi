@@ -16,7 +16,7 @@ from .metrics.frames import frame as frame
 from .metrics.estimator_error import calibrate as calibrate
 from .metrics.cost.spending import spend as spend
 from .metrics.cache_misses import misses as misses
-from .metrics.threshold import when as when
+from .metrics.shared_threshold import when as when
 from .widgets import (
     break_even as break_even,
     budget as budget,
@@ -47,7 +47,7 @@ from .engine.framework_integration import (
     fit as fit,
     history_processor as history_processor,
 )
-from .teams.build import team as team
+from .teams.team_building import team as team
 
 # the course
 from .course.contests import contest as contest

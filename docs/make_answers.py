@@ -25,9 +25,11 @@ import ctxkit as ck
 from ctxkit.experiments.studies import (
     exam_answers,
     forecast_coverage,
-    idle_pauses,
     published_constraints,
     threshold_habits,
+)
+from ctxkit.experiments.studies import (
+    idle_ledger_accuracy as idle_pauses,
 )
 from ctxkit.experiments.studies.rule_survival import (
     HELD_OUT_WORDINGS,
@@ -35,10 +37,10 @@ from ctxkit.experiments.studies.rule_survival import (
     make_talks,
     measure_rule_survival,
 )
+from ctxkit.metrics.compaction_timing import EXTRA_LOSS
 from ctxkit.metrics.cost.idle_ledger import find_pauses
 from ctxkit.metrics.growth_profile import GrowthProfile
-from ctxkit.metrics.threshold_sizes import LATER_SESSIONS
-from ctxkit.metrics.timing import EXTRA_LOSS
+from ctxkit.metrics.threshold_costs import LATER_SESSIONS
 from ctxkit.widgets.reports.compaction_card import make_card
 
 if TYPE_CHECKING:

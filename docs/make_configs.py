@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ctxkit.presets.config_keys import preset_defaults
+from ctxkit.presets.config_schema import preset_defaults
 from ctxkit.presets.loading import SYSTEM_CONFIG_FILES
 
 PAGE = Path(__file__).with_name("configs.md")

@@ -85,7 +85,7 @@ RULES = """
 
 ## What logs say wrongly
 
-Every session that is read passes one place (`formats/recording_errors.py`), which mends what can be told and says the rest in
+Every session that is read passes one place (`formats/recording_repairs.py`), which mends what can be told and says the rest in
 `session.notes`, in sentences; reports, comparisons and charts that rest on the session show them.
 
 - **A prompt of no tokens, a price of nothing** say that a call failed, or that the program knows no price: missing.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ctxkit.experiments.score_columns import SCORE_COLUMNS
+from ctxkit.metrics.compaction_timing import EXTRA_LOSS
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR
 from ctxkit.metrics.item_index import USER_WEIGHT
-from ctxkit.metrics.timing import EXTRA_LOSS
 from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL
 
 _HEAD = f"""# Scores
@@ -81,7 +81,7 @@ there holds it, else *lost*. Compactions and prunings are treated alike.
 *Needed-later loss* is, of the items that the record uses again (a reply names them after they were stated), the share
 that was out of sight before such a use. Each item counts once, for the last compaction that removed it before its first
 such use. The denominator is the record's own, so it is the same for all rules. `next_interval_loss` looks only as far as
-the next compaction and flatters rules that compact often. `metrics.loss.losses` lists each loss.
+the next compaction and flatters rules that compact often. `metrics.loss_tables.losses` lists each loss.
 
 *Regret* is the loss above that of the best messages of the same token budget, chosen with the record's future known (a
 fractional knapsack): a bound that no policy can beat.

@@ -14,8 +14,8 @@ from typing import Any
 
 from ctxkit.policies import triggers as t
 from ctxkit.policies.base import Chain, Fallback
-from ctxkit.policies.rules import unwrap_function
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.context_rules import unwrap_function
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.presets.inert_settings import list_inert_settings
 from ctxkit.presets.registry import names, preset, preset_differences
 

@@ -24,13 +24,13 @@ from trust_training import (
 import ctxkit as ck
 from ctxkit.engine.cache_model import session_counts
 from ctxkit.engine.cache_model.call_features import MISS_RULES, has_reliable_times
-from ctxkit.engine.cache_model.control_reads import with_random_reads, with_shuffled_reads
-from ctxkit.engine.cache_model.prediction import (
-    Prediction,
+from ctxkit.engine.cache_model.input_cost_prediction import (
+    InputCostPrediction,
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
 )
+from ctxkit.engine.cache_model.negative_controls import with_random_reads, with_shuffled_reads
 from ctxkit.engine.cache_model.session_counts import TABLE_FILE, load_counts
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.cache_fit import closure_error
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 TABLE = Path(session_counts.__file__).with_name(TABLE_FILE)
 CLAUDE = "claude-code"
-Judged: TypeAlias = "list[tuple[Session, Prediction]]"
+Judged: TypeAlias = "list[tuple[Session, InputCostPrediction]]"
 _COLUMNS = (
     "session",
     "tool",
@@ -172,7 +172,7 @@ def _each(priced: Judged) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _interval(prediction: Prediction) -> str:
+def _interval(prediction: InputCostPrediction) -> str:
     low, high = prediction.low, prediction.high
     return "none" if low is None or high is None else f"{low:+.0%} to {high:+.0%}"
 

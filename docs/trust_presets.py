@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.engine.replay import run_replay
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.presets.registry import preset
 from ctxkit.session.compaction_groups import group_edits
 
 if TYPE_CHECKING:
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.session.session import ModelCall, Session
 
 PRESET_BY_FORMAT = {"pi": "pi", "claude-code": "claude_code", "codex": "codex"}

@@ -15,17 +15,17 @@ from ctxkit.engine.cache_model.call_features import (
     get_call_features,
     is_miss,
 )
-from ctxkit.engine.cache_model.developer_logs import DeveloperLogs
-from ctxkit.engine.cache_model.miss_rates import MissRates, simulate_reads
-from ctxkit.engine.cache_model.prediction import (
+from ctxkit.engine.cache_model.input_cost_prediction import (
     compute_input_costs,
     compute_naive_reads,
     predict_input_cost,
     prepare_prediction,
 )
+from ctxkit.engine.cache_model.miss_rates import MissRates, simulate_reads
+from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
 from ctxkit.engine.cache_model.session_counts import (
     MIN_CALLS,
-    PastErrors,
+    PastPredictionErrors,
     count_session,
     exclude_copies,
     get_recorded_reads,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.prediction import Prediction
-    from ctxkit.engine.cache_model.session_counts import PastBill, SessionCounts
+    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPrediction
+    from ctxkit.engine.cache_model.session_counts import PastPredictionError, SessionCounts
     from ctxkit.session.session import Session
 
 _USER = re.compile(r"(?:/Users/|/home/|[A-Za-z]:\\+Users\\+)([^/\\]+)")
@@ -124,7 +124,7 @@ def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionCounts, ...]:
 
 def _judge(
     session: Session, own: SessionCounts, counts: Sequence[SessionCounts], logs: DeveloperLogs
-) -> PastErrors | None:
+) -> PastPredictionErrors | None:
     """Return how a session's predictions are off, its developer being left out."""
     others = [row for row in counts if row.developer != own.developer]
     cases = [
@@ -140,14 +140,14 @@ def _judge(
     bills = [case.measure_bill(simulate_reads(case.calls, case.rates)) for case in cases]
     if min(recorded, lifetime, *(bill.point for bill in bills)) <= 0:
         return None
-    past: list[PastBill] = [bill.compare_with(recorded) for bill in bills]
+    past: list[PastPredictionError] = [bill.compare_with(recorded) for bill in bills]
     off = round(float(np.log(lifetime / recorded)), 4)
-    return PastErrors(cases[0].rates.teachers, off, *past)
+    return PastPredictionErrors(cases[0].rates.teachers, off, *past)
 
 
 def predict_leave_one_out(
     sessions: Sequence[Session], training: Sequence[SessionCounts]
-) -> list[tuple[Session, Prediction]]:
+) -> list[tuple[Session, InputCostPrediction]]:
     """Predict each session that is long enough, the logs of its developer being left out."""
     owners = {row.session: row.owner for row in training}
     return [

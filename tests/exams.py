@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ctxkit as ck
 from ctxkit.metrics import losses
-from ctxkit.metrics.items import Item, extract_text_items
+from ctxkit.metrics.losable_items import Item, extract_text_items
 from ctxkit.session import Message, Session, Text, ToolCall
 
 if TYPE_CHECKING:

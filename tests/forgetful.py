@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from ctxkit.metrics.item_index import USER_WEIGHT, RuleMatcher, _find_file_paths
-from ctxkit.metrics.items import (
+from ctxkit.metrics.losable_items import (
     ERROR_LINE_CHARS,
     Item,
     MessageItemCache,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import ctxkit.policies
 import ctxkit.presets
-from ctxkit.policies.rules import ConvertedField, unwrap_function
+from ctxkit.policies.context_rules import ConvertingField, unwrap_function
 from ctxkit.presets import names, preset
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def format_value(value: Any) -> str:
     """Return a value as the table has it: the same in each process."""
     if value is MISSING:
         return "(must be given)"
-    if isinstance(value, ConvertedField):
+    if isinstance(value, ConvertingField):
         value = value._default
     value = unwrap_function(value)
     if isfunction(value) or isclass(value):

@@ -28,7 +28,7 @@ from ctxkit._internal.visible_text import VisibleText
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ctxkit._internal.secret_rules import Rule
+    from ctxkit._internal.secret_rules import RedactionRule
     from ctxkit._internal.visible_text import Span
 
 
@@ -393,7 +393,7 @@ class _RulesByHint:
     that takes less time than the list of all occurrences.
     """
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[RedactionRule]) -> None:
         self._by_hint: dict[str, list[Callable[[VisibleText], Iterable[Span]]]] = {}
         for rule in rules:
             self._by_hint.setdefault(rule.hint, []).append(rule.find)

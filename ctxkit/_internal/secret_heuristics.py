@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.secret_rules import Rule, compile_once
+from ctxkit._internal.secret_rules import RedactionRule, compile_once
 from ctxkit._internal.visible_text import VisibleText
 
 if TYPE_CHECKING:
@@ -484,7 +484,7 @@ def _make_examples(word: str) -> tuple[str, ...]:
 
 NAMED_SECRET_RULES = (
     *(
-        Rule(
+        RedactionRule(
             f"beside {w}",
             partial(_find_beside_word, w),
             *_make_examples(w),
@@ -493,40 +493,40 @@ NAMED_SECRET_RULES = (
         )
         for w in _PASSWORD_WORDS + _TOKEN_WORDS
     ),
-    Rule(
+    RedactionRule(
         "beside words of other alphabets",
         _find_beside_escaped_word,
         *(_make_examples(w)[0] for w in _ESCAPED_WORDS),
         hint="\\",
         is_caseless=True,
     ),
-    Rule(
+    RedactionRule(
         "HTTP scheme",
         partial(_find_after_words, ("bearer", "basic"), _SCHEME, looks_generated),
         "sent with Bearer «{a40}»",
         is_caseless=True,
     ),
-    Rule(
+    RedactionRule(
         "Authorization header",
         partial(_find_after_words, ("authorization",), _HEADER, _is_credential),
         "Authorization: ApiKey «{a40}»",
         hint="authorization",
         is_caseless=True,
     ),
-    Rule(
+    RedactionRule(
         "encoded for a URL",
         partial(_find_after_words, _URL_ENCODED_WORDS, _URL_ENCODED_VALUE, looks_generated),
         "%22token%22%3A%22«{a32}»%22",
         hint="%3",
         is_caseless=True,
     ),
-    Rule(
+    RedactionRule(
         "words of a wallet",
         partial(_find_after_words, _SEED_PHRASE_NAMES, _SEED_PHRASE, bool),
         f"seed phrase: «{' '.join(['{p5}'] * 12)}»",
         is_caseless=True,
     ),
-    Rule(
+    RedactionRule(
         "cookie", _find_cookies, "Cookie: theme=dark; sid=«{a32}»", hint="cookie", is_caseless=True
     ),
 )
@@ -633,30 +633,32 @@ def _find_options(view: VisibleText) -> Iterator[Span]:
 
 
 ADDRESS_RULES = (
-    Rule(
+    RedactionRule(
         "login of a URL",
         _find_url_passwords,
         "mongodb+srv://root:«{a16}»@db/x",
         hint="://",
         is_caseless=True,
     ),
-    Rule(
+    RedactionRule(
         "token of a URL",
         _find_url_tokens,
         "https://«{a40}»@github.com/x/y",
         hint="://",
         is_caseless=True,
     ),
-    Rule(
+    RedactionRule(
         "netrc",
         _find_netrc,
         "machine x.org login bob password «{a12}»",
         hint="login",
         is_caseless=True,
     ),
-    Rule(
+    RedactionRule(
         "argument of a login", _find_login_arguments, "npx convex login «{a40}»", is_caseless=True
     ),
-    Rule("pgpass", _find_pgpass, "db.x.org:5432:main:bob:«{a16}»", hint=":", is_whole_line=True),
-    Rule("option of a command", _find_options, "curl -u bob:«{a16}» x.org"),
+    RedactionRule(
+        "pgpass", _find_pgpass, "db.x.org:5432:main:bob:«{a16}»", hint=":", is_whole_line=True
+    ),
+    RedactionRule("option of a command", _find_options, "curl -u bob:«{a16}» x.org"),
 )

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal import secret_heuristics
-from ctxkit._internal.secret_rules import Rule, compile_once
+from ctxkit._internal.secret_rules import RedactionRule, compile_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class VendorKey(NamedTuple):
-    """A form of keys: their prefix, their pattern, and an example (see `Rule`)."""
+    """A form of keys: their prefix, their pattern, and an example (see `RedactionRule`)."""
 
     hint: str
     pattern: str
@@ -362,15 +362,17 @@ def _make_example(key: VendorKey) -> str:
 
 SECRET_PATTERN_RULES = (
     *(
-        Rule(f"key {k.hint} {i}", partial(_find_vendor_key, k), _make_example(k), hint=k.hint)
+        RedactionRule(
+            f"key {k.hint} {i}", partial(_find_vendor_key, k), _make_example(k), hint=k.hint
+        )
         for i, k in enumerate(VENDOR_KEYS)
     ),
     *(
-        Rule(f"key {k.hint}", partial(_find_infix_key, k), f"«{k.example}»", hint=k.hint)
+        RedactionRule(f"key {k.hint}", partial(_find_infix_key, k), f"«{k.example}»", hint=k.hint)
         for k in INFIX_KEYS
     ),
-    Rule("key of a Discord bot", _find_bot_token, "«M{a23}.{a6}.{a27}»", hint="."),
-    Rule("AWS pair", _find_aws_pair, "AKIA{t16},«{b40}»", hint="IA"),
+    RedactionRule("key of a Discord bot", _find_bot_token, "«M{a23}.{a6}.{a27}»", hint="."),
+    RedactionRule("AWS pair", _find_aws_pair, "AKIA{t16},«{b40}»", hint="IA"),
 )
 
 _BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----")
@@ -595,14 +597,14 @@ def _find_open_lines(text: str) -> int | None:
 
 
 KEY_BLOCK_RULES = (
-    Rule(
+    RedactionRule(
         "block of a private key",
         _find_blocks,
         "«-----BEGIN RSA PRIVATE KEY-----\n{b64}\n{b64}\n{b20}==\n-----END RSA PRIVATE KEY-----»",
         "«-----BEGIN OPENSSH PRIVATE KEY-----\n{b70}\n{b70}»",
         hint="-----BEGIN ",
     ),
-    Rule(
+    RedactionRule(
         "lines of a block",
         _find_key_lines,
         "«{b64}»",
@@ -610,13 +612,13 @@ KEY_BLOCK_RULES = (
         "«{b64}\n{b20}==»\n-----END PRIVATE KEY-----",
         is_whole_line=True,
     ),
-    Rule(
+    RedactionRule(
         "PuTTY key",
         _find_putty_keys,
         "Private-Lines: 2\n«{b64}\n{b40}»\nPrivate-MAC: 0",
         hint="Private-Lines:",
     ),
-    Rule(
+    RedactionRule(
         "JSON Web Key",
         _find_web_keys,
         '{"kty": "OKP", "crv": "Ed25519", "d": "«{w43}»"}',

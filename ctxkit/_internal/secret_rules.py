@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ctxkit._internal.visible_text import Span, VisibleText
 
 
-class Rule:
+class RedactionRule:
     """One kind of secret.
 
     In an example the secret is between `«` and `»`, and `{a20}` means 20 random characters of

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal import secret_heuristics
-from ctxkit._internal.secret_rules import Rule, compile_once
+from ctxkit._internal.secret_rules import RedactionRule, compile_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class WebhookForm(NamedTuple):
     secret: str
     """Pattern of the secret."""
     example: str
-    """See `Rule`."""
+    """See `RedactionRule`."""
     judged: bool = False
     """True where the secret must also look random, as a word can be in its place."""
 
@@ -126,9 +126,11 @@ def _is_secret(hook: WebhookForm, part: str) -> bool:
     )
 
 
-def _make_rule(name: str, hooks: Sequence[WebhookForm], hint: str) -> Rule:
+def _make_rule(name: str, hooks: Sequence[WebhookForm], hint: str) -> RedactionRule:
     examples = [hook.example for hook in hooks]
-    return Rule(name, partial(_find_webhooks, hooks), *examples, hint=hint, is_caseless=True)
+    return RedactionRule(
+        name, partial(_find_webhooks, hooks), *examples, hint=hint, is_caseless=True
+    )
 
 
 WEBHOOK_RULES = (

@@ -19,9 +19,9 @@ from ctxkit.agent.models.model import Delta
 from ctxkit.agent.transcript import INTERRUPTED_RESULT
 from ctxkit.agent.turn import LimitReached, SpentInTurn, Turn
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.formats.fields import as_dict
+from ctxkit.formats.untrusted_fields import as_dict
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Image, Message, ToolCall, Usage
-from ctxkit.tokens.sizes import measure_sizes
+from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.event_loops import LoopOwner, LoopThread
+from ctxkit.agent.event_loops import EventLoopClient, EventLoopThread
 from ctxkit.agent.json_lines_process import ChildProcess
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.errors import BadArguments, ModelError
@@ -49,15 +49,15 @@ _METHOD_NOT_FOUND = -32601
 # Two event loops
 #
 # The agent's process and its pipes live on a loop of their own, so that they outlast a turn. A turn
-# runs on another loop and calls over with `LoopThread.hear`. Messages of the agent go back through
-# the turn's bounded queue (`_inbox`): a full queue blocks the reader, and so the agent. Without a
-# turn, requests of the agent are refused and updates are dropped.
+# runs on another loop and calls over with `EventLoopThread.hear`. Messages of the agent go back
+# through the turn's bounded queue (`_inbox`): a full queue blocks the reader, and so the agent.
+# Without a turn, requests of the agent are refused and updates are dropped.
 #
 # Requests sent here wait in a table of futures by id. When the program ends, each of them is
 # resolved with None, so nobody waits forever.
 
 
-class AcpClient(LoopOwner):
+class AcpClient(EventLoopClient):
     """An agent in a process of its own, started at the first `open` and again after it ended.
 
     Args:
@@ -170,7 +170,7 @@ class AcpClient(LoopOwner):
         return f"The agent {sanitize_line(self.name, 60)!r}"
 
     @property
-    def _open_loop(self) -> LoopThread:
+    def _open_loop(self) -> EventLoopThread:
         if self._loop is None:
             raise ModelError(f"{self._label} is closed.")
         return self._loop

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.system_prompt import PromptSections
     from ctxkit.agent.tools.root import Root
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Policy
-    from ctxkit.policies.rules import Rules
     from ctxkit.session.messages import Edit, ToolCall
     from ctxkit.session.session import Session
 

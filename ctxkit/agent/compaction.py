@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ctxkit._internal.formatting import failure_text
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.compaction_attempts import (
-    Attempt,
+    IneffectiveCompaction,
     SummaryBackoff,
     attempt_message,
     summary_bill,
@@ -20,7 +20,7 @@ from ctxkit.agent.live_budget import LiveBudget
 from ctxkit.agent.live_context import LiveContext
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
-    ArchivedResults,
+    ArchiveResults,
     CachedPrefix,
     ModelSummariser,
     find_result_excerpts,
@@ -33,13 +33,13 @@ from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
 from ctxkit.engine.live_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
-from ctxkit.policies.evidence import failure_marker
+from ctxkit.policies.compaction_refusals import collect_refusals
+from ctxkit.policies.evidence_summaries import failure_marker
 from ctxkit.policies.guards import Smaller
 from ctxkit.policies.offline_summarisers import Extractive, may_ask
 from ctxkit.policies.offload import with_advice
-from ctxkit.policies.refusals import collect_refusals
-from ctxkit.policies.summary import Summary, writers_of
-from ctxkit.policies.window import KeepTurns
+from ctxkit.policies.summary_compaction import Summary, writers_of
+from ctxkit.policies.window_compaction import KeepTurns
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import PromptSize, estimate_schema_tokens, get_current_size
 
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.transcript import Transcript
     from ctxkit.agent.turn import Limits, SpentInTurn
     from ctxkit.policies.base import BasePolicy
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Policy
-    from ctxkit.policies.rules import Rules
     from ctxkit.session.messages import ToolSchema, Usage
     from ctxkit.session.session import Session
 
@@ -217,7 +217,9 @@ class Compactor:
             await self._flush_dropped(prepared.edits, spent, limits)
         elif prepared.blocked:
             last, reason = prepared.blocked[-1], prepared.blocked[-1].said.removeprefix("failed: ")
-            attempt = Attempt(last.outcome, reason, run.due or None, before.tokens, message_count)
+            attempt = IneffectiveCompaction(
+                last.outcome, reason, run.due or None, before.tokens, message_count
+            )
             self._store_attempt(attempt, spent)
         self._bill_usage(spent, self._take_unbilled())
         self.budget.shown(len(prepared.messages), limits)
@@ -244,12 +246,12 @@ class Compactor:
                 summaries[result.id] = text
             if summaries:
                 await self.compact(
-                    spent, limits, ArchivedResults(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
+                    spent, limits, ArchiveResults(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
                 )
                 self._result_backoff.reset()
             if error:
                 tokens, self._start_emitted = get_current_size(self.session).tokens, False
-                attempt = Attempt(
+                attempt = IneffectiveCompaction(
                     "failed", error, TOOL_SUMMARY_TRIGGER, tokens, self.context.messages
                 )
                 self._store_attempt(attempt, spent, model_called=True)
@@ -292,7 +294,9 @@ class Compactor:
             return done
 
         refusals: list[str] = []
-        attempt = Attempt("skipped", TOO_LITTLE, trigger, before.tokens, message_count)
+        attempt = IneffectiveCompaction(
+            "skipped", TOO_LITTLE, trigger, before.tokens, message_count
+        )
         try:
             edits: tuple[Edit, ...] = await self._run_off_loop(apply_policies, spent, limits)
         except ModelError as e:
@@ -376,7 +380,7 @@ class Compactor:
         )
 
     def _store_attempt(
-        self, attempt: Attempt, spent: SpentInTurn, *, model_called: bool = False
+        self, attempt: IneffectiveCompaction, spent: SpentInTurn, *, model_called: bool = False
     ) -> None:
         """Store a compaction that changed nothing, and emit its events.
 

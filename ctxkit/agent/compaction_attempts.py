@@ -23,7 +23,7 @@ MAX_BACKOFF_CALLS = 64
 _RETRY_KEY = "retry_after_calls"
 
 
-class Attempt(NamedTuple):
+class IneffectiveCompaction(NamedTuple):
     """A compaction that changed nothing."""
 
     outcome: str
@@ -105,7 +105,7 @@ def summary_bill(model: Model | None, usage: Usage | None) -> dict[str, Any]:
 
 
 def attempt_message(
-    attempt: Attempt,
+    attempt: IneffectiveCompaction,
     *,
     settings: tuple[str, str],
     model: Model | None,

@@ -146,7 +146,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T], *, grace: float = 5.0) -> T
 LoopResult = TypeVar("LoopResult")
 
 
-class LoopThread:
+class EventLoopThread:
     """An event loop in a thread of its own that runs until it is closed."""
 
     def __init__(self, name: str) -> None:
@@ -189,14 +189,14 @@ class LoopThread:
             self._thread.join(seconds)
 
 
-class LoopOwner(ABC):
+class EventLoopClient(ABC):
     """Base of clients on a loop of their own, started at first use and ended with the process."""
 
     _LOOP = "ctxkit"
     """Name of the loop's thread."""
 
     def __init__(self) -> None:
-        self._loop: LoopThread | None = None
+        self._loop: EventLoopThread | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -209,10 +209,10 @@ class LoopOwner(ABC):
                 loop.wait(self._stop_client(), 10)
             loop.close()
 
-    def _on_loop(self) -> LoopThread:
+    def _on_loop(self) -> EventLoopThread:
         with self._lock:
             if self._loop is None:
-                self._loop = LoopThread(self._LOOP)
+                self._loop = EventLoopThread(self._LOOP)
                 atexit.register(self.close)
             return self._loop
 

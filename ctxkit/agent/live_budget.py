@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.rules import budget_thresholds
+from ctxkit.policies.context_rules import budget_thresholds
 from ctxkit.policies.triggers import NearCap
 from ctxkit.session.messages import Edit, Message
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.turn import Limits
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.session.messages import Usage
     from ctxkit.session.session import Session
 

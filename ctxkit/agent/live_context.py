@@ -12,12 +12,12 @@ from ctxkit.engine import Compaction, Run, advance, billing_offset, log_from_ses
 from ctxkit.engine.live_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
+from ctxkit.policies.context_rules import RecordedCompactions
 from ctxkit.policies.offload import Offload, artifact_in_stub
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.rules import RecordedCompactions
 from ctxkit.policies.schedules.rows import HistoryRows
 from ctxkit.policies.texts.content import call_hint, replace_text
-from ctxkit.policies.window import last_resort_stages
+from ctxkit.policies.window_compaction import last_resort_stages
 from ctxkit.session.messages import get_plain_text
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
@@ -29,9 +29,9 @@ from ctxkit.tokens.live_prompt_sizes import (
 if TYPE_CHECKING:
     from ctxkit.engine import BlockedCompaction
     from ctxkit.policies.base import BasePolicy
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Policy
-    from ctxkit.policies.rules import Rules
     from ctxkit.session.messages import Edit, Message, ToolCall
     from ctxkit.session.session import Session
 

@@ -26,22 +26,22 @@ from ctxkit.agent.resume import (
     with_session_settings,
 )
 from ctxkit.agent.span_export import SpanExport
-from ctxkit.agent.store.artifacts import ArtifactStore, JoinedFiles, reading_advice
+from ctxkit.agent.store.artifacts import ArtifactStore, CombinedExtraFiles, reading_advice
 from ctxkit.agent.store.session_files import (
     ContextReportStore,
     EventLog,
     TurnLog,
-    WorkFiles,
+    WorkRecordWriter,
 )
 from ctxkit.agent.store.session_log import SessionLog, get_checkpoint
 from ctxkit.agent.store.workspace import Workspace, check_session_name
 from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
-from ctxkit.agent.tools.builtin import FILE_TOOLS, make_tools
 from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
 from ctxkit.agent.turn import Limits, Listener, LiveEvent, ignore_event, is_compaction
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
-from ctxkit.policies.rules import budget_thresholds
+from ctxkit.policies.context_rules import budget_thresholds
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn import LiveEvent, Outcome
     from ctxkit.engine.live_prompts import SentPrompts
-    from ctxkit.engine.sent import SentItem
+    from ctxkit.engine.sent_prompts import SentItem
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.memory_entries import MemoryEntry
     from ctxkit.policies.protocols import Policy
-    from ctxkit.policies.rules import Rules
     from ctxkit.session.messages import Edit, Image, Message, ToolSchema
 
 MEMORY_GRACE = 2.0
@@ -149,7 +149,7 @@ class LiveSession:
         self._agent_name = self.name if agent == "main" else agent
         self._has_own_root = root is not None
         self.store = ContextStore(self.workspace.folder.parent)
-        work_files = WorkFiles(self.workspace, clock)
+        work_files = WorkRecordWriter(self.workspace, clock)
         work_tools = work_files.tools(lambda: self.id)
         namespace = {} if namespace is None else namespace
         self._artifacts = ArtifactStore(
@@ -163,7 +163,7 @@ class LiveSession:
             ),
             advice=lambda: reading_advice(t.schema for t in self.agent.tools.values()),
         )
-        files = JoinedFiles(self.store, self._artifacts)
+        files = CombinedExtraFiles(self.store, self._artifacts)
         agent_tools = make_tools(tools, self.root, namespace, files, work_tools)
         schemas = () if via else tuple(t.schema for t in (*agent_tools, COMPACT_TOOL))
         self.settings = {

@@ -13,7 +13,7 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import environment_without_secrets, redact
-from ctxkit.agent.event_loops import LoopOwner
+from ctxkit.agent.event_loops import EventLoopClient
 from ctxkit.agent.json_lines_process import ChildProcess
 from ctxkit.agent.tools.images import image_from_bytes
 from ctxkit.agent.tools.tool import Tool
@@ -37,7 +37,7 @@ _MAX_PAGES = 20
 # most MAX_TOOLS.
 
 
-class McpServer(LoopOwner):
+class McpServer(EventLoopClient):
     """An MCP server in a child process, started at the first `tools` and again after it ended.
 
     Args:

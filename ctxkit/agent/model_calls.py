@@ -13,8 +13,8 @@ from ctxkit._internal.redaction import environment_secrets, redact, redact_json
 from ctxkit.agent.models.model import Model, Request
 from ctxkit.engine.provider_guard import PromptRepairer, find_stale_thinking, writes_by_api
 from ctxkit.errors import ModelError
-from ctxkit.formats.chat_completions import describe_missing_content
-from ctxkit.policies.rules import budget_thresholds
+from ctxkit.formats.chat_completions_conversion import describe_missing_content
+from ctxkit.policies.context_rules import budget_thresholds
 from ctxkit.session.messages import Message, SizeOnly, Text, Thinking, ToolCall, Usage
 from ctxkit.session.overflow_errors import (
     is_malformed_prompt,
@@ -23,7 +23,7 @@ from ctxkit.session.overflow_errors import (
     parse_window,
 )
 from ctxkit.tokens.live_prompt_sizes import COUNTED_TOKENS_KEY
-from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY
+from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +84,7 @@ class ModelCaller:
     ) -> None:
         self._model, self._tools, self._compactor, self._emit = model, tools, compactor, emit
         self._name = redact(model.name)
-        self._transcript, self._composition = compactor.transcript, PromptComposition()
+        self._transcript, self._composition = compactor.transcript, PromptCharacterCounter()
         self._guard = PromptRepairer(
             model.name, keeps_thinking=writes_by_api(compactor.rules.policy)
         )
@@ -341,7 +341,7 @@ CONTENT_KINDS = ("text", "reasoning_text", "reasoning_protected_data", "fn_call_
 MESSAGE_ROLES = ("user", "assistant", "tool", "summary")
 
 
-class PromptComposition:
+class PromptCharacterCounter:
     """Counts the characters of each prompt by kind of content, incrementally.
 
     A prompt usually extends the one before, so only its new messages are added to the sums; a

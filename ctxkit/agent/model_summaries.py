@@ -18,7 +18,7 @@ from ctxkit._internal.formatting import failure_text, sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.models.model import Model, Request, ignore_delta
 from ctxkit.errors import ModelError
-from ctxkit.policies.base import Chain, ConfiguredPolicy
+from ctxkit.policies.base import Chain, DataclassPolicy
 from ctxkit.policies.offload import (
     ARCHIVED_KIND,
     ARCHIVED_STUB,
@@ -305,7 +305,7 @@ async def summarise_result(model: Model, result: Message) -> ResultSummary:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ArchivedResults(ConfiguredPolicy):
+class ArchiveResults(DataclassPolicy):
     """Replace tool results by stubs, and add a message with their summaries at the end."""
 
     said: Mapping[str, str] = field(default_factory=dict)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.agent.models.model import Model
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.session.session import Session
 
 SETTINGS_KEY = "led"

@@ -41,7 +41,7 @@ _REINSTALL = f"install {DISTRIBUTION} again."
 _INSTALL_LAB = f"pip install '{DISTRIBUTION}[lab]'"
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """One thing that was looked at."""
 
     about: str
@@ -63,13 +63,15 @@ def doctor_(context: click.Context, out: CommandOutput) -> None:
         context.exit(EXIT_WORSE)
 
 
-def _run_check(check: Callable[[], Finding]) -> Finding:
+def _run_check(check: Callable[[], DoctorFinding]) -> DoctorFinding:
     """Return what a check finds; what it falls over is missing."""
     try:
         return check()
     except Exception as error:  # noqa: BLE001  a damaged package may raise anything
         reason = f"{sanitize_line(str(error), _MAX_REASON_CHARS)}: {_REINSTALL}"
-        return Finding(check.__name__.removeprefix("_check_").replace("_", " "), "missing", reason)
+        return DoctorFinding(
+            check.__name__.removeprefix("_check_").replace("_", " "), "missing", reason
+        )
 
 
 def _find_missing(*names: str) -> list[str]:
@@ -111,55 +113,61 @@ def _find_missing_apart(*names: str) -> list[str]:
     return missing
 
 
-def _check_kit() -> Finding:
+def _check_kit() -> DoctorFinding:
     import ctxkit
 
     if missing := _find_missing("msgspec", "numpy", "pandas"):
-        return Finding("ctxkit", "missing", f"{', '.join(missing)} missing: {_REINSTALL}")
+        return DoctorFinding("ctxkit", "missing", f"{', '.join(missing)} missing: {_REINSTALL}")
     if conflict := describe_conflict():
-        return Finding("ctxkit", "missing", conflict)
+        return DoctorFinding("ctxkit", "missing", conflict)
     version = ".".join(map(str, sys.version_info[:3]))
     place = Path(ctxkit.__file__).parent
-    return Finding("ctxkit", "ready", f"{ctxkit.__version__} on Python {version}, in {place}.")
+    return DoctorFinding(
+        "ctxkit", "ready", f"{ctxkit.__version__} on Python {version}, in {place}."
+    )
 
 
-def _check_notebook() -> Finding:
+def _check_notebook() -> DoctorFinding:
     missing = [] if find_spec("jupyterlab") else ["jupyterlab"]  # its import takes two seconds
     missing += _find_missing_apart("ipykernel")
     if missing:
         what = ", ".join(missing)
-        return Finding("notebook", "optional", f"{what} missing: {_INSTALL_LAB}.")
-    return Finding("notebook", "ready", "JupyterLab and its kernel are here: %load_ext ctxkit.")
+        return DoctorFinding("notebook", "optional", f"{what} missing: {_INSTALL_LAB}.")
+    return DoctorFinding(
+        "notebook", "ready", "JupyterLab and its kernel are here: %load_ext ctxkit."
+    )
 
 
-def _check_widgets() -> Finding:
+def _check_widgets() -> DoctorFinding:
     missing = _find_missing_apart("ipywidgets", "anywidget", "plotly", "jupyterlab_widgets")
     if missing and missing != ["jupyterlab_widgets"]:
         names = ", ".join(name for name in missing if name != "jupyterlab_widgets")
-        return Finding("widgets", "missing", f"{names} missing: {_REINSTALL}")
+        return DoctorFinding("widgets", "missing", f"{names} missing: {_REINSTALL}")
     if missing:
         sentence = f"jupyterlab_widgets missing: {_INSTALL_LAB}; texts are shown instead."
-        return Finding("widgets", "optional", sentence)
-    return Finding("widgets", "ready", "explore, tune and watch can be drawn.")
+        return DoctorFinding("widgets", "optional", sentence)
+    return DoctorFinding("widgets", "ready", "explore, tune and watch can be drawn.")
 
 
-def _check_tokenizer() -> Finding:
+def _check_tokenizer() -> DoctorFinding:
     from ctxkit.tokens import can_count_exactly
 
     if can_count_exactly():
-        return Finding("tokenizer", "ready", "exact counts of OpenAI's o200k_base work offline.")
-    return Finding("tokenizer", "missing", f"no vocabulary: {_REINSTALL}")
+        return DoctorFinding(
+            "tokenizer", "ready", "exact counts of OpenAI's o200k_base work offline."
+        )
+    return DoctorFinding("tokenizer", "missing", f"no vocabulary: {_REINSTALL}")
 
 
-def _check_prices() -> Finding:
+def _check_prices() -> DoctorFinding:
     from ctxkit.tokens.prices import price, table_version
 
     if price("claude-sonnet-4-5") is None:
-        return Finding("prices", "missing", f"no table of prices: {_REINSTALL}")
-    return Finding("prices", "ready", f"{table_version()}.")
+        return DoctorFinding("prices", "missing", f"no table of prices: {_REINSTALL}")
+    return DoctorFinding("prices", "ready", f"{table_version()}.")
 
 
-def _check_folders() -> Finding:
+def _check_folders() -> DoctorFinding:
     from collections import Counter
 
     from ctxkit.cli.session_index import list_log_files
@@ -168,36 +176,36 @@ def _check_folders() -> Finding:
     counts = ", ".join(f"{name} {n:,}" for name, n in tools.most_common())
     if not counts:
         sentence = "no sessions of known tools in your home: name files or folders yourself."
-        return Finding("tools' folders", "optional", sentence)
-    return Finding("tools' folders", "ready", f"files of {counts}.")
+        return DoctorFinding("tools' folders", "optional", sentence)
+    return DoctorFinding("tools' folders", "ready", f"files of {counts}.")
 
 
-def _check_state_folder() -> Finding:
+def _check_state_folder() -> DoctorFinding:
     from ctxkit.agent.store.workspace import user_state_folder
 
     folder = user_state_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with TemporaryFile(dir=folder):
-            return Finding("state folder", "ready", f"{folder} keeps what was seen.")
+            return DoctorFinding("state folder", "ready", f"{folder} keeps what was seen.")
     except OSError as error:
         sentence = f"{folder} cannot be written ({error.strerror}): name another by XDG_STATE_HOME."
-        return Finding("state folder", "missing", sentence)
+        return DoctorFinding("state folder", "missing", sentence)
 
 
-def _check_models() -> Finding:
+def _check_models() -> DoctorFinding:
     from ctxkit.agent.models.provider import list_key_variables
 
     keys = list_key_variables()
     local = "local models with xllamacpp" if find_spec("xllamacpp") else ""
     listed = ", ".join(filter(None, (*(f"{k} is set" for k in keys), local)))
     if listed:
-        return Finding("models", "ready", f"{listed}.")
+        return DoctorFinding("models", "ready", f"{listed}.")
     sentence = "no key is set (OPENAI_API_KEY, ...): replays need none, %%agent needs one."
-    return Finding("models", "optional", sentence)
+    return DoctorFinding("models", "optional", sentence)
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (
+CHECKS: tuple[Callable[[], DoctorFinding], ...] = (
     _check_kit,
     _check_notebook,
     _check_widgets,

@@ -34,7 +34,7 @@ _MAX_STORED_SESSIONS = 500
 """Sessions of one file that are kept; a file with more is read again."""
 
 
-class DaySpent(NamedTuple):
+class DailySpend(NamedTuple):
     """What the calls of a day to a model cost; a summary without a price stands by itself."""
 
     day: str
@@ -65,7 +65,7 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The same with its subagents'; missing where a part has no price."""
     cost_source: str | None = None
     notes: str | None = None
-    spent: tuple[DaySpent, ...] = ()
+    spent: tuple[DailySpend, ...] = ()
 
 
 class LogFile(FileStamp, frozen=True, kw_only=True):
@@ -190,7 +190,7 @@ def index_session(session: Session) -> IndexedSession:
 # the last day, so that no row holds summaries alone. A summary without a price is a row of its own,
 # as one unknown price would make the whole day unknown. Subagents are billed the same way. Cost:
 # linear in calls and summaries.
-def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> Iterator[DaySpent]:
+def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> Iterator[DailySpend]:
     """Yield what a session and its subagents spent, by day and model.
 
     A summary counts on the day of the call that was shown it first, else of the last call.
@@ -198,13 +198,13 @@ def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> I
     from ctxkit.metrics.cost.session_bill import bill_session
     from ctxkit.metrics.frames.per_session import make_row
 
-    sums = dict[tuple[str, str], DaySpent]()
+    sums = dict[tuple[str, str], DailySpend]()
 
     def add(key: tuple[str, str], usd: float | None, *counts: int) -> None:
-        before = sums.get(key, DaySpent(*key, 0.0, 0, 0, 0))
+        before = sums.get(key, DailySpend(*key, 0.0, 0, 0, 0))
         # one call without a price leaves the day without a sum
         total = None if usd is None or before.usd is None else before.usd + usd
-        sums[key] = DaySpent(
+        sums[key] = DailySpend(
             *key, total, *map(sum, zip(before[3:], counts or (0, 0, 0), strict=True))
         )
 
@@ -224,7 +224,7 @@ def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> I
             if summary.usd is not None:
                 add(day if day in sums else last, summary.usd)
         yield from sums.values()  # what has no price, beside what has
-        yield from [DaySpent(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
+        yield from [DailySpend(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
     for child in session.children:
         child_bill = bill_session(child)
         yield from _spend_by_day(child, make_row(child, child_bill), child_bill)

@@ -47,7 +47,7 @@ def when_(
 
     For several SESSIONS or a folder: one setting, also tried on the later half of them.
     """
-    from ctxkit.metrics.threshold import when
+    from ctxkit.metrics.shared_threshold import when
 
     timing = when(
         arguments.resolve_sessions(sessions),
@@ -155,7 +155,7 @@ def print_newest_answers() -> None:
 
 
 def _answer_when(session: Session) -> list[str]:
-    from ctxkit.metrics.timing import when_to_compact
+    from ctxkit.metrics.compaction_timing import when_to_compact
 
     try:
         timing = when_to_compact(session)

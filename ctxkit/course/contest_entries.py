@@ -22,9 +22,9 @@ from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.errors import BadArguments, CtxkitError, short_repr
 from ctxkit.policies import guards, triggers
 from ctxkit.policies.base import BasePolicy, Chain
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.guards import BaseGuard
 from ctxkit.policies.registry import MEMBERS
-from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import BaseTrigger
 from ctxkit.presets.registry import PRESETS, preset, resolve_rules
 

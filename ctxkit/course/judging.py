@@ -23,7 +23,7 @@ from ctxkit.course.contest_entries import (
 from ctxkit.course.generator.billing_sample import make_session
 from ctxkit.course.sample_data import facts_kept, load_sample, score_replay
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.registry import resolve_rules
 
 if TYPE_CHECKING:

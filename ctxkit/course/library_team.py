@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
-from ctxkit.teams.demo import make_scripted_agent
+from ctxkit.teams.demo_team import make_scripted_agent
 from ctxkit.tokens.prices import price, register
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
-from ctxkit.formats.inputs import as_session
 from ctxkit.formats.reading import read
+from ctxkit.formats.session_arguments import as_session
 from ctxkit.presets.registry import resolve_rules
 
 if TYPE_CHECKING:
-    from ctxkit.formats.inputs import SessionLike
-    from ctxkit.policies.rules import Rules
+    from ctxkit.formats.session_arguments import SessionLike
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
@@ -68,7 +68,7 @@ def items_of(message: Message) -> set[tuple[str, str]]:
         >>> ("path", "docs/runbook.md") in items_of(session.edits[0].inserted[0])
         True
     """
-    from ctxkit.metrics.items import extract_items
+    from ctxkit.metrics.losable_items import extract_items
 
     return set(extract_items(message))
 
@@ -81,7 +81,7 @@ def load_sample(name: str = "billing") -> Session:
 
 def make_rules_above(words: str, tokens: int) -> Rules:
     """Return rules from a policy's words and the size above which they are due."""
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.triggers import Above
 
     return Rules(policy=words, trigger=Above(tokens), name=f"{words} above {tokens:,}")
@@ -94,7 +94,7 @@ def replay_sample(rules: RulesLike, name: str = "billing") -> Session:
         BadArguments: they are no rules.
     """
     from ctxkit.engine.replay import replay
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
 
     resolved = resolve_rules(rules)
     if not isinstance(resolved, Rules):

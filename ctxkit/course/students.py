@@ -22,7 +22,7 @@ from ctxkit.errors import BadArguments
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Student", "Try", "begin", "current_student", "draw_numbers"]
+__all__ = ["ExerciseAttempt", "Student", "begin", "current_student", "draw_numbers"]
 
 _FOLDER = Path(".ctxkit") / "course"
 _MOST_BYTES = 1_000_000
@@ -30,7 +30,7 @@ _MOST_BYTES = 1_000_000
 _LONGEST_NAME = 60
 
 
-class Try(msgspec.Struct, frozen=True, kw_only=True):
+class ExerciseAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One answer to one exercise; what was answered is not kept."""
 
     key: str
@@ -54,7 +54,7 @@ class Student:
     def __init__(self, name: str = "", path: Path | None = None) -> None:
         self.name, self.path = name, path
         self.warned = False
-        self._tries: dict[str, list[Try]] = defaultdict(list)
+        self._tries: dict[str, list[ExerciseAttempt]] = defaultdict(list)
         if path is not None:
             for each in _read_file(path)[1]:
                 self._tries[each.key].append(each)
@@ -64,9 +64,9 @@ class Student:
         """What the numbers of exercises and the hidden sessions are drawn from."""
         return self.name.casefold()
 
-    def tries(self, key: str) -> Sequence[Try]:
+    def tries(self, key: str) -> Sequence[ExerciseAttempt]:
         """Return the different answers to an exercise up to the first right one."""
-        counted: list[Try] = []
+        counted: list[ExerciseAttempt] = []
         for each in self._tries[key]:
             if each.digest not in {other.digest for other in counted}:
                 counted.append(each)
@@ -76,7 +76,7 @@ class Student:
 
     def add(self, key: str, digest: str, right: bool | None) -> None:
         """Keep a try; where the file cannot be written, in this kernel alone, with a warning."""
-        new_try = Try(key=key, digest=digest, right=right, time=round(time.time(), 1))
+        new_try = ExerciseAttempt(key=key, digest=digest, right=right, time=round(time.time(), 1))
         self._tries[key].append(new_try)
         if self.path is None:
             return
@@ -178,7 +178,7 @@ def _anonymous(folder: str) -> Student:
     return _unnamed.setdefault(f"{os.getpid()} {folder}", Student())
 
 
-def _read_file(path: Path) -> tuple[str, list[Try]]:
+def _read_file(path: Path) -> tuple[str, list[ExerciseAttempt]]:
     """Return the name and the tries of a file; lines that are damaged are left out."""
     try:
         if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
@@ -190,5 +190,5 @@ def _read_file(path: Path) -> tuple[str, list[Try]]:
     tries = []
     for line in lines:
         with suppress(msgspec.MsgspecError):
-            tries.append(msgspec.json.decode(line, type=Try))
+            tries.append(msgspec.json.decode(line, type=ExerciseAttempt))
     return name, tries

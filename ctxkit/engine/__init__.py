@@ -1,6 +1,7 @@
 """The engine of live sessions, replays and sweeps: runs, prompts, shared prefixes, billed sizes."""
 
 from ctxkit._internal.lazy import public_dir
+from ctxkit.engine.rule_runs import Run, advance, run_rules
 from ctxkit.engine.run_conversion import (
     billing_offset,
     call_start_time,
@@ -10,13 +11,12 @@ from ctxkit.engine.run_conversion import (
     weave_edits,
     with_message_ids,
 )
-from ctxkit.engine.runs import Run, advance, run_rules
-from ctxkit.engine.segments import BlockedCompaction, Compaction, HookEvent
+from ctxkit.engine.run_segments import BlockedCompaction, Compaction, PolicyRunEvent
 
 __all__ = [
     "BlockedCompaction",
     "Compaction",
-    "HookEvent",
+    "PolicyRunEvent",
     "Run",
     "advance",
     "billing_offset",

@@ -21,22 +21,22 @@ from ctxkit.formats.chat_messages import parse_usage
 from ctxkit.formats.chat_requests import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.policies.base import apply_policy
-from ctxkit.policies.forecast import UnprunedForecast
 from ctxkit.policies.history.history import History
-from ctxkit.policies.history.log import MessageLog
+from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.policies.offline_summarisers import may_ask
-from ctxkit.policies.summary import writers_of
+from ctxkit.policies.prompt_size_forecast import UnprunedForecast
+from ctxkit.policies.summary_compaction import writers_of
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import Edit, Usage
-from ctxkit.session.prunings import PrunedPrompt
+from ctxkit.session.pruning_records import PrunedPrompt
 from ctxkit.session.session import Session
-from ctxkit.tokens.registry import default_counter
+from ctxkit.tokens.counter_registry import default_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ctxkit.policies.history.head import HeadItem
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.history.edited_head import HeadItem
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.messages import Message
 

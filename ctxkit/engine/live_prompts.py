@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.engine.sent import FIXED_KIND, SentItem, build_full_prompt_change
-from ctxkit.session.prunings import (
+from ctxkit.engine.sent_prompts import FIXED_KIND, SentItem, build_full_prompt_change
+from ctxkit.session.pruning_records import (
     AddedMessage,
     PrunedMessage,
     PrunedPrompt,
@@ -17,8 +17,8 @@ from ctxkit.session.prunings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine.runs import Run
-    from ctxkit.engine.sent import PromptChange
+    from ctxkit.engine.rule_runs import Run
+    from ctxkit.engine.sent_prompts import PromptChange
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #   changed  messages that were trimmed or restored after the run had made the prompt
 #   run      the prompt as the run made it, compacted and pruned
 #   record   of a call that no run of this process made: the conversation under the session's
-#            edits, changed by the prunings that the replies record (`session.prunings`)
+#            edits, changed by the prunings that the replies record (`session.pruning_records`)
 
 
 class _PromptRun(NamedTuple):

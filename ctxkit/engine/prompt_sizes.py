@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.log import CacheClock, MessageLog
+    from ctxkit.policies.history.message_log import CacheClock, MessageLog
 
 # Run-length encoding of prompt sizes.
 #
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Cost: O(1) a mark for the sums, O(calls) for the arrays.
 
 
-class BillMark(NamedTuple):
+class PromptSizeMark(NamedTuple):
     """A call from which on prompt sizes follow another rule; it holds until the next mark."""
 
     start: int
@@ -40,7 +40,7 @@ class BillMark(NamedTuple):
     """
 
 
-class BillSums(NamedTuple):
+class PromptSizeSums(NamedTuple):
     """Sums over the calls of a run, in tokens."""
 
     total: int
@@ -66,8 +66,8 @@ class PromptSizes:
         self.log, self.clock = log, clock
         self.upto = 0
         """One past the last billed call."""
-        self.marks: list[BillMark] = []
-        self._closed_sums = BillSums(0, 0, 0, 0)
+        self.marks: list[PromptSizeMark] = []
+        self._closed_sums = PromptSizeSums(0, 0, 0, 0)
         """Sums over the closed marks: those that another mark follows, which change no more."""
         self._n_closed = 0
         """How many marks these are."""
@@ -129,7 +129,7 @@ class PromptSizes:
             upto = first
         return sizes
 
-    def sums(self) -> BillSums:
+    def sums(self) -> PromptSizeSums:
         """Return the sums over all calls: O(1) a mark, each closed mark being added up once."""
         (n_marks, last_upto, sums), upto = self._last_sums, self.upto
         if n_marks == len(self.marks) and last_upto == upto:
@@ -143,14 +143,14 @@ class PromptSizes:
         self._last_sums = (last + 1, upto, sums)
         return sums
 
-    def _add_marks(self, sums: BillSums, first: int, last: int, upto: int) -> BillSums:
+    def _add_marks(self, sums: PromptSizeSums, first: int, last: int, upto: int) -> PromptSizeSums:
         """Return sums with those of the marks first..last, of which the last one ends at `upto`."""
         total, fresh, peak, prompt = sums
         tokens, clock, rising = self.log.tokens, self.clock, self.log.tokens.rising
         Q, C = tokens.Q, tokens.C  # noqa: N806  as they are called there
         F, N, cold = clock.F, clock.N, clock.cold  # noqa: N806  the same
         marks = self.marks[first:last]
-        marks.append(BillMark(upto, 0, None))
+        marks.append(PromptSizeMark(upto, 0, None))
         start, size, cache = marks[0]
         total += Q[upto] - Q[start]
         for stop, next_size, next_cache in marks[1:]:
@@ -178,4 +178,4 @@ class PromptSizes:
                 fresh += int(_sum(cache))
                 peak, prompt = max(peak, int(_max(size))), int(size[-1])
             start, size, cache = stop, next_size, next_cache
-        return BillSums(total, fresh, peak, prompt)
+        return PromptSizeSums(total, fresh, peak, prompt)

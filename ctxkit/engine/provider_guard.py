@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ctxkit.engine.sent import build_sent_items
-from ctxkit.formats.chat_completions import MISSING_RESULT
+from ctxkit.engine.sent_prompts import build_sent_items
+from ctxkit.formats.chat_completions_conversion import MISSING_RESULT
 from ctxkit.session.messages import Edit, Message, Text, Thinking
 from ctxkit.tokens.provider_rules import ProviderRule, describe_rules, find_rules
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from ctxkit.engine.segments import RunLike
+    from ctxkit.engine.run_segments import RunLike
     from ctxkit.session.session import Session
 
 # Signed thinking is bound to what came before it when it was made. Whether that still holds needs

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.engine.prefixes import PastPrompts, PromptPrefixes, common_prefix_length, content_hashes
-from ctxkit.engine.segments import PrunedHistory
+from ctxkit.engine.run_segments import PrunedHistory
+from ctxkit.engine.shared_prefixes import (
+    PastPrompts,
+    PromptPrefixes,
+    common_prefix_length,
+    content_hashes,
+)
 from ctxkit.policies.base import flatten_chain
-from ctxkit.policies.forecast import UnprunedForecast
+from ctxkit.policies.context_rules import unwrap_function
 from ctxkit.policies.history.history import History
-from ctxkit.policies.rules import unwrap_function
+from ctxkit.policies.prompt_size_forecast import UnprunedForecast
 from ctxkit.policies.schedules.layers import SUM_TOKENS
 
 if TYPE_CHECKING:
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.policies.base import BasePolicy
-    from ctxkit.policies.forecast import BilledSizes
-    from ctxkit.policies.history.log import CacheClock, MessageLog
+    from ctxkit.policies.history.message_log import CacheClock, MessageLog
+    from ctxkit.policies.prompt_size_forecast import BilledSizes
     from ctxkit.policies.schedules.layers import Layer
     from ctxkit.policies.schedules.rows import HistoryRows
     from ctxkit.tokens.counters import ContextBudget

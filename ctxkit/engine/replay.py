@@ -14,25 +14,25 @@ import numpy as np
 from ctxkit.engine import Run, log_from_session, run_rules, weave_edits, with_message_ids
 from ctxkit.engine.live_prompts import SentPrompts
 from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.runs import find_first_due
+from ctxkit.engine.rule_runs import find_first_due
 from ctxkit.errors import BadArguments
-from ctxkit.formats.inputs import accepts_session
-from ctxkit.policies.history.columns import TOOL
-from ctxkit.policies.protocols import name_of
-from ctxkit.policies.rules import (
+from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.policies.context_rules import (
     THRESHOLD_NAMES,
     RecordedCompactions,
     budget_thresholds,
     recorded_rules,
 )
+from ctxkit.policies.history.columns import TOOL
+from ctxkit.policies.protocols import name_of
 from ctxkit.presets.inert_settings import describe_inert_settings
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.presets.systems.swe_agent_mask import swe_agent_mask
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Message, Usage
-from ctxkit.session.prunings import PRUNED_KEY
+from ctxkit.session.pruning_records import PRUNED_KEY
+from ctxkit.tokens.counter_registry import default_counter, get_counter
 from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens, get_billed_prompt
-from ctxkit.tokens.registry import default_counter, get_counter
-from ctxkit.tokens.sizes import masks_results, measure_sizes
+from ctxkit.tokens.message_sizes import masks_results, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.live_prompts import SessionPrompts
-    from ctxkit.engine.sent import SentItem
-    from ctxkit.policies.history.log import MessageLog
-    from ctxkit.policies.rules import Rules
+    from ctxkit.engine.sent_prompts import SentItem
+    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.tokens.counters import TokenCounter
-    from ctxkit.tokens.sizes import MessageSizes
+    from ctxkit.tokens.message_sizes import MessageSizes
 
 _replace = msgspec.structs.replace
 _DETAILS_OF_RECORD = frozenset({*THRESHOLD_NAMES, PRUNED_KEY, REPORTED_CONTEXT_KEY})

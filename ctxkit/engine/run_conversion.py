@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit.engine.runs import Run
-from ctxkit.policies.history.log import MessageLog
+from ctxkit.engine.rule_runs import Run
+from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.session.messages import Edit
 from ctxkit.session.session import apply_edit
 from ctxkit.tokens.live_prompt_sizes import (
@@ -20,12 +20,12 @@ from ctxkit.tokens.live_prompt_sizes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.engine.segments import Compaction
-    from ctxkit.policies.rules import Rules
+    from ctxkit.engine.run_segments import Compaction
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
     from ctxkit.tokens.counters import TokenCounter
-    from ctxkit.tokens.sizes import MessageSizes
+    from ctxkit.tokens.message_sizes import MessageSizes
 
 _replace = msgspec.structs.replace
 _BETWEEN_CALLS = ("manual", "agent_requested", "length", "tool_summary")
@@ -61,12 +61,12 @@ def log_from_session(
             record billed beyond that; see `count_sizes_by_last_usage`.
         anchored: the session's sizes under the rules' counter, if they were measured already.
     """
-    from ctxkit.tokens.registry import default_counter
-    from ctxkit.tokens.sizes import measure_sizes
+    from ctxkit.tokens.counter_registry import default_counter
+    from ctxkit.tokens.message_sizes import measure_sizes
 
     counter: TokenCounter = (rules.counter if rules else None) or default_counter()
     session = with_message_ids(session)
-    fixed_parts: list[FixedPart] | None = None
+    fixed_parts: list[FixedPromptTokens] | None = None
     if last_usage and tokens is None and fixed is None:
         tokens, fixed_parts = count_sizes_by_last_usage(session, counter)
     if tokens is not None:
@@ -84,7 +84,9 @@ def log_from_session(
         log.memo["session"] = session
     assert tokens is not None  # noqa: S101  for the type checker
     if fixed_parts is None:
-        fixed_parts = [FixedPart(n) for n in _fixed_parts(session, anchored, fixed, recorded_calls)]
+        fixed_parts = [
+            FixedPromptTokens(n) for n in _fixed_parts(session, anchored, fixed, recorded_calls)
+        ]
     sizes, fixed_of_call, turns = iter(tokens), iter(fixed_parts), session.turns
     last_time: float | None = None
     for position, entry in enumerate(session.path):
@@ -106,7 +108,7 @@ def run_of_replay(session: Session) -> Run | None:
     return session.behind if isinstance(session.behind, Run) else None
 
 
-class FixedPart(NamedTuple):
+class FixedPromptTokens(NamedTuple):
     """The tokens of a call's prompt that no message holds."""
 
     fixed: int
@@ -117,7 +119,7 @@ class FixedPart(NamedTuple):
 
 def count_sizes_by_last_usage(
     session: Session, counter: TokenCounter
-) -> tuple[list[int], list[FixedPart]]:
+) -> tuple[list[int], list[FixedPromptTokens]]:
     """Return counted sizes of the messages, and for each call the fixed part known before it.
 
     A live session knows its prompts this way: the last bill plus a count of the messages since (as
@@ -131,7 +133,7 @@ def count_sizes_by_last_usage(
     # count, `bill_offset` the same since the last compaction only
     visible: list[Message] = []
     tool_tokens = estimate_schema_tokens(session.tools)
-    total, offset, bill_offset, parts, has_failed = 0, 0, 0, list[FixedPart](), False
+    total, offset, bill_offset, parts, has_failed = 0, 0, 0, list[FixedPromptTokens](), False
     for entry in session.path:
         if isinstance(entry, Edit):
             visible, bill_offset = apply_edit(visible, entry), 0
@@ -147,7 +149,7 @@ def count_sizes_by_last_usage(
             counted = tool_tokens + count
             expected = counted + offset
             owed = (get_billed_prompt(entry) or expected) - expected
-            parts.append(FixedPart(tool_tokens + offset, owed))
+            parts.append(FixedPromptTokens(tool_tokens + offset, owed))
             offset = bill_offset = billing_offset(entry, counted, bill_offset)
         if entry.visible:
             visible.append(entry)

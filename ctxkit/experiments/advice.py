@@ -11,9 +11,9 @@ from ctxkit.experiments.grids import resolve_rules
 from ctxkit.experiments.scores import SessionScoreCache
 from ctxkit.experiments.session_runner import RunOptions, SessionRunner
 from ctxkit.experiments.sweep_runs import get_recorded_sessions, mark_pareto_front, run_sweep
+from ctxkit.metrics.compaction_timing import EXTRA_LOSS
 from ctxkit.metrics.growth_profile import DEFAULT_WINDOW, LossRisk, estimate_floor
-from ctxkit.metrics.stats import FEW_SESSIONS, compare_settings, estimate_cost_uncertainty
-from ctxkit.metrics.timing import EXTRA_LOSS
+from ctxkit.metrics.run_statistics import FEW_SESSIONS, compare_settings, estimate_cost_uncertainty
 from ctxkit.tokens.context_windows import get_context_window
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.formats.inputs import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 NO_MANAGEMENT = "no management"

@@ -22,21 +22,21 @@ from ctxkit._internal.formatting import (
 )
 from ctxkit._internal.tables import TERMINAL_COLUMNS as WIDE
 from ctxkit._internal.tables import TEXT_COLOR_CSS, Cell, Column, Table
-from ctxkit.engine.cache_model.prediction import describe_prediction
+from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction
 from ctxkit.engine.replay import session_from_run
 from ctxkit.experiments.score_columns import SCORE_COLUMNS, build_score_frame
 from ctxkit.experiments.scores import score_session
 from ctxkit.experiments.session_runner import RunOptions, SessionRunner
-from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
-from ctxkit.experiments.verdicts import (
+from ctxkit.experiments.setting_choice import (
     SettingChoice,
     SettingOutcome,
     check_max_loss,
     choose_setting,
 )
-from ctxkit.formats.inputs import as_session
+from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
+from ctxkit.formats.session_arguments import as_session
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR, load_closed_loops
-from ctxkit.metrics.stats import find_pareto_front
+from ctxkit.metrics.run_statistics import find_pareto_front
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Run
     from ctxkit.experiments.grids import RejectedSetting, RulesArgument
-    from ctxkit.formats.inputs import SessionLike
-    from ctxkit.policies.rules import Rules
+    from ctxkit.formats.session_arguments import SessionLike
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.session.session import Session
-    from ctxkit.teams.views import ViewComparison
+    from ctxkit.teams.alternative_views import ViewComparison
 
 
 DETAIL_HEADS = {
@@ -307,7 +307,7 @@ def compare(
     session = as_session(session)
     check_max_loss(max_loss)
     if isinstance(rules, Mapping) or (isinstance(rules, str) and rules == "views"):
-        from ctxkit.teams.views import compare_views
+        from ctxkit.teams.alternative_views import compare_views
 
         return compare_views(session, rules, loss=loss, reuse=reuse)
     settings, runner = resolve_settings(rules), _CachingRunner(session.origin or session)

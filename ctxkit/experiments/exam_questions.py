@@ -18,7 +18,7 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import REDACTION_MARK
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.fact_retention import find_missing_values
-from ctxkit.metrics.items import extract_text_items, iter_texts
+from ctxkit.metrics.losable_items import extract_text_items, iter_texts
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message, Text
 from ctxkit.session.session import apply_edit

@@ -19,7 +19,7 @@ from ctxkit._internal.formatting import (
 )
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import Cell, Column, Table
-from ctxkit.engine.sent import FIXED_KIND
+from ctxkit.engine.sent_prompts import FIXED_KIND
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.exam_questions import (
     QUESTIONS,
@@ -28,11 +28,11 @@ from ctxkit.experiments.exam_questions import (
     find_answers,
     make_exam,
 )
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.fact_retention import find_missing_values
 from ctxkit.metrics.retention_checks import mcnemar
 from ctxkit.session.messages import Message, Text
-from ctxkit.tokens.registry import default_counter
+from ctxkit.tokens.counter_registry import default_counter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -327,7 +327,7 @@ def _compact(
         from ctxkit.formats.reading import read
 
         return tuple(read(list(way)).messages)
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
 
     if callable(way) and not isinstance(way, (Rules, type)) and not _is_preset(way):
         return _with_summary(paper, _summarise(paper, way))
@@ -339,7 +339,7 @@ def _compact(
 
 def _compact_by_program(paper: ExamPaper, way: CompactorCandidate) -> tuple[Message, ...]:
     """Return what a program leaves; where it changes nothing, the very messages."""
-    from ctxkit.formats.losses import visible_messages
+    from ctxkit.formats.conversion_losses import visible_messages
     from ctxkit.formats.openai import encode_chat_message
     from ctxkit.formats.reading import read
 
@@ -377,7 +377,7 @@ def _compact_by_rules(paper: ExamPaper, way: Any) -> tuple[Message, ...]:
 
 def _summarise(paper: ExamPaper, summariser: Callable[[Any], Any]) -> str:
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.policies.offline_summarisers import Passage, summary_text, validate_summary
 
     removed = [m for m in paper.before if m not in paper.kept]

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.metrics.threshold import Threshold
-    from ctxkit.metrics.timing import CompactionTiming
-    from ctxkit.policies.rules import Rules
+    from ctxkit.metrics.compaction_timing import CompactionTiming
+    from ctxkit.metrics.shared_threshold import Threshold
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.session.session import Session
 
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.inert_settings import find_inert_setting, make_equal_rules
 from ctxkit.presets.registry import names, preset
 from ctxkit.presets.registry import resolve_rules as registry_resolve_rules

@@ -12,13 +12,13 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments.scores import SessionScoreCache, measure_cost_and_loss
 from ctxkit.experiments.section_costs import PromptBilling
 from ctxkit.experiments.session_runner import SessionRunner
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import share_message_tokens
 from ctxkit.policies.base import flatten_chain
-from ctxkit.policies.memory import Recall, promote_lessons
-from ctxkit.policies.rules import RecordedCompactions
+from ctxkit.policies.context_rules import RecordedCompactions
+from ctxkit.policies.memory_policies import Recall, promote_lessons
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import RECALLED_KIND, Edit, Message, Text, ToolCall
 from ctxkit.tokens import default_counter
@@ -260,8 +260,8 @@ def with_memory(
     """Compare loss and cost of compactions without and with a memory.
 
     With memory, the rules extract lessons from what they remove (without a model, at no cost) and
-    add a digest of them behind the summary (`policies.memory`). The bill includes the digest in
-    every prompt that holds it. Needed-later loss counts items that the record names again
+    add a digest of them behind the summary (`policies.memory_policies`). The bill includes the
+    digest in every prompt that holds it. Needed-later loss counts items that the record names again
     (`metrics.loss_analysis`): an opportunity for loss, not what an agent would have done.
 
     Args:

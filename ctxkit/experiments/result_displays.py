@@ -16,8 +16,8 @@ from ctxkit._internal.formatting import (
 )
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.experiments.score_columns import SCORE_COLUMNS
-from ctxkit.experiments.verdicts import SettingChoice, SettingOutcome, choose_setting
-from ctxkit.metrics.stats import FEW_SESSIONS, summarise_runs
+from ctxkit.experiments.setting_choice import SettingChoice, SettingOutcome, choose_setting
+from ctxkit.metrics.run_statistics import FEW_SESSIONS, summarise_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

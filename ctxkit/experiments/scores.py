@@ -13,19 +13,19 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine import run_of_replay
-from ctxkit.engine.cache_model.developer_logs import DeveloperLogs
-from ctxkit.engine.cache_model.prediction import (
+from ctxkit.engine.cache_model.input_cost_prediction import (
     NAIVE_MODELS,
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
 )
+from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.replay import count_hidden, describe_run_oddities
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
-from ctxkit.formats.inputs import accepts_session
 from ctxkit.formats.reading import read_all
-from ctxkit.metrics.aftermath import AftermathAnalysis, SessionActs
+from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.metrics.compaction_consequences import ConsequenceAnalysis, SessionActions
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.compactions import (
     get_replay_compactions,
@@ -45,10 +45,10 @@ from ctxkit.metrics.elongation import (
 )
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
-from ctxkit.metrics.items import MessageItemCache
 from ctxkit.metrics.known_values import mean_or_none, median_or_none, sum_if_complete
-from ctxkit.metrics.loss import make_loss_columns
+from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
+from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import is_sealed
@@ -56,7 +56,7 @@ from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
 from ctxkit.session.compaction_groups import group_edits, hides_compactions
 from ctxkit.tokens.context_windows import get_context_window
-from ctxkit.tokens.sizes import MessageSizes, measure_sizes
+from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.engine import Run
-    from ctxkit.engine.cache_model.prediction import Prediction
+    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPrediction
     from ctxkit.metrics.compactions import Compaction
     from ctxkit.metrics.cost.bill import SessionBill
     from ctxkit.metrics.cost.replay_bill import ReplayBill
@@ -370,7 +370,7 @@ def _recorded_compaction_columns(
 
 
 def get_cost_interval(
-    total: float | None, prompts: float | None, prediction: Prediction
+    total: float | None, prompts: float | None, prediction: InputCostPrediction
 ) -> dict[str, float | None]:
     """Return the interval of a replay's dollars: its prompt cost times the prediction interval."""
     if total is None or prompts is None or prediction.spread is None:
@@ -414,7 +414,7 @@ class SessionScoreCache:
         return ReplayCostModel.of(self.session, self.anchored)
 
     @cached_property
-    def prediction(self) -> Prediction:
+    def prediction(self) -> InputCostPrediction:
         """Input cost as predicted from other sessions."""
         return predict_input_cost(self.session, logs=self.logs)
 
@@ -424,9 +424,9 @@ class SessionScoreCache:
         return ItemIndex(self.session, MessageItemCache(self.anchored))
 
     @cached_property
-    def acts(self) -> SessionActs:
+    def acts(self) -> SessionActions:
         """Tool calls classified by what they do: read, write, repeat."""
-        return SessionActs(self.memory)
+        return SessionActions(self.memory)
 
     @cached_property
     def forecast(self) -> ElongationForecast:
@@ -507,7 +507,7 @@ class SessionScoreCache:
 
     def _analyse_loss(self, visibility: Visibility) -> dict[str, Any]:
         analysis = LossAnalysis(self.memory, visibility)
-        columns = make_loss_columns(analysis) | AftermathAnalysis(analysis, self.acts).columns()
+        columns = make_loss_columns(analysis) | ConsequenceAnalysis(analysis, self.acts).columns()
         return columns | {"loss_note": _explain_missing_loss(columns)}
 
     @cached_property

@@ -10,7 +10,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.replay import compute_shared_tokens, run_replay
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.experiments.scores import SessionScoreCache
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import bill_replay
 from ctxkit.metrics.frames.building import build_frame
@@ -19,7 +19,7 @@ from ctxkit.metrics.known_values import sum_if_complete
 from ctxkit.metrics.prompt_composition import separate_schemas, share_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut
 from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.policies.rules import RecordedCompactions, recorded_rules
+from ctxkit.policies.context_rules import RecordedCompactions, recorded_rules
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import SECTIONS_KEY, Message, Text
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Run
     from ctxkit.metrics.cost.replay_bill import ReplayBill
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
 

@@ -15,14 +15,14 @@ from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.scores import SessionScoreCache, name_score_figures, score_run
 from ctxkit.metrics.figure_sources import shows_figures
-from ctxkit.policies.rules import unwrap_function
+from ctxkit.policies.context_rules import unwrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ctxkit.engine import Run
-    from ctxkit.policies.history.log import MessageLog
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
 
 _MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")

@@ -20,10 +20,10 @@ from ctxkit.experiments.session_runner import (
     SessionRunner,
     make_session_key,
 )
-from ctxkit.experiments.verdicts import check_max_loss
-from ctxkit.formats.inputs import as_sessions
-from ctxkit.metrics.stats import compare_settings, summarise_runs
-from ctxkit.metrics.stats import find_pareto_front as _front
+from ctxkit.experiments.setting_choice import check_max_loss
+from ctxkit.formats.session_arguments import as_sessions
+from ctxkit.metrics.run_statistics import compare_settings, summarise_runs
+from ctxkit.metrics.run_statistics import find_pareto_front as _front
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.formats.inputs import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 

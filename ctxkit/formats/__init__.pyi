@@ -1,8 +1,7 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
-from .chat_completions import MISSING_RESULT as MISSING_RESULT
-from .chat_completions import to_chat_messages as to_chat_messages
-from .inputs import as_session as as_session
-from .inputs import as_sessions as as_sessions
+from .chat_completions_conversion import MISSING_RESULT as MISSING_RESULT
+from .chat_completions_conversion import to_chat_messages as to_chat_messages
+from .log_source import Source as Source
 from .reading import Sessions as Sessions
 from .reading import read as read
 from .reading import read_all as read_all
@@ -13,6 +12,7 @@ from .registry import detect_reader as detect_reader
 from .registry import format_names as format_names
 from .registry import get_reader as get_reader
 from .registry import register as register
+from .session_arguments import as_session as as_session
+from .session_arguments import as_sessions as as_sessions
 from .snapshots import write_snapshots as write_snapshots
-from .source import Source as Source
 from .writing import WRITE_FORMATS as WRITE_FORMATS

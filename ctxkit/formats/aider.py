@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.formats.chat_messages import make_usage_from_total
-from ctxkit.formats.fields import parse_timestamp
 from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import parse_timestamp
 from ctxkit.session.messages import Message, Text, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "aider"

@@ -11,7 +11,11 @@ from ctxkit.formats.chat_requests import (
     is_chat_list,
     is_chat_message,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.log_source import Source
+from ctxkit.formats.raw_bodies import read_raw_bodies
+from ctxkit.formats.raw_body_files import has_raw_bodies
+from ctxkit.formats.registry import get_reader
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -22,10 +26,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.raw_bodies import read_raw_bodies
-from ctxkit.formats.raw_body_files import has_raw_bodies
-from ctxkit.formats.registry import get_reader
-from ctxkit.formats.source import Source
 from ctxkit.session.messages import Image, Part, SizeOnly, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ from ctxkit.formats.chat_messages import (
     parse_stop_reason,
     parse_tool_schemas,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.conversion_losses import count_losses, visible_messages
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -27,8 +29,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.losses import count_losses, visible_messages
-from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.session.messages import (
     Edit,
     Fault,
@@ -46,7 +46,7 @@ from ctxkit.session.messages import (
 if TYPE_CHECKING:
     from collections import Counter
 
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 

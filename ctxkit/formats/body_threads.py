@@ -9,7 +9,7 @@ import msgspec
 
 from ctxkit.formats.anthropic_compaction import make_raw_key
 from ctxkit.formats.claude_code_texts import REMINDER_PREFIX, SUMMARY_PREFIX, WRAPPER_PREFIXES
-from ctxkit.formats.fields import as_dict, as_list, as_str
+from ctxkit.formats.untrusted_fields import as_dict, as_list, as_str
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ctxkit.formats.fields import count_or_none, float_or_none, parse_unix_seconds
+from ctxkit.formats.untrusted_fields import count_or_none, float_or_none, parse_unix_seconds
 from ctxkit.session.messages import Edit, Message, SizeOnly, Thinking, ToolSchema, Usage
 
 if TYPE_CHECKING:

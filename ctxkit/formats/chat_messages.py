@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
-from ctxkit.formats.fields import (
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.chat_messages import fill_tool_names, parse_chat_message, parse_tool_schemas
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     DAMAGE_ERRORS,
     as_dict,
     as_list,
@@ -17,7 +18,6 @@ from ctxkit.formats.fields import (
     describe_damage,
     str_or_none,
 )
-from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.session.messages import Edit, Fault, Message, Text, ToolCall, ToolSchema
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from ctxkit.formats.claude_code_conversation import (
     TranscriptConversation,
     TranscriptState,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.log_source import Source
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -28,7 +29,6 @@ from ctxkit.formats.fields import (
     require_field,
     str_or_none,
 )
-from ctxkit.formats.source import Source
 from ctxkit.session.messages import Fault, ToolSchema
 
 if TYPE_CHECKING:

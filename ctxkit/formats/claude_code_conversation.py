@@ -10,7 +10,8 @@ import msgspec
 from ctxkit.formats.anthropic import ContentBlocks, parse_anthropic_usage
 from ctxkit.formats.claude_code_attachments import parse_attachment
 from ctxkit.formats.claude_code_texts import SUMMARY_PREFIX, WRAPPER_PREFIXES
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -19,7 +20,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
     INJECTED_KIND,

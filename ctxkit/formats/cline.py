@@ -18,7 +18,9 @@ from ctxkit.formats.chat_messages import (
     parse_chat_message,
     subtract_cached,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.log_source import Source, read_neighbour_json
+from ctxkit.formats.session_builder import SessionBuilder, match_rewritten_history
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -30,8 +32,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import SessionBuilder, match_rewritten_history
-from ctxkit.formats.source import Source, read_neighbour_json
 from ctxkit.session.messages import Edit, Message, Text, ToolCall, Usage
 from ctxkit.session.session import Session
 

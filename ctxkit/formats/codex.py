@@ -24,7 +24,8 @@ from ctxkit.formats.codex_items import (
     parse_reasoning_item,
     parse_sealed_summary,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -34,7 +35,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS
 from ctxkit.session.messages import (
     SEALED_SUMMARY,
     Edit,
@@ -49,7 +49,7 @@ from ctxkit.session.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from ctxkit.formats.chat_messages import count_skipped
 from ctxkit.formats.codex_items import parse_codex_usage
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -18,11 +19,10 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.session.messages import Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.chat_messages import parse_parts
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -20,7 +21,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.session.messages import Image, Message, Part, SizeOnly, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:

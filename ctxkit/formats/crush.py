@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.formats.chat_messages import count_skipped, parse_stop_reason
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder, nest_subagents
+from ctxkit.formats.sqlite import Database, decode_json_cell, open_database
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -18,12 +20,10 @@ from ctxkit.formats.fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.formats.session_builder import SessionBuilder, nest_subagents
-from ctxkit.formats.sqlite import Database, decode_json_cell, open_database
 from ctxkit.session.messages import Edit, Image, Message, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
 

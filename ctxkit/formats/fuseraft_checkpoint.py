@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.formats.chat_messages import CHAT_ROLES, count_skipped
-from ctxkit.formats.fields import (
+from ctxkit.formats.fuseraft_common import add_turn, read_companion_files
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -15,12 +17,10 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.fuseraft_common import add_turn, read_companion_files
-from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.session.messages import Image, Part, Text, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "fuseraft-checkpoint"

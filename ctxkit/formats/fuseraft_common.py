@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.fields import (
+from ctxkit.formats.log_source import read_neighbour_json
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -12,12 +13,11 @@ from ctxkit.formats.fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.formats.source import read_neighbour_json
 from ctxkit.session.messages import Edit, Message, Part, Role, SizeOnly, Text, ToolCall, Usage
 
 if TYPE_CHECKING:
+    from ctxkit.formats.log_source import Source
     from ctxkit.formats.session_builder import SessionBuilder
-    from ctxkit.formats.source import Source
 
 _MAX_COMPANION_ENTRIES = 2_000
 """Largest number of entries read from one companion file."""

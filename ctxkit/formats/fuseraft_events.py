@@ -8,7 +8,10 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import count_skipped, subtract_cached
-from ctxkit.formats.fields import (
+from ctxkit.formats.fuseraft_common import parse_turn_usage, read_companion_files
+from ctxkit.formats.log_source import Source
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_str,
     catch_damage,
@@ -18,9 +21,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.fuseraft_common import parse_turn_usage, read_companion_files
-from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.source import Source
 from ctxkit.session.messages import Edit, Message, Part, SizeOnly, Text, ToolCall
 from ctxkit.session.session import Session
 

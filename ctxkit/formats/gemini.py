@@ -12,7 +12,8 @@ from ctxkit.formats.chat_messages import (
     parse_parts,
     parse_tool_schemas,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -24,11 +25,10 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.session.messages import Edit, Message, Part, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "gemini-cli"

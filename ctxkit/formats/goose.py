@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.formats.chat_messages import count_skipped
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.sqlite import Database, decode_json_cell, open_database
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -16,14 +18,12 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.sqlite import Database, decode_json_cell, open_database
 from ctxkit.session.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
 

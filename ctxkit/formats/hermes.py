@@ -10,7 +10,8 @@ from ctxkit.formats.chat_messages import (
     parse_stop_reason,
     parse_tool_schemas,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -18,10 +19,9 @@ from ctxkit.formats.fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.formats.session_builder import SessionBuilder
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "hermes"

@@ -16,7 +16,11 @@ from ctxkit.formats.chat_messages import (
     parse_tool_schemas,
     subtract_cached,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.conversion_losses import count_losses, visible_messages
+from ctxkit.formats.log_source import read_zip_json
+from ctxkit.formats.prompt_threads import KeyedMessage, PromptThreads, key_message
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -29,17 +33,13 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.losses import count_losses, visible_messages
-from ctxkit.formats.prompt_threads import KeyedMessage, PromptThreads, key_message
-from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.source import read_zip_json
 from ctxkit.session.messages import Edit, Fault, Image, Message, Text, Thinking, ToolSchema, Usage
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import ModelCall, Session
 
 

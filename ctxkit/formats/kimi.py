@@ -18,7 +18,9 @@ from ctxkit.formats.chat_messages import (
     parse_parts,
     parse_stop_reason,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.log_source import Source
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -29,8 +31,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.source import Source
 from ctxkit.session.messages import Edit, Message, Part, Text, ToolCall, ToolSchema, Usage
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from ctxkit.formats.chat_messages import (
     parse_stop_reason,
     parse_usage,
 )
-from ctxkit.formats.fields import as_dict, as_str, catch_damage, str_or_none
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
+from ctxkit.formats.untrusted_fields import as_dict, as_str, catch_damage, str_or_none
 from ctxkit.session.messages import Edit, Message
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "langchain"

@@ -13,7 +13,15 @@ from ctxkit.formats.chat_messages import (
     parse_tool_schemas,
     subtract_cached,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.prompt_threads import (
+    KeyedMessage,
+    PromptThreads,
+    key_message,
+    threads_to_session,
+)
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.trace_spans import extract_prompt_and_reply, extract_raw_messages
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -24,18 +32,10 @@ from ctxkit.formats.fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.formats.prompt_threads import (
-    KeyedMessage,
-    PromptThreads,
-    key_message,
-    threads_to_session,
-)
-from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.spans import extract_prompt_and_reply, extract_raw_messages
 from ctxkit.session.messages import Fault, Message, ToolSchema, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "langfuse"

@@ -14,7 +14,8 @@ from ctxkit.formats.chat_messages import (
     parse_usage,
 )
 from ctxkit.formats.chat_requests import merge_reply_items
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -26,11 +27,10 @@ from ctxkit.formats.fields import (
     read_each_object,
     str_or_none,
 )
-from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "mini-swe-agent"

@@ -7,15 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, TypeVa
 import msgspec
 
 from ctxkit.formats.bounded_numbers import drop_invalid_numbers, drop_invalid_numbers_each
-from ctxkit.formats.fields import (
-    MOST_COUNT,
-    as_dict,
-    as_list,
-    count_or_none,
-    format_timestamp,
-    parse_unix_seconds,
-    require_field,
-)
 from ctxkit.formats.pi import EntryReader
 from ctxkit.formats.pi_messages import (
     EntryTree,
@@ -25,6 +16,15 @@ from ctxkit.formats.pi_messages import (
     encode_line,
     encode_message,
     parse_pi_parts,
+)
+from ctxkit.formats.untrusted_fields import (
+    MOST_COUNT,
+    as_dict,
+    as_list,
+    count_or_none,
+    format_timestamp,
+    parse_unix_seconds,
+    require_field,
 )
 from ctxkit.session.messages import (
     Edit,
@@ -38,13 +38,13 @@ from ctxkit.session.messages import (
     ToolCall,
     ToolSchema,
 )
-from ctxkit.session.prunings import PRUNED_KEY, PromptPruning
+from ctxkit.session.pruning_records import PRUNED_KEY, PromptPruning
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.formats import source as sources
+    from ctxkit.formats import log_source as sources
 
 
 NAME = "native"

@@ -9,7 +9,8 @@ import msgspec
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import encode_tool_schemas, parse_stop_reason, parse_usage
 from ctxkit.formats.chat_requests import ChatConversation, is_chat_list, is_chat_message
-from ctxkit.formats.fields import (
+from ctxkit.formats.conversion_losses import count_losses, visible_messages
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     catch_damage,
@@ -17,14 +18,13 @@ from ctxkit.formats.fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.formats.losses import count_losses, visible_messages
 from ctxkit.session.messages import Fault, Image, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable
 
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import parse_usage
 from ctxkit.formats.chat_requests import ChatConversation, is_chat_message, merge_reply_items
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import match_rewritten_history
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -18,11 +19,10 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import match_rewritten_history
 from ctxkit.session.messages import Edit, Message, Part, SizeOnly, Text
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "openai-responses"

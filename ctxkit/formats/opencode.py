@@ -12,17 +12,24 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.fields import as_dict, as_list, as_str, parse_timestamp, str_or_none, to_text
+from ctxkit.formats.log_source import read_json_object
 from ctxkit.formats.opencode_messages import build_session
 from ctxkit.formats.session_builder import nest_subagents
-from ctxkit.formats.source import read_json_object
 from ctxkit.formats.sqlite import Database, decode_json_cell, open_database
+from ctxkit.formats.untrusted_fields import (
+    as_dict,
+    as_list,
+    as_str,
+    parse_timestamp,
+    str_or_none,
+    to_text,
+)
 from ctxkit.session.messages import Fault
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 

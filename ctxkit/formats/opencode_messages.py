@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.formats.chat_messages import count_skipped
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -20,7 +21,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
 from ctxkit.session.messages import (
     Edit,
     Fault,

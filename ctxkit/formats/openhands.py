@@ -18,7 +18,11 @@ from ctxkit.formats.chat_messages import (
     parse_tool_schemas,
     parse_usage,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.log_source import Source, read_json_object
+from ctxkit.formats.openhands_v0 import is_v0_history, is_v0_run, read_v0_run
+from ctxkit.formats.prompt_threads import PromptThreads, key_message
+from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -32,10 +36,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.openhands_v0 import is_v0_history, is_v0_run, read_v0_run
-from ctxkit.formats.prompt_threads import PromptThreads, key_message
-from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
-from ctxkit.formats.source import Source, read_json_object
 from ctxkit.session.messages import (
     Edit,
     Fault,

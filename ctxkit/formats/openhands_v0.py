@@ -14,7 +14,8 @@ from ctxkit.formats.chat_messages import (
     parse_tool_schemas,
     parse_usage,
 )
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -26,7 +27,6 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
 from ctxkit.session.messages import Edit, Message, Part, Text, ToolCall, ToolSchema, Usage
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.chat_messages import encode_tool_schemas
-from ctxkit.formats.fields import as_dict, as_list
-from ctxkit.formats.losses import count_losses, visible_messages
-from ctxkit.formats.spans import build_sessions_from_spans
+from ctxkit.formats.conversion_losses import count_losses, visible_messages
+from ctxkit.formats.trace_spans import build_sessions_from_spans
+from ctxkit.formats.untrusted_fields import as_dict, as_list
 from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, get_plain_text
 from ctxkit.session.session import ListPrefix
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.messages import Message, Part, Usage
     from ctxkit.session.session import ModelCall, Session
 

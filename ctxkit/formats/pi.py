@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.fields import (
-    DAMAGE_ERRORS,
-    as_dict,
-    as_str,
-    count_or_none,
-    describe_damage,
-    format_timestamp,
-    parse_timestamp,
-    require_field,
-    str_or_none,
-)
-from ctxkit.formats.losses import count_losses
+from ctxkit.formats.conversion_losses import count_losses
 from ctxkit.formats.pi_messages import (
     EntryTree,
     apply_marks,
@@ -37,12 +26,23 @@ from ctxkit.formats.pi_messages import (
     parse_result,
 )
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
+from ctxkit.formats.untrusted_fields import (
+    DAMAGE_ERRORS,
+    as_dict,
+    as_str,
+    count_or_none,
+    describe_damage,
+    format_timestamp,
+    parse_timestamp,
+    require_field,
+    str_or_none,
+)
 from ctxkit.session.messages import Edit, Fault, Message, Part, Text, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.formats.fields import (
+from ctxkit.formats.untrusted_fields import (
     as_list,
     as_str,
     count_or_none,

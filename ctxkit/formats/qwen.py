@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.formats.chat_messages import count_skipped, fill_tool_names, parse_chat_message
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder, match_rewritten_history
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -16,11 +17,10 @@ from ctxkit.formats.fields import (
     read_each_line,
     str_or_none,
 )
-from ctxkit.formats.session_builder import SessionBuilder, match_rewritten_history
 from ctxkit.session.messages import Edit, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "qwen-code"

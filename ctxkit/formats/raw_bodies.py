@@ -14,9 +14,9 @@ import msgspec
 from ctxkit.errors import ReadError
 from ctxkit.formats.body_threads import BodyThreads, split_request_messages
 from ctxkit.formats.claude_code_texts import REMINDER_PREFIX, WRAPPER_PREFIXES
-from ctxkit.formats.fields import as_dict, as_list, as_str, str_or_none
 from ctxkit.formats.raw_body_files import INDEX, list_bodies, read_body
 from ctxkit.formats.transcript_join import join_transcript, mark_compactions
+from ctxkit.formats.untrusted_fields import as_dict, as_list, as_str, str_or_none
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
     INJECTED_KIND,

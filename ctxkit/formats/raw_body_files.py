@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ctxkit.formats.fields import as_dict, as_str, parse_timestamp, str_or_none
+from ctxkit.formats.untrusted_fields import as_dict, as_str, parse_timestamp, str_or_none
 from ctxkit.session.messages import Fault
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _REQUEST, _RESPONSE = ".request.json", ".response.json"
 _SNIFFED_FILES = 256
 
 
-class Body(NamedTuple):
+class RawBody(NamedTuple):
     """A request file with what is known of its response."""
 
     request: str
@@ -55,7 +55,7 @@ def has_raw_bodies(folder: Path) -> bool:
         return False
 
 
-def list_bodies(folder: Path, faults: list[Fault]) -> list[Body]:
+def list_bodies(folder: Path, faults: list[Fault]) -> list[RawBody]:
     """Return the requests in the order of their responses."""
     times: dict[str, float] = {}
     left_out = 0
@@ -68,7 +68,7 @@ def list_bodies(folder: Path, faults: list[Fault]) -> list[Body]:
                     left_out += 1
     if left_out:
         faults.append(Fault(0, f"{left_out} files beyond the first {MAX_FILES} were not read"))
-    bodies: dict[str, Body] = {}
+    bodies: dict[str, RawBody] = {}
     for line in _read_index(folder / INDEX, faults):
         request, response = (
             _base_name(line.get(f"{part}_file")) for part in ("request", "response")
@@ -83,24 +83,24 @@ def list_bodies(folder: Path, faults: list[Fault]) -> list[Body]:
         time = parse_timestamp(line.get("timestamp")) or times[request]
         source, session_id = as_str(line.get("query_source")), str_or_none(line.get("session_id"))
         answer = response if response in times else None
-        bodies[request] = Body(request, answer, time, session_id, source)
+        bodies[request] = RawBody(request, answer, time, session_id, source)
     bodies |= _pair_by_time(times, bodies, faults)
     return sorted(bodies.values(), key=lambda body: (body.time or 0.0, body.request))
 
 
 def _pair_by_time(
-    times: dict[str, float], linked: dict[str, Body], faults: list[Fault]
-) -> dict[str, Body]:
+    times: dict[str, float], linked: dict[str, RawBody], faults: list[Fault]
+) -> dict[str, RawBody]:
     """Pair the requests and responses that the index does not name by the order of writing."""
     answers = {body.response for body in linked.values()}
     rest = [name for name in times if name not in linked and name not in answers]
     rest.sort(key=lambda name: (times[name], name.endswith(_RESPONSE), name))
-    paired: dict[str, Body] = {}
+    paired: dict[str, RawBody] = {}
     for name, following in zip_longest(rest, rest[1:], fillvalue=""):
         if name.endswith(_REQUEST):
             answer = following if following.endswith(_RESPONSE) else None
             time = times[answer or name]
-            paired[name] = Body(name, answer, time, None, "")
+            paired[name] = RawBody(name, answer, time, None, "")
             if answer is None:
                 faults.append(Fault(0, f"{name}: no response was found"))
     used = {body.response for body in paired.values()}
@@ -122,24 +122,26 @@ def _read_index(path: Path, faults: list[Fault]) -> Iterator[dict[str, Any]]:
             faults.append(Fault(number, f"{INDEX}: the line is no whole JSON"))
 
 
-class BodyText(NamedTuple):
+class RawBodyText(NamedTuple):
     """The content of a file, and what tells it from others."""
 
     fields: dict[str, Any]
     digest: bytes
 
 
-def read_body(path: Path, faults: list[Fault]) -> BodyText:
+def read_body(path: Path, faults: list[Fault]) -> RawBodyText:
     """Return the object of a file; a damaged one becomes a fault and an empty object."""
     try:
         if path.stat().st_size > MAX_BODY_BYTES:
             faults.append(Fault(0, f"{path.name}: larger than {MAX_BODY_BYTES:,} bytes"))
-            return BodyText({}, b"")
+            return RawBodyText({}, b"")
         data = path.read_bytes()
-        return BodyText(as_dict(msgspec.json.decode(data)), blake2b(data, digest_size=16).digest())
+        return RawBodyText(
+            as_dict(msgspec.json.decode(data)), blake2b(data, digest_size=16).digest()
+        )
     except (OSError, msgspec.MsgspecError, RecursionError):
         faults.append(Fault(0, f"{path.name}: the body is no whole JSON"))
-        return BodyText({}, b"")
+        return RawBodyText({}, b"")
 
 
 def _base_name(value: Any) -> str:

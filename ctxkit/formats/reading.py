@@ -18,7 +18,8 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.formats.recording_errors import repair_session
+from ctxkit.formats.log_source import Source
+from ctxkit.formats.recording_repairs import repair_session
 from ctxkit.formats.registry import (
     READER_MODULES,
     Reader,
@@ -28,8 +29,7 @@ from ctxkit.formats.registry import (
     get_reader,
     reader_matches,
 )
-from ctxkit.formats.size_claims import without_claims
-from ctxkit.formats.source import Source
+from ctxkit.formats.size_claims import drop_impossible_sizes
 from ctxkit.formats.transcript_join import join_sessions
 from ctxkit.session.messages import Edit, Fault, Message
 from ctxkit.session.session import Session
@@ -336,7 +336,9 @@ def _run_reader(
 ) -> list[Session]:
     """Run a reader; add file paths and repairs (the native format was repaired when written)."""
     read_result: list[Session] = _guard_reader(reader.NAME, path, read_sessions)
-    sessions = [_guard_reader(reader.NAME, path, partial(without_claims, s)) for s in read_result]
+    sessions = [
+        _guard_reader(reader.NAME, path, partial(drop_impossible_sizes, s)) for s in read_result
+    ]
     if reader.NAME == "native":
         return sessions
     blind = getattr(reader, "BLIND", ())

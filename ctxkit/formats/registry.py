@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat, did_you_mean
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 ENTRY_POINT_GROUP = "ctxkit.readers"
@@ -23,10 +23,10 @@ READER_MODULES = (
     "codex",
     "codex_exec",
     "copilot",
-    "fuseraft_snapshots",
+    "fuseraft_snapshot_logs",
     "fuseraft_events",
     "fuseraft_checkpoint",
-    "fuseraft_turns",
+    "fuseraft_post_mortem",
     "gemini",
     "opencode",
     "tau_bench",

@@ -23,10 +23,10 @@ from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.errors import BadArguments, CtxkitError, ReadError
 from ctxkit.formats.compression import is_compressed
 from ctxkit.formats.discovery import iter_location_folders
-from ctxkit.formats.fields import to_text
+from ctxkit.formats.log_source import SQLITE_MAGIC
 from ctxkit.formats.native import encode_session_lines
 from ctxkit.formats.reading import read_all
-from ctxkit.formats.source import SQLITE_MAGIC
+from ctxkit.formats.untrusted_fields import to_text
 from ctxkit.session.messages import Message, ToolCall
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.formats.chat_messages import count_skipped, parse_tool_schemas
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -14,11 +15,10 @@ from ctxkit.formats.fields import (
     str_or_none,
     to_text,
 )
-from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.session.messages import Text, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.messages import Part, Role
     from ctxkit.session.session import Session
 

@@ -31,7 +31,7 @@ _PROMPT_FIELDS = (
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-def without_claims(session: Session) -> Session:
+def drop_impossible_sizes(session: Session) -> Session:
     """Return a session, and its subagents, without sizes that cannot be true.
 
     A size is refused above `MAX_WINDOWS` context windows of its model. The window is the larger of
@@ -47,7 +47,7 @@ def without_claims(session: Session) -> Session:
     """
     valid_window = _size_or_none(session.context_window, _max_claimed_tokens(session.model))
     valid_log = tuple(_drop_entry_claims(e, session.model, valid_window) for e in session.log)
-    children = tuple(without_claims(c) for c in session.children)
+    children = tuple(drop_impossible_sizes(c) for c in session.children)
     faults = tuple(_list_faults(session, valid_window, valid_log))
     if not faults and all(a is b for a, b in zip(children, session.children, strict=True)):
         return session

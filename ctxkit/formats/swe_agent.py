@@ -8,7 +8,8 @@ import msgspec
 
 from ctxkit import tokens
 from ctxkit.formats.chat_messages import count_skipped, parse_parts, parse_tool_calls
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
@@ -17,11 +18,10 @@ from ctxkit.formats.fields import (
     read_each_object,
     str_or_none,
 )
-from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.session.messages import Message, Part, Text, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 
@@ -71,7 +71,7 @@ def read(source: Source) -> list[Session]:
     read_each_object(history, "message", reader.read_message, reader.builder.faults)
     info = as_dict(document.get("info"))
     return [
-        infer_history_processor(
+        record_history_processor(
             reader.builder.session(
                 id=source.path.name.split(".")[0] or "swe-agent",
                 format=NAME,
@@ -195,7 +195,7 @@ _MIN_RATIO = 1.3
 """Ratios of two totals below this are within the error of the estimate."""
 
 
-def infer_history_processor(session: Session) -> Session:
+def record_history_processor(session: Session) -> Session:
     """Infer from the total of tokens sent whether a history processor masked observations.
 
     Returns:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.formats.chat_messages import fill_tool_names, parse_chat_message, parse_usage
-from ctxkit.formats.fields import (
+from ctxkit.formats.session_builder import SessionBuilder
+from ctxkit.formats.untrusted_fields import (
     DAMAGE_ERRORS,
     as_dict,
     as_list,
@@ -17,11 +18,10 @@ from ctxkit.formats.fields import (
     float_or_none,
     parse_timestamp,
 )
-from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.session.messages import Fault, Message, Role, Text, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.source import Source
+    from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
 NAME = "tau-bench"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.magics_class import CtxKit
 
 __all__ = ["get_kit", "load", "unload"]
 __dir__ = public_dir(__all__)
@@ -47,11 +47,11 @@ def load(shell: InteractiveShell) -> None:
     from ctxkit.agent.store.workspace import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
-    from ctxkit.magics.commands import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
     from ctxkit.magics.completion import make_matcher
-    from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, CtxKit
+    from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, CtxKit
     from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
     from ctxkit.magics.memory_selection import MEMORY_WORDS, open_memory
+    from ctxkit.magics.subcommand_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
     from ctxkit.policies.memory_entries import MEMORY_TYPES
     from ctxkit.presets.registry import names as presets
 

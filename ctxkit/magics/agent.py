@@ -28,10 +28,10 @@ from ctxkit.agent.tools.root import Root
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
-from ctxkit.magics.commands import TextPage
-from ctxkit.magics.programs import check_via_options, find_external_log
+from ctxkit.magics.external_programs import check_via_options, find_external_log
 from ctxkit.magics.sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
-from ctxkit.magics.settings import AgentLine
+from ctxkit.magics.settings import AgentArguments
+from ctxkit.magics.subcommand_dispatch import TextPage
 from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
 from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
 from ctxkit.metrics.prompt_composition import apportion
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.turn import Outcome
-    from ctxkit.magics.kit_state import KitState
+    from ctxkit.magics.kernel_state import KitState
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.rules import Rules
     from ctxkit.session.messages import Image
     from ctxkit.session.session import Session
     from ctxkit.tokens import ContextBudget
@@ -60,10 +60,10 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 # a line that is refused there opens nothing. A dry run returns before the session is opened. Then
 # the session is opened or resumed, its notes are printed once, and approval is set again for each
 # turn, since a cell asks in its input field and a turn in the background by buttons.
-def run_agent(kit: KitState, line: AgentLine, body: str) -> object:
+def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
     """Take the turn that a line and a cell ask for; without a prompt, show the status."""
     prompt = "\n".join(t for t in (line.prompt.strip(), body.strip()) if t)
-    if not prompt and line != AgentLine(session=line.session):
+    if not prompt and line != AgentArguments(session=line.session):
         raise BadArguments(
             "Nothing was asked: the cell below `%%agent` is the prompt. `%agent` alone is the"
             " status."
@@ -178,7 +178,7 @@ def show_session_status(kit: KitState, name: str | None) -> TextPage:
 
 
 def show_dry_run(
-    kit: KitState, name: str, line: AgentLine, prompt: str, pictures: Sequence[Image] = ()
+    kit: KitState, name: str, line: AgentArguments, prompt: str, pictures: Sequence[Image] = ()
 ) -> TextPage:
     """Show what a turn would send first, its size and its cost; nothing is sent or kept."""
     settings = kit.lives.settings(name, _line_settings(line))
@@ -254,11 +254,11 @@ def _publish_session(kit: KitState, live: LiveSession) -> None:
     live.workspace.write(live.workspace.chart(live.id), budget(live.session).page())
 
 
-def _line_settings(line: AgentLine) -> dict[str, str | None]:
+def _line_settings(line: AgentArguments) -> dict[str, str | None]:
     return {k: getattr(line, k) for k in SESSION_SETTINGS}
 
 
-def _line_limits(line: AgentLine) -> dict[str, float]:
+def _line_limits(line: AgentArguments) -> dict[str, float]:
     """Return the limits that a line names; the others stay as they were."""
     limits = {
         "calls": line.max_calls,
@@ -368,7 +368,7 @@ def describe_dry_run(
     return "\n".join([head, *rows, _describe_price(model, tokens), *notes])
 
 
-def _explain_unused_model(line: AgentLine, live: LiveSession) -> list[str]:
+def _explain_unused_model(line: AgentArguments, live: LiveSession) -> list[str]:
     """Return a note where a summary model was named that the rules never ask."""
     rules = live.agent.rules
     if not line.summary_model or live.agent.compactor.uses_summary_model:
@@ -413,8 +413,8 @@ def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
     """
     from tempfile import TemporaryDirectory
 
-    from ctxkit.agent.tools.builtin import make_inert_work_tools, make_tools
     from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.tool_selection import make_inert_work_tools, make_tools
 
     with TemporaryDirectory() as folder:
         return make_tools(named, Root(folder), {}, work=make_inert_work_tools())

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import NO_MATHJAX, make_visible, sanitize_line
 from ctxkit._internal.redaction import redact, redact_json
-from ctxkit.agent.tools.builtin import TOOL_NAMES, make_inert_work_tools, make_tools
 from ctxkit.agent.tools.runner import run_in_thread
+from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.root import Root
     from ctxkit.session.messages import ToolCall
 
-    AskPerson = Callable[["Question"], Awaitable[str]]
+    AskPerson = Callable[["ApprovalQuestion"], Awaitable[str]]
     """Puts a question to a person and returns the answer."""
 ALL_TOOLS = "all"
 _TRIES = 3
@@ -122,7 +122,7 @@ _STYLE = "white-space:pre-wrap;overflow-wrap:anywhere;direction:ltr"
 # call with keys redacted; it replaces `whole` in what the front end saves. A call that cannot be
 # shown whole (too long, nested too deep) is refused and never shortened.
 @dataclass(frozen=True)
-class Question:
+class ApprovalQuestion:
     """What a person is asked about a call; made by `question_about`."""
 
     name: str
@@ -143,7 +143,7 @@ class Question:
         return self.whole != self.clean
 
 
-def question_about(call: ToolCall) -> Question:
+def question_about(call: ToolCall) -> ApprovalQuestion:
     """Return what a person is asked about a call, every character of which can be seen.
 
     Raises:
@@ -159,7 +159,7 @@ def question_about(call: ToolCall) -> Question:
         if len(whole) <= MOST_SHOWN:
             heading, _, rows = whole.partition("\n")
             call_text = f"{heading}{_NOTE}\n{rows}" if whole != clean else whole
-            return Question(name, call_text, clean)
+            return ApprovalQuestion(name, call_text, clean)
         why = f"it takes {len(whole):,} characters, and at most {MOST_SHOWN:,} are shown"
     raise BadArguments(
         f"This call of {name} needs a person's word and cannot be shown whole ({why}); it was not"
@@ -191,7 +191,7 @@ def as_html(text: str) -> str:
 
 
 @contextmanager
-def showing(question: Question) -> Iterator[str]:
+def showing(question: ApprovalQuestion) -> Iterator[str]:
     """Show a question while a person thinks; yields the prompt for the input field.
 
     In a notebook the call is a display, which has no keys when the block is left.
@@ -233,7 +233,7 @@ def _find_shell() -> Any:
     return get_ipython()
 
 
-async def ask_here(question: Question) -> str:
+async def ask_here(question: ApprovalQuestion) -> str:
     """Ask in the input field of the cell that runs, or in the terminal.
 
     Raises:
@@ -244,7 +244,7 @@ async def ask_here(question: Question) -> str:
         return str(await run_in_thread(lambda: _read_answer(prompt)))
 
 
-def ask_waiting(question: Question) -> str:
+def ask_waiting(question: ApprovalQuestion) -> str:
     """Ask as `ask_here` does; the calling thread waits.
 
     Raises:

@@ -9,58 +9,58 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import word
-from ctxkit.magics.commands import Subcommand, TextPage
-from ctxkit.magics.session_commands import (
+from ctxkit.magics.session_report_commands import (
     SESSIONS_TASK,
     TIME_TASK,
-    LiveSessionLine,
-    SessionLine,
+    LiveSessionArguments,
+    SessionArguments,
 )
+from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.magics.kit_state import KitState
+    from ctxkit.magics.kernel_state import KitState
     from ctxkit.plots.chart import Chart
 
 
 @dataclass(frozen=True)
-class DiffLine(SessionLine):
+class DiffArguments(SessionArguments):
     """The line of `%context diff`."""
 
     compaction: int = word("number of the compaction, from 0; negatives from the end", default=-1)
 
 
 @dataclass(frozen=True)
-class RestoreLine(LiveSessionLine):
+class RestoreArguments(LiveSessionArguments):
     """The line of `%context restore`."""
 
     checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
 
 
 @dataclass(frozen=True)
-class BranchLine(SessionLine):
+class BranchArguments(SessionArguments):
     """The line of `%context branch`."""
 
     checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
     name: str | None = word("name of the new session", default=None)
 
 
-def show_budget(kit: KitState, line: SessionLine) -> Chart:
+def show_budget(kit: KitState, line: SessionArguments) -> Chart:
     """Return the chart of cumulative input."""
     from ctxkit.plots.budget_charts import budget as chart
 
     return chart(kit.session(line.session))
 
 
-def show_diff(kit: KitState, line: DiffLine) -> Chart:
+def show_diff(kit: KitState, line: DiffArguments) -> Chart:
     """Return what a compaction did, message by message."""
     from ctxkit.plots.compaction_diff_chart import diff as chart
 
     return chart(kit.session(line.session), line.compaction)
 
 
-def show_checkpoints(kit: KitState, line: SessionLine) -> pd.DataFrame:
+def show_checkpoints(kit: KitState, line: SessionArguments) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
@@ -104,7 +104,7 @@ def _describe_checkpoints(table: pd.DataFrame) -> str:
     )
 
 
-def restore_checkpoint(kit: KitState, line: RestoreLine) -> TextPage:
+def restore_checkpoint(kit: KitState, line: RestoreArguments) -> TextPage:
     """Go back to a checkpoint; what came after stays in the log."""
     from ctxkit.agent.store.session_log import get_checkpoint
 
@@ -120,7 +120,7 @@ def restore_checkpoint(kit: KitState, line: RestoreLine) -> TextPage:
     )
 
 
-def branch_session(kit: KitState, line: BranchLine) -> TextPage:
+def branch_session(kit: KitState, line: BranchArguments) -> TextPage:
     """Make a session of its own that is at a checkpoint; the old one stays as it is."""
     from ctxkit.agent.store.session_log import get_checkpoint
 
@@ -140,7 +140,7 @@ def branch_session(kit: KitState, line: BranchLine) -> TextPage:
     )
 
 
-def reset_session(kit: KitState, line: LiveSessionLine) -> TextPage:
+def reset_session(kit: KitState, line: LiveSessionArguments) -> TextPage:
     """Begin a fresh session under the old one's name; the old one is kept under another."""
     live = kit.lives.get(line.session)
     kit.lives.free(live.name)
@@ -152,12 +152,12 @@ def reset_session(kit: KitState, line: LiveSessionLine) -> TextPage:
 
 CHECKPOINT_SUBCOMMANDS = (
     Subcommand(
-        "diff", "What one compaction did, message by message.", DiffLine, show_diff, TIME_TASK
+        "diff", "What one compaction did, message by message.", DiffArguments, show_diff, TIME_TASK
     ),
     Subcommand(
         "budget",
         "The chart of cumulative input: `%context turns --chart`.",
-        SessionLine,
+        SessionArguments,
         show_budget,
         TIME_TASK,
         hidden=True,
@@ -165,7 +165,7 @@ CHECKPOINT_SUBCOMMANDS = (
     Subcommand(
         "checkpoints",
         "The places before each compaction, to which one can go back.",
-        SessionLine,
+        SessionArguments,
         show_checkpoints,
         TIME_TASK,
         hidden=True,
@@ -173,7 +173,7 @@ CHECKPOINT_SUBCOMMANDS = (
     Subcommand(
         "branch",
         "Make a new session that stands at a checkpoint.",
-        BranchLine,
+        BranchArguments,
         branch_session,
         TIME_TASK,
         hidden=True,
@@ -181,7 +181,7 @@ CHECKPOINT_SUBCOMMANDS = (
     Subcommand(
         "restore",
         "Go back to a checkpoint; what came after stays in the log.",
-        RestoreLine,
+        RestoreArguments,
         restore_checkpoint,
         TIME_TASK,
         hidden=True,
@@ -189,7 +189,7 @@ CHECKPOINT_SUBCOMMANDS = (
     Subcommand(
         "reset",
         "Begin a fresh session; the old one is kept.",
-        LiveSessionLine,
+        LiveSessionArguments,
         reset_session,
         SESSIONS_TASK,
         hidden=True,

@@ -8,35 +8,35 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, rest, word
-from ctxkit.magics.commands import Subcommand, TextPage
 from ctxkit.magics.memory_selection import open_memory
-from ctxkit.magics.session_commands import EmptyLine, LiveSessionLine, clean_texts
+from ctxkit.magics.session_report_commands import EmptyArguments, LiveSessionArguments, clean_texts
+from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
 from ctxkit.policies.memory_entries import make_entry
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.magics.kit_state import KitState
+    from ctxkit.magics.kernel_state import KitState
 
 LIST_SUBCOMMAND = "list"
 
 
 @dataclass(frozen=True)
-class ListLine:
+class ListArguments:
     """The line of `%memory list`."""
 
     all: bool = option("whatever folder it was saved in", default=False)
 
 
 @dataclass(frozen=True)
-class EntryLine:
+class EntryArguments:
     """The line of `%memory show`, `forget` and `why`."""
 
     name: str = word("name of the entry, or the beginning of its guid", completes="entry")
 
 
 @dataclass(frozen=True)
-class AddEntryLine:
+class AddEntryArguments:
     """The line of `%memory add`."""
 
     description: str = rest("what is to be remembered, in one line")
@@ -48,7 +48,7 @@ class AddEntryLine:
 
 
 @dataclass(frozen=True)
-class EditEntryLine:
+class EditEntryArguments:
     """The line of `%memory edit`."""
 
     name: str = word("name of the entry, or the beginning of its guid", completes="entry")
@@ -58,7 +58,7 @@ class EditEntryLine:
     body: str | None = option("more text, or a variable that holds it")
 
 
-def list_entries(_: KitState, line: ListLine) -> pd.DataFrame:
+def list_entries(_: KitState, line: ListArguments) -> pd.DataFrame:
     """Return one row an entry that a session in this folder is told of, in the order of
     its block.
     """
@@ -76,14 +76,14 @@ def list_entries(_: KitState, line: ListLine) -> pd.DataFrame:
     return clean_texts(pd.DataFrame(rows, columns=columns, index=index))
 
 
-def show_entry(_: KitState, line: EntryLine) -> TextPage:
+def show_entry(_: KitState, line: EntryArguments) -> TextPage:
     """Show an entry whole."""
     folder, entry = open_memory().of(line.name)
     body = [f"  {row}" for row in entry.body.split("\n")] if entry.body else []
     return TextPage("\n".join([entry.head, *body, f"({entry.guid}, in {folder.path})"]))
 
 
-def add_entry(kit: KitState, line: AddEntryLine) -> TextPage:
+def add_entry(kit: KitState, line: AddEntryArguments) -> TextPage:
     """Remember something in this folder; an entry of that name is changed."""
     from ctxkit.policies.memory_entries import make_entry_name
 
@@ -102,7 +102,7 @@ def add_entry(kit: KitState, line: AddEntryLine) -> TextPage:
     return TextPage(f"Remembered {entry.head}")
 
 
-def edit_entry(kit: KitState, line: EditEntryLine) -> TextPage:
+def edit_entry(kit: KitState, line: EditEntryArguments) -> TextPage:
     """Change an entry."""
     values = {"name": line.rename, "description": line.description, "type": line.type}
     changes = {k: v for k, v in values.items() if v is not None}
@@ -113,12 +113,12 @@ def edit_entry(kit: KitState, line: EditEntryLine) -> TextPage:
     return TextPage(f"Changed {open_memory().edit(line.name, **changes).head}")
 
 
-def forget_entry(_: KitState, line: EntryLine) -> TextPage:
+def forget_entry(_: KitState, line: EntryArguments) -> TextPage:
     """Take an entry out; no extraction brings it back."""
     return TextPage(f"Forgot {sanitize_line(open_memory().forget(line.name).name, 120)}.")
 
 
-def show_entry_audit(_: KitState, line: EntryLine) -> TextPage:
+def show_entry_audit(_: KitState, line: EntryArguments) -> TextPage:
     """Say who saved an entry, when, and from which messages of which session."""
     entry, rows = open_memory().why(line.name)
     lines = [entry.head]
@@ -134,7 +134,7 @@ def show_entry_audit(_: KitState, line: EntryLine) -> TextPage:
     )
 
 
-def extract_entries(kit: KitState, line: LiveSessionLine) -> TextPage:
+def extract_entries(kit: KitState, line: LiveSessionArguments) -> TextPage:
     """Let the session's model say what is worth remembering; without one, sentences are taken."""
     from ctxkit.agent.event_loops import run_coroutine
 
@@ -146,7 +146,7 @@ def extract_entries(kit: KitState, line: LiveSessionLine) -> TextPage:
     return TextPage(summary + (f" {cost}" if cost else ""))
 
 
-def consolidate_entries(_: KitState, line: EmptyLine) -> TextPage:  # noqa: ARG001  the shape of a subcommand
+def consolidate_entries(_: KitState, line: EmptyArguments) -> TextPage:  # noqa: ARG001  the shape of a subcommand
     """Take out what was found by itself and is too much; what a person wrote stays."""
     from ctxkit.agent.memory.session_memory import EXTRACTED_BY
 
@@ -163,19 +163,24 @@ def _get_body(kit: KitState, words: str) -> str:
 MEMORY_SUBCOMMANDS = {
     s.name: s
     for s in (
-        Subcommand(LIST_SUBCOMMAND, "What is remembered here.", ListLine, list_entries),
-        Subcommand("show", "An entry, whole.", EntryLine, show_entry),
-        Subcommand("add", "Remember something.", AddEntryLine, add_entry),
-        Subcommand("edit", "Change an entry.", EditEntryLine, edit_entry),
-        Subcommand("forget", "Take an entry out.", EntryLine, forget_entry),
+        Subcommand(LIST_SUBCOMMAND, "What is remembered here.", ListArguments, list_entries),
+        Subcommand("show", "An entry, whole.", EntryArguments, show_entry),
+        Subcommand("add", "Remember something.", AddEntryArguments, add_entry),
+        Subcommand("edit", "Change an entry.", EditEntryArguments, edit_entry),
+        Subcommand("forget", "Take an entry out.", EntryArguments, forget_entry),
         Subcommand(
-            "why", "Who saved an entry, when, from which messages.", EntryLine, show_entry_audit
+            "why",
+            "Who saved an entry, when, from which messages.",
+            EntryArguments,
+            show_entry_audit,
         ),
-        Subcommand("consolidate", "Take out what is too much.", EmptyLine, consolidate_entries),
+        Subcommand(
+            "consolidate", "Take out what is too much.", EmptyArguments, consolidate_entries
+        ),
         Subcommand(
             "extract",
             "Take what is worth remembering from a session.",
-            LiveSessionLine,
+            LiveSessionArguments,
             extract_entries,
         ),
     )

@@ -26,7 +26,7 @@ def open_memory() -> MemoryStore:
     return MemoryStore(default_memory_folders())
 
 
-def parse_memory_words(words: str, names: Mapping[str, Any]) -> list[str]:
+def parse_memory_option(words: str, names: Mapping[str, Any]) -> list[str]:
     """Return the words that name a memory, one by one.
 
     Raises:
@@ -57,7 +57,7 @@ def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> S
     from ctxkit.agent.memory.session_memory import LocalMemory, SessionMemory, make_memory_provider
     from ctxkit.policies.memory_entries import MemoryBudgets
 
-    selected = parse_memory_words(words, names)
+    selected = parse_memory_option(words, names)
     if selected == [OFF] or (not selected and model.notice.startswith("scripted")):
         return None
     store = open_memory()

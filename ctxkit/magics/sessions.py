@@ -20,11 +20,16 @@ from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.memory_selection import make_session_memory, parse_memory_words
-from ctxkit.magics.programs import McpServers, open_external_session, parse_servers, parse_via
-from ctxkit.magics.settings import AgentLine
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.magics.external_programs import (
+    McpServers,
+    open_external_session,
+    parse_servers,
+    parse_via,
+)
+from ctxkit.magics.memory_selection import make_session_memory, parse_memory_option
+from ctxkit.magics.settings import AgentArguments
+from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Share
 from ctxkit.tokens.prices import price
 
@@ -38,11 +43,11 @@ if TYPE_CHECKING:
     from ctxkit.agent.span_export import SpanAddress
     from ctxkit.agent.turn import Listener
     from ctxkit.engine.live_prompts import SentPrompts
-    from ctxkit.magics.programs import ServerCommand
+    from ctxkit.magics.external_programs import ServerCommand
     from ctxkit.magics.settings import KitSettings
 
 
-SESSION_SETTINGS = tuple(get_settings(AgentLine))
+SESSION_SETTINGS = tuple(get_settings(AgentArguments))
 """What a session remembers of how it was opened."""
 DEFAULT_SESSION = "main"
 """Name of a session that nobody named."""
@@ -61,9 +66,9 @@ class LiveSessions:
     """
 
     def __init__(self, kit: KitSettings) -> None:
-        self._kit, self.named = kit, PartsResolver(kit)
+        self._kit, self.named = kit, SettingsResolver(kit)
         self._known: dict[str, LiveSession] = {}
-        self._made: dict[str, SessionParts] = {}
+        self._made: dict[str, LiveSessionConfig] = {}
         self._remembered: dict[str, dict[str, Any]] = {}
         self._running: dict[str, BackgroundTask[Any]] = {}
         self._always: dict[str, set[str]] = {}
@@ -199,7 +204,11 @@ class LiveSessions:
         return {k: merged[k] for k in defaults}
 
     def _open_session(
-        self, name: str, settings: dict[str, Any], parts: SessionParts, sent: SentPrompts | None
+        self,
+        name: str,
+        settings: dict[str, Any],
+        parts: LiveSessionConfig,
+        sent: SentPrompts | None,
     ) -> LiveSession:
         from ctxkit.agent.live_session import LiveSession
 
@@ -253,7 +262,7 @@ and the last 30 %.
 """
 
 
-class SessionParts(NamedTuple):
+class LiveSessionConfig(NamedTuple):
     """What a live session is made of; where it differs from before, the session is opened again."""
 
     model: str
@@ -270,7 +279,7 @@ class SessionParts(NamedTuple):
     outputs: OutputLimits
 
 
-class PartsResolver:
+class SettingsResolver:
     """What the names in the settings of sessions stand for, in one kernel.
 
     Args:
@@ -290,7 +299,7 @@ class PartsResolver:
         words: str = settings["system"]
         return load_instructions(words, self._kit.shell.user_ns, root) if words else ""
 
-    def parts(self, settings: Mapping[str, Any]) -> SessionParts:
+    def parts(self, settings: Mapping[str, Any]) -> LiveSessionConfig:
         """Return what the names in the settings stand for.
 
         Raises:
@@ -299,7 +308,7 @@ class PartsResolver:
         for key in ("model", "summary_model"):
             self._check_model(settings[key])
         rules = self.rules(settings["rules"])
-        return SessionParts(
+        return LiveSessionConfig(
             model=settings["model"],
             summary_model=settings["summary_model"],
             said=settings["rules"],
@@ -309,7 +318,7 @@ class PartsResolver:
             mcp=parse_servers(settings["mcp"], self._kit.shell.user_ns),
             root=Path(settings["root"]).expanduser() if settings["root"] else None,
             allow=tuple(w.strip() for w in settings["allow"].split(",") if w.strip()),
-            memory=tuple(parse_memory_words(settings["memory"], self._kit.shell.user_ns)),
+            memory=tuple(parse_memory_option(settings["memory"], self._kit.shell.user_ns)),
             outputs=OutputLimits.of(rules, settings["output"]),
         )
 
@@ -381,7 +390,7 @@ class PartsResolver:
         """Return what the names of tools stand for: words for the kit's own, else functions of the
         user's.
         """
-        from ctxkit.agent.tools.builtin import TOOL_NAMES
+        from ctxkit.agent.tools.tool_selection import TOOL_NAMES
 
         variables = self._kit.shell.user_ns
         names = [w.strip() for w in words.split(",") if w.strip()]

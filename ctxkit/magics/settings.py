@@ -30,7 +30,7 @@ _LIMITS, _RESULT, _TEAM = "Limits of the turn", "What comes of it", "Team"
 
 
 @dataclass(frozen=True)
-class AgentLine:
+class AgentArguments:
     """The line of `%%agent`."""
 
     prompt: str = rest("what the agent shall do (a cell's body is added)")
@@ -138,7 +138,7 @@ class AgentLine:
 
 
 @dataclass(frozen=True)
-class CompactLine:
+class CompactArguments:
     """The line of `%compact`."""
 
     focus: str = rest("what the summary shall look at, in plain words")
@@ -151,7 +151,7 @@ class CompactLine:
 
 
 @dataclass(frozen=True)
-class TeamLine:
+class TeamArguments:
     """The line of `%%team`."""
 
     name: str = word("name of the team; one that was begun goes on", default="team")
@@ -274,7 +274,7 @@ class KitSettings(Magics):
     # Each option with a setting becomes a trait of the class under the same name.
     vars().update(
         (name, _text_setting(default, f"For sessions without --{name.replace('_', '-')}: {words}."))
-        for name, (default, words) in get_settings(AgentLine).items()
+        for name, (default, words) in get_settings(AgentArguments).items()
     )
     approve: str
     sections: str

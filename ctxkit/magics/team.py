@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
 from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.commands import TextPage
-from ctxkit.magics.settings import TeamLine
+from ctxkit.magics.settings import TeamArguments
+from ctxkit.magics.subcommand_dispatch import TextPage
 from ctxkit.magics.turn_handle import TurnInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.magics.kit_state import KitState
+    from ctxkit.magics.kernel_state import KitState
     from ctxkit.plots.chart import Chart
     from ctxkit.teams.runner import Team
 
 
-_DEFAULTS = {name: default for name, (default, _) in get_settings(TeamLine).items()}
+_DEFAULTS = {name: default for name, (default, _) in get_settings(TeamArguments).items()}
 """How a team is opened that was not begun yet, and of which nothing is said."""
 
 
-def run_team(kit: KitState, line: TeamLine, task: str) -> TextPage:
+def run_team(kit: KitState, line: TeamArguments, task: str) -> TextPage:
     """Let a team work on a task; an empty one is the one that it has."""
     from ctxkit.teams import team as opened
 
@@ -66,7 +66,7 @@ def run_team(kit: KitState, line: TeamLine, task: str) -> TextPage:
     return TeamRunPage(_describe_run(opened_team), _make_chart(opened_team))
 
 
-def _check_task(line: TeamLine, task: str) -> None:
+def _check_task(line: TeamArguments, task: str) -> None:
     """Refuse a line without a task for a team that has none, before anything is opened for it."""
     from ctxkit.agent.store.workspace import Workspace
 
@@ -100,7 +100,7 @@ def _previous_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     another config.
     """
     from ctxkit.agent.store.workspace import Workspace
-    from ctxkit.teams.build import read_team_settings
+    from ctxkit.teams.team_building import read_team_settings
 
     workspace = Workspace()
     if "config" in options or not workspace.begun(name):
@@ -123,7 +123,7 @@ def _set_approvals(kit: KitState, opened_team: Team, words: str) -> None:
 
 def _describe_run(opened_team: Team) -> str:
     """Say what followed from each turn, what each agent used, and who had no turn."""
-    from ctxkit.presets.config_keys import join_names
+    from ctxkit.presets.config_schema import join_names
 
     lines = list(opened_team.notes)
     for move in opened_team.ledger.moves(of_task=True):

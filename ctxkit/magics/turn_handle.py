@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.event_loops import BackgroundTask
     from ctxkit.agent.turn import Outcome
-    from ctxkit.magics.approvals import Question
+    from ctxkit.magics.approvals import ApprovalQuestion
     from ctxkit.session.session import Session
 
 
@@ -53,7 +53,7 @@ class TurnHandle:
     def __init__(self, name: str, *, leaves: bool = True) -> None:
         self.name, self._leaves = name, leaves
         self._over = False
-        self._question: Question | None = None
+        self._question: ApprovalQuestion | None = None
         self._unseen = True
         self._said: TextAndHtml | None = None
         self._answer: asyncio.Future[str] | None = None
@@ -94,7 +94,7 @@ class TurnHandle:
 
     # -- what it asks ----------------------------------------------------------------------------
 
-    async def ask(self, question: Question) -> str:
+    async def ask(self, question: ApprovalQuestion) -> str:
         """Wait for the answer to a question: a click, a call of `allow`, `deny` or `always`."""
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
@@ -112,7 +112,7 @@ class TurnHandle:
         self._unseen = False
         self._draw_all()
 
-    def answer(self, word: str, question: Question | None = None) -> None:
+    def answer(self, word: str, question: ApprovalQuestion | None = None) -> None:
         """Answer the question that stands; without one nothing happens.
 
         Args:

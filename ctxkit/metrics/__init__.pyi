@@ -5,11 +5,11 @@ from .cost.idle_ledger import idle as idle
 from .cost.usage_limits import limits as limits
 from .frames import arrow as arrow
 from .frames.per_message import audience as audience
-from .loss import drift as drift, losses as losses
+from .loss_tables import drift as drift, losses as losses
 from .retention_checks import audits as audits
 from .fact_retention import meaning as meaning
 from .thrashing import thrash as thrash
-from .timing import when_to_compact as when_to_compact
+from .compaction_timing import when_to_compact as when_to_compact
 from .rule_fates import user_rules as user_rules
 
 from . import (
@@ -18,9 +18,9 @@ from . import (
     compactions as compactions,
     elongation as elongation,
     fact_retention as fact_retention,
-    loss as loss,
+    loss_tables as loss_tables,
     retention_checks as retention_checks,
     thrashing as thrashing,
-    timing as timing,
+    compaction_timing as compaction_timing,
 )
 from .cost import session_bill as session_bill

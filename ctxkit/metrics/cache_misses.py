@@ -25,8 +25,8 @@ from ctxkit.engine.cache_model.call_features import (
     get_call_features,
     is_miss,
 )
-from ctxkit.formats.inputs import accepts_session
-from ctxkit.tokens.sizes import MessageSizes, measure_sizes
+from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,16 +15,16 @@ import pandas as pd
 
 from ctxkit._internal.formatting import escape_html, sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.tokens import TokenCounter, can_count_exactly, get_counter
-from ctxkit.tokens.sizes import MessageSlots, iter_usage_anchors, measure_sizes
+from ctxkit.tokens.message_sizes import MessageSlots, iter_usage_anchors, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ctxkit.session.session import ListPrefix, Session
-    from ctxkit.tokens.sizes import MessageSizes, UsageAnchor
+    from ctxkit.tokens.message_sizes import MessageSizes, UsageAnchor
 
 THRESHOLD_SHARES = (0.25, 0.5, 0.75, 0.9)
 """Default thresholds, as shares of the largest recorded prompt."""

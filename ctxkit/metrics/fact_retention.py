@@ -20,8 +20,8 @@ import numpy as np
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.formats.inputs import accepts_session
-from ctxkit.metrics.items import extract_items
+from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.metrics.losable_items import extract_items
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message
 from ctxkit.session.session import Session, apply_edit

@@ -1,6 +1,6 @@
 """Growth profile of a session: growth per call, pauses, the floor of its context, loss risk."""
 
-# Inputs of the choice of a trigger (`metrics.timing`), each estimated from one log:
+# Inputs of the choice of a trigger (`metrics.compaction_timing`), each estimated from one log:
 #   growth       mean growth of the prompt between consecutive calls without an edit in between
 #   miss share   cache misses outside compactions / tokens carried from call to call
 #   calls to     mean over calls of the distance to the next call after a pause that outlived the
@@ -33,17 +33,17 @@ from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.thrashing import get_compaction_outcomes
 from ctxkit.metrics.visibility import get_run_visibility
 from ctxkit.policies import triggers
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.offline_summarisers import Fixed
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.session.messages import Edit
 from ctxkit.tokens.context_windows import get_context_window
+from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 from ctxkit.tokens.prices import price
-from ctxkit.tokens.sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
     from ctxkit.metrics.item_index import ItemIndex
-    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import ModelCall, Session
     from ctxkit.tokens.prices import Price
 

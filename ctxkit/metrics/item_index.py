@@ -29,7 +29,7 @@ import numpy as np
 from ahocorasick_rs import AhoCorasick
 
 from ctxkit.metrics.fact_retention import extract_exact_values, is_whole
-from ctxkit.metrics.items import (
+from ctxkit.metrics.losable_items import (
     ERROR_LINE_CHARS,
     ITEM_FAMILIES,
     MAX_SEARCHED_CHARS,
@@ -38,7 +38,7 @@ from ctxkit.metrics.items import (
     iter_texts,
     split_sentences,
 )
-from ctxkit.policies.history.head import content_hash
+from ctxkit.policies.history.edited_head import content_hash
 from ctxkit.session.messages import Text, ToolCall
 from ctxkit.session.tool_calls import get_call_path, is_read_tool, is_write_tool
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.metrics.items import MessageItemCache
+    from ctxkit.metrics.losable_items import MessageItemCache
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 

@@ -2,9 +2,9 @@
 
 # Method
 #
-# An item is a fact that a message states: a path, an id, a number, a rule (`metrics.items`). Its
-# life is a set of half-open time spans on a clock with two ticks a call (`metrics.visibility`), and
-# every figure follows from four unions of such spans:
+# An item is a fact that a message states: a path, an id, a number, a rule
+# (`metrics.losable_items`). Its life is a set of half-open time spans on a clock with two ticks a
+# call (`metrics.visibility`), and every figure follows from four unions of such spans:
 #
 #   visible      a message in the prompt names the item, or an inserted text (a summary) states it
 #   retained     visible again after the item was first removed
@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from ctxkit.metrics.items import ITEM_FAMILIES
+from ctxkit.metrics.losable_items import ITEM_FAMILIES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.metrics.item_index import ItemIndex
-    from ctxkit.metrics.items import Item
+    from ctxkit.metrics.losable_items import Item
     from ctxkit.metrics.visibility import Visibility
 
     Ints = NDArray[np.int64]
@@ -72,7 +72,7 @@ class NeededLostItems(NamedTuple):
     is_recoverable: Flags
 
 
-class ItemsAtStake(NamedTuple):
+class RecallableItems(NamedTuple):
     """Items that only inserted text could still state when they were needed."""
 
     item: Ints
@@ -206,7 +206,7 @@ class LossAnalysis:
         return NeededLostItems(item, delay, removals.is_recoverable[at])
 
     @cached_property
-    def staked(self) -> ItemsAtStake:
+    def staked(self) -> RecallableItems:
         """The removed items that were used when no message in the prompt stated them.
 
         Only the text that a compaction put in their place could still state them, so
@@ -218,7 +218,7 @@ class LossAnalysis:
         item, first = np.unique(item[is_removal], return_index=True)
         tick = tick[is_removal][first]
         is_needed = self.memory.last_use[item] >= tick // 2
-        return ItemsAtStake(item[is_needed], tick[is_needed])
+        return RecallableItems(item[is_needed], tick[is_needed])
 
     @cached_property
     def needed_in_interval(self) -> NeededInInterval:

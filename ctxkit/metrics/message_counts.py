@@ -88,7 +88,7 @@ def _count_anchored(
     session: Session,
 ) -> tuple[list[int], list[str | None], Callable[[Message], int]]:
     """Count as `count_messages`, scaled to recorded usage; a replay has its record's sizes."""
-    from ctxkit.tokens.sizes import measure_sizes
+    from ctxkit.tokens.message_sizes import measure_sizes
 
     sizes = measure_sizes(session.origin or session)
     by_id = {

@@ -26,7 +26,7 @@ from ctxkit.tokens.live_prompt_sizes import (
     get_billed_prompt,
     get_prompt_size,
 )
-from ctxkit.tokens.sizes import (
+from ctxkit.tokens.message_sizes import (
     MessageSizes,
     estimate_tool_tokens,
     is_count_near,

@@ -1,9 +1,9 @@
 """Messages of one prompt as they were sent, with sizes that add up to the billed prompt."""
 
 # Of a record only its messages and the billed size of each prompt are known: messages are sized by
-# `tokens.sizes`, and the difference is the part that no log shows. Of a run the engine knows all
-# that was sent and its counted size; where the provider billed the prompt, counts are scaled to the
-# bill (largest remainders, so that whole numbers add up).
+# `tokens.message_sizes`, and the difference is the part that no log shows. Of a run the engine
+# knows all that was sent and its counted size; where the provider billed the prompt, counts are
+# scaled to the bill (largest remainders, so that whole numbers add up).
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ctxkit.metrics.prompt_composition import (
 )
 from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.session.messages import Message, Provenance
-from ctxkit.tokens.sizes import masks_results, measure_sizes
+from ctxkit.tokens.message_sizes import masks_results, measure_sizes
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
     from ctxkit.tokens.counters import TokenCounter
-    from ctxkit.tokens.sizes import MessageSizes
+    from ctxkit.tokens.message_sizes import MessageSizes
 
 _FIXED_KIND = "fixed"
 """Kind of the item that stands for system prompt and tools that no message holds."""

@@ -12,13 +12,13 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine.replay import run_record
-from ctxkit.tokens.sizes import masks_results, measure_sizes
+from ctxkit.tokens.message_sizes import masks_results, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.engine import Run
-    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.messages import Provenance
     from ctxkit.session.session import Session
 

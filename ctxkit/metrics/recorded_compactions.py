@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.session.compaction_groups import EditGroup, group_edits
 from ctxkit.session.messages import SEALED_SUMMARY, Edit
-from ctxkit.tokens.sizes import group_prompts_by_agent
+from ctxkit.tokens.message_sizes import group_prompts_by_agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -26,8 +26,8 @@ from ctxkit.session.messages import (
 )
 from ctxkit.session.session import Session
 from ctxkit.session.tool_calls import map_results_by_call
-from ctxkit.tokens.registry import default_counter
-from ctxkit.tokens.sizes import MessageSizes, measure_sizes
+from ctxkit.tokens.counter_registry import default_counter
+from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.compactions import (
     Compaction,
@@ -49,7 +49,7 @@ from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import SEALED_SUMMARY, Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import get_call_path, is_read_only_tool, is_read_tool, is_write_tool
-from ctxkit.tokens.sizes import MessageSizes, measure_sizes
+from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

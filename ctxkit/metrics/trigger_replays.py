@@ -11,16 +11,16 @@ from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.policies import triggers
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.offline_summarisers import Fixed
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
-    from ctxkit.tokens.sizes import MessageSizes
+    from ctxkit.tokens.message_sizes import MessageSizes
 
 
 NEAR_OPTIMAL = 1.05

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine import Compaction, Run
-    from ctxkit.engine.segments import Segment
+    from ctxkit.engine.run_segments import Segment
     from ctxkit.metrics.item_index import MessageRows
     from ctxkit.policies.history.history import History
     from ctxkit.policies.schedules.layers import StateChange

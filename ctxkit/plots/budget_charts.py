@@ -38,7 +38,7 @@ _NOT_AN_AGENT = "system"
 """fuseraft's name for its compaction markers, which are no turns."""
 
 
-class AgentTotals(NamedTuple):
+class CumulativeAgentTokens(NamedTuple):
     """One agent's running sum, turn by turn."""
 
     name: str
@@ -52,7 +52,7 @@ class AgentTotals(NamedTuple):
 class BudgetData(NamedTuple):
     """What the chart shows."""
 
-    agents: tuple[AgentTotals, ...]
+    agents: tuple[CumulativeAgentTokens, ...]
     compactions: tuple[float, ...]
     """Places on the axis of turns, between the turn after which one fired and the next."""
     warn_at: int | None
@@ -102,7 +102,7 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
             columns = (
                 np.nan_to_num(c[rows]).astype(np.int64) for c in (turn, cumulative, inputs, outputs)
             )
-            agents.append(AgentTotals(name, *columns))
+            agents.append(CumulativeAgentTokens(name, *columns))
     fired, is_unknown = np.zeros(len(table), dtype=bool), False
     if "compaction_occurred" in table.columns:
         is_unknown = bool(len(table)) and bool(table["compaction_occurred"].isna().all())
@@ -209,7 +209,7 @@ def _describe_budget(data: BudgetData) -> str:
     return f"Input tokens billed to each agent, summed since the last compaction; {markers}."
 
 
-def _agent_trace(agent: AgentTotals, i: int) -> Trace:
+def _agent_trace(agent: CumulativeAgentTokens, i: int) -> Trace:
     def hover(k: int) -> str:
         spent = f"this turn: in {agent.inputs[k]:,}, out {agent.outputs[k]:,}"
         return f"{agent.name}, turn {agent.turns[k]}\n{agent.cumulative[k]:,} cumulative\n{spent}"
@@ -235,7 +235,7 @@ def make_hand_off_traces(data: BudgetData) -> tuple[Trace, ...]:
     )
 
 
-def _agent_row(agent: AgentTotals, cutover: int | None) -> tuple[str, ...]:
+def _agent_row(agent: CumulativeAgentTokens, cutover: int | None) -> tuple[str, ...]:
     peak = int(agent.cumulative.max())
     sums = f"{int(agent.inputs.sum()):,}", f"{int(agent.outputs.sum()):,}"
     return (

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal import formatting
 from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.engine.cache_model.call_features import has_hour_writes
-from ctxkit.engine.cache_model.prediction import Prediction, describe_prediction, predict_input_cost
+from ctxkit.engine.cache_model.input_cost_prediction import (
+    InputCostPrediction,
+    describe_prediction,
+    predict_input_cost,
+)
 from ctxkit.errors import BadArguments
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
 from ctxkit.metrics.cost.session_bill import bill_session
@@ -27,7 +31,7 @@ from ctxkit.tokens.prices import price
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.engine.sent import SentItem
+    from ctxkit.engine.sent_prompts import SentItem
     from ctxkit.session.messages import ToolCall
     from ctxkit.session.session import Session
 
@@ -125,7 +129,7 @@ def cache(session: Session) -> Chart:
         ('outcome', 'calls', 'tokens sent again')
     """
     data = cache_data(session)
-    p = predict_input_cost(session.origin or session) if data else Prediction()
+    p = predict_input_cost(session.origin or session) if data else InputCostPrediction()
     trust = describe_prediction(p.error, p.low, p.high, p.why)
     return _draw_cache(get_title(session), data, trust, replayed=session.origin is not None)
 
@@ -300,7 +304,9 @@ def strip(session: Session, call: int = -1) -> Chart:
         title=f"Prompt of call {data.call}",
         caption=f"{data.tokens:,} tokens in {len(data.blocks):,} blocks, {source}. "
         "Sizes of blocks are derived.",
-        drawing=BlockRows(kinds=BILLING_KINDS, rows=(BlockRow("", data.split_by_billing()),)),
+        drawing=BlockRowsDrawing(
+            kinds=BILLING_KINDS, rows=(BlockRow("", data.split_by_billing()),)
+        ),
         head=("billed as", "tokens", "of the prompt", "dollars"),
         rows=_billing_rows(data, session),
     )
@@ -350,7 +356,7 @@ class BlockRow(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRows(Drawing):
+class BlockRowsDrawing(Drawing):
     """Prompts as rows of blocks, all on one scale."""
 
     kinds: tuple[tuple[str, str], ...]

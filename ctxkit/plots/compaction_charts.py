@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ctxkit._internal.formatting import pluralize
 from ctxkit._internal.palette import STOP_COLOUR
 from ctxkit.errors import BadArguments
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.frames import per_compaction
-from ctxkit.metrics.items import ITEM_FAMILIES
-from ctxkit.metrics.loss import analyse_loss, list_family_counts
+from ctxkit.metrics.losable_items import ITEM_FAMILIES
+from ctxkit.metrics.loss_tables import analyse_loss, list_family_counts
 from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
 from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.session.compaction_groups import hides_compactions
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.formats.inputs import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.metrics.loss_analysis import LossAnalysis
     from ctxkit.session.session import Session
 
 
-class Saving(NamedTuple):
+class CompactionSaving(NamedTuple):
     """One compaction."""
 
     number: int
@@ -48,7 +48,7 @@ _SIZE_COLUMNS = ("compaction", "call", "tokens_before", "tokens_after", "summary
 _WORD_COLUMNS = ("kind", "method", "trigger")
 
 
-def savings_data(of: SessionsLike | pd.DataFrame) -> tuple[Saving, ...]:
+def savings_data(of: SessionsLike | pd.DataFrame) -> tuple[CompactionSaving, ...]:
     """Return each compaction with its sizes; None where the log cannot tell.
 
     Raises:
@@ -61,7 +61,7 @@ def _savings_table(of: SessionsLike | pd.DataFrame) -> CompactionTable:
     return get_compaction_table(of, (*_SIZE_COLUMNS, *_WORD_COLUMNS, "tokens_source"), "savings")
 
 
-def _savings_rows(cuts: CompactionTable) -> tuple[Saving, ...]:
+def _savings_rows(cuts: CompactionTable) -> tuple[CompactionSaving, ...]:
     columns = cuts.columns
     words = zip(*(columns[n] for n in _WORD_COLUMNS), strict=True)
     descriptions = [" · ".join(w for w in row if w) for row in words]
@@ -71,7 +71,7 @@ def _savings_rows(cuts: CompactionTable) -> tuple[Saving, ...]:
         columns["tokens_source"],
         columns["session"],
     ]
-    return tuple(Saving(*row) for row in zip(*values, strict=True))
+    return tuple(CompactionSaving(*row) for row in zip(*values, strict=True))
 
 
 @with_notes
@@ -103,7 +103,7 @@ def savings(of: SessionsLike | pd.DataFrame) -> Chart:
 
 
 def savings_chart(
-    name: str, data: Sequence[Saving], *, several: bool, is_unknown: bool = False
+    name: str, data: Sequence[CompactionSaving], *, several: bool, is_unknown: bool = False
 ) -> Chart:
     """Return the chart of compactions.
 
@@ -168,21 +168,21 @@ def hides_all_compactions(sessions: Sequence[Session]) -> bool:
     return bool(sessions) and all(map(hides_compactions, sessions))
 
 
-def _inserted_tokens(one: Saving) -> int | None:
+def _inserted_tokens(one: CompactionSaving) -> int | None:
     """Return what it put in, as far as it is part of what was there after."""
     if one.put_in is None or one.after is None:
         return None
     return min(one.put_in, one.after)
 
 
-def _saved_tokens(one: Saving) -> int | None:
+def _saved_tokens(one: CompactionSaving) -> int | None:
     """Return what it saved; nothing where the window grew."""
     if one.before is None or one.after is None:
         return None
     return max(one.before - one.after, 0)
 
 
-def _savings_row(one: Saving) -> tuple[str, ...]:
+def _savings_row(one: CompactionSaving) -> tuple[str, ...]:
     saved = "unknown"
     if one.before and one.after is not None:
         saved = f"{1 - one.after / one.before:.0%}"
@@ -198,7 +198,7 @@ def _savings_row(one: Saving) -> tuple[str, ...]:
     )
 
 
-def _call_label(one: Saving) -> str:
+def _call_label(one: CompactionSaving) -> str:
     return "after the last call" if one.call is None else f"before call {one.call}"
 
 

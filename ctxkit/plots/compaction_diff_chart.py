@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.context_report import preview_message
 from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.plots.chart import Chart, with_notes
@@ -18,7 +18,7 @@ from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
 from ctxkit.tokens import counters
-from ctxkit.tokens.sizes import measure_sizes
+from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

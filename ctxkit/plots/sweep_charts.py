@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.palette import PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.stats import estimate_cost_uncertainty, find_pareto_front, summarise_runs
+from ctxkit.metrics.run_statistics import (
+    estimate_cost_uncertainty,
+    find_pareto_front,
+    summarise_runs,
+)
 from ctxkit.plots.chart import (
     Chart,
     Drawing,
@@ -278,7 +282,7 @@ def _session_count(point: FrontierPoint) -> str:
     return f"{point.sessions}{' (few)' if point.few else ''}"
 
 
-class HeatCell(NamedTuple):
+class HeatmapCell(NamedTuple):
     """One pair of settings; `z` is None where no run has the figure."""
 
     x: Any
@@ -290,7 +294,9 @@ class HeatCell(NamedTuple):
     few: bool
 
 
-def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tuple[HeatCell, ...]:
+def heatmap_data(
+    runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd"
+) -> tuple[HeatmapCell, ...]:
     """Return one cell for each pair of settings: mean of `z` with its 90 % interval, over resampled
     sessions.
 
@@ -310,7 +316,7 @@ def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tup
     complete = runs[runs[x].notna() & runs[y].notna()] if has_columns else runs
     rows = summarise_runs(complete, (x, y), z).to_dict("records")
     return tuple(
-        HeatCell(
+        HeatmapCell(
             r[x],
             r[y],
             _to_number(r[z]),
@@ -373,7 +379,7 @@ def heatmap(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> Chart:
     )
 
 
-def _heat_text(z: str, cell: HeatCell) -> str:
+def _heat_text(z: str, cell: HeatmapCell) -> str:
     return "" if cell.z is None else format_figure(z, cell.z) + "*" * cell.few
 
 

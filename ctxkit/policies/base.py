@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
-from ctxkit._internal.value_kinds import coerce_setting, is_number
+from ctxkit._internal.setting_types import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
 from ctxkit.policies.method_names import FUNCTION_METHOD
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.policies.protocols import Forecast, Policy
-    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
     from ctxkit.tokens.counters import ContextBudget
 
 
@@ -264,7 +264,7 @@ AboveZero: TypeAlias = float
 """A number above 0, infinity too."""
 
 
-class Validated:
+class ValidatedSettings:
     """Base of dataclasses that check their fields against the annotations, and convert them.
 
     For a tuple of names, a single name or a list becomes a tuple: ``deny="bash"`` is
@@ -288,7 +288,7 @@ class Validated:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ConfiguredPolicy(Validated, BasePolicy):
+class DataclassPolicy(ValidatedSettings, BasePolicy):
     """A policy defined by settings; `repr` shows those that differ from their default."""
 
     def __repr__(self) -> str:
@@ -338,7 +338,7 @@ def at_least(part: Any, low: float, *names: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ScheduledPruning(ConfiguredPolicy):
+class ScheduledPruning(DataclassPolicy):
     """Base of prunings whose `schedule` says which messages change, and from which call on.
 
     A pruning in five lines::

@@ -11,7 +11,7 @@ from ctxkit.policies.base import ScheduledPruning, at_least
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.history.columns import ASSISTANT, TOOL, USER, count_chars
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_input import SlidingWindow
+from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import get_plain_text
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.base import Natural, Proportion
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 

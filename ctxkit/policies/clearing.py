@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_input import OrderedTexts, SlidingWindow
+from ctxkit.policies.schedules.schedule_method_input import OrderedTexts, SlidingWindow
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import Message, Text, get_plain_text
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.policies.base import Natural, Positive
-    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
     from ctxkit.session.messages import ToolCall
     from ctxkit.tokens import ContextBudget
 

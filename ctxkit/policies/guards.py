@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import Validated
-from ctxkit.policies.forecast import turn_of_call
-from ctxkit.policies.history.log import CacheClock
+from ctxkit.policies.base import ValidatedSettings
+from ctxkit.policies.compaction_refusals import not_smaller_message
+from ctxkit.policies.history.message_log import CacheClock
+from ctxkit.policies.prompt_size_forecast import turn_of_call
 from ctxkit.policies.protocols import Named, name_of
-from ctxkit.policies.refusals import not_smaller_message
 from ctxkit.policies.triggers import first_call_in
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
@@ -82,7 +82,7 @@ def blocking_reason(guard: Guard, past: RunState) -> str:
 
 
 @dataclass(frozen=True)
-class AntiThrash(Validated, BaseGuard):
+class AntiThrash(ValidatedSettings, BaseGuard):
     """No more compactions once the last ones all saved too little.
 
     fuseraft's program counts messages and never resets the guard.
@@ -190,7 +190,7 @@ class Smaller(BaseGuard):
 
 
 @dataclass(frozen=True)
-class Grace(Validated, BaseGuard):
+class Grace(ValidatedSettings, BaseGuard):
     """No compaction for some calls, or turns, after each compaction (fuseraft: one turn).
 
     Example:
@@ -223,7 +223,7 @@ class Grace(Validated, BaseGuard):
 
 
 @dataclass(frozen=True)
-class Attempts(Validated, BaseGuard):
+class Attempts(ValidatedSettings, BaseGuard):
     """At most `n` compactions in the whole run, or in one turn (pulse-coder: two).
 
     Example:

@@ -15,7 +15,7 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line, sanitize_text, strip_controls
 from ctxkit._internal.redaction import environment_secrets, redact_json
-from ctxkit._internal.value_kinds import NATURAL
+from ctxkit._internal.setting_types import NATURAL
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def score_entry(entry: MemoryEntry, words: frozenset[str]) -> int:
     return _TYPE_BONUS.get(entry.type, 0) + count_matches(entry, words)
 
 
-class RankedEntries:
+class MemoryEntryRanker:
     """A growing list of entries, ranked for one query after another.
 
     Each entry is searched once per word, however many queries have the word.

@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Literal
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.base import HistoryFilter, ScheduledPruning
 from ctxkit.policies.history.columns import ASSISTANT, TOOL, USER
-from ctxkit.policies.history.view import role_code
+from ctxkit.policies.history.history_view import role_code
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_input import MessageNews, SlidingWindow, VisibleWindow
+from ctxkit.policies.schedules.schedule_method_input import (
+    MessageNews,
+    SlidingWindow,
+    VisibleWindow,
+)
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import (
     CORRECTION_KIND,
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.policies.base import Natural
-    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 

@@ -10,11 +10,11 @@ from msgspec import structs
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import BasePolicy, CompositePolicy, Validated
+from ctxkit.policies.base import BasePolicy, CompositePolicy, ValidatedSettings
 from ctxkit.policies.history.history import is_new_request
 from ctxkit.policies.offline_summarisers import Passage, summary_text
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import BaseTrigger, Share
 from ctxkit.policies.user_rules import KeepRules
 from ctxkit.session.messages import Message, Text
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.policies.base import PositiveShare
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Forecast
-    from ctxkit.policies.rules import Rules
     from ctxkit.tokens.counters import ContextBudget
 
 
@@ -268,7 +268,7 @@ def prepared(
 
 
 @dataclass(frozen=True)
-class TaskBoundary(Validated, BaseTrigger):
+class TaskBoundary(ValidatedSettings, BaseTrigger):
     """Due where a new user request begins a task and the prompt is over a share of the window."""
 
     word = "task_boundary"

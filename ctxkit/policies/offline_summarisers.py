@@ -15,8 +15,9 @@ from msgspec import structs
 from ctxkit._internal.formatting import failure_text
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, ModelError, did_you_mean, short_repr
-from ctxkit.policies.base import Validated
-from ctxkit.policies.texts import extracts, line_index
+from ctxkit.policies.base import ValidatedSettings
+from ctxkit.policies.texts import extracts
+from ctxkit.policies.texts import message_line_index as line_index
 from ctxkit.policies.texts.extracts import parse_focus as focus_of
 from ctxkit.session.messages import (
     RECORD_CHARS_KEY,
@@ -119,7 +120,7 @@ Summariser = Callable[[Passage], Message | str | int | None]
 
 
 @dataclass(frozen=True)
-class Fixed(Validated):
+class Fixed(ValidatedSettings):
     """A summary of a fixed size without text, for replays that only count tokens.
 
     Args:
@@ -144,7 +145,7 @@ class Fixed(Validated):
 
 
 @dataclass(frozen=True)
-class ShareOfInput(Validated):
+class ShareOfInput(ValidatedSettings):
     """A summary without text whose size is a share of its input, between two bounds.
 
     Args:
@@ -218,7 +219,7 @@ class RecordedSummary:
 
 
 @dataclass(frozen=True)
-class Extractive(Validated):
+class Extractive(ValidatedSettings):
     """An extractive summary: the most informative sentences, in order, tagged with their role.
 
     It needs no model and is deterministic. A sentence is weighted by the TF-IDF of its words, with

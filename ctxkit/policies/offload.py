@@ -14,7 +14,7 @@ import msgspec
 
 from ctxkit.policies.base import CompositePolicy, ScheduledPruning
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_input import OrderedTexts, SlidingWindow
+from ctxkit.policies.schedules.schedule_method_input import OrderedTexts, SlidingWindow
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import USER_VISIBLE_KEY, Message, Text, get_plain_text
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.policies.base import BasePolicy, Natural
-    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
     from ctxkit.session.messages import ToolCall
     from ctxkit.tokens import ContextBudget
 

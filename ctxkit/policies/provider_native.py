@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit.policies.base import ConfiguredPolicy
+from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.clearing import Clear
-from ctxkit.policies.refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import take_if_smaller
 from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ OPENAI_COMPACT_SHARE = 0.7
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Native(ConfiguredPolicy):
+class Native(DataclassPolicy):
     """Compaction by the provider: Anthropic clears old tool results, OpenAI inserts an opaque item.
 
     OpenAI replaces the old messages by an encrypted item, which nobody can read: it is modelled as

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import ScheduledPruning
+from ctxkit.policies.message_shortening import matching_call_path
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.shorten import matching_call_path
 from ctxkit.policies.texts import content, tool_actions
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import matches_tool
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ctxkit.policies.base import Natural
-    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.tokens import ContextBudget
 

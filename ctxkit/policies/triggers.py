@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, short_repr
-from ctxkit.policies.base import Validated, at_least
+from ctxkit.policies.base import ValidatedSettings, at_least
 from ctxkit.policies.history.history import is_new_request
-from ctxkit.policies.history.log import CacheClock
-from ctxkit.policies.history.view import role_code
+from ctxkit.policies.history.history_view import role_code
+from ctxkit.policies.history.message_log import CacheClock
 from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.base import AboveZero, Positive, PositiveShare
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.policies.protocols import Forecast, Trigger
     from ctxkit.session.messages import Message
     from ctxkit.tokens.counters import ContextBudget
@@ -98,7 +98,7 @@ class BaseTrigger(Named):
 
     def __call__(self, history: History, room: ContextBudget) -> bool:
         """Return True where it is due before the history's call."""
-        from ctxkit.policies.forecast import UnprunedForecast
+        from ctxkit.policies.prompt_size_forecast import UnprunedForecast
 
         return (
             self.first(UnprunedForecast(history, room), history.call, history.call + 1)
@@ -339,7 +339,7 @@ class Above(BaseTrigger):
 
 
 @dataclass(frozen=True)
-class Share(Validated, BaseTrigger):
+class Share(ValidatedSettings, BaseTrigger):
     """Due where the prompt is larger than a share of the window.
 
     Example:
@@ -374,7 +374,7 @@ class Share(Validated, BaseTrigger):
 
 
 @dataclass(frozen=True)
-class Count(Validated, BaseTrigger):
+class Count(ValidatedSettings, BaseTrigger):
     """Due where the prompt holds at least a number of messages.
 
     Example:
@@ -419,7 +419,7 @@ class NearCap(Count):
 
 
 @dataclass(frozen=True)
-class Turns(Validated, BaseTrigger):
+class Turns(ValidatedSettings, BaseTrigger):
     """Due where at least a number of turns have begun since the last compaction.
 
     Example:
@@ -441,7 +441,7 @@ class Turns(Validated, BaseTrigger):
 
 
 @dataclass(frozen=True)
-class Spent(Validated, BaseTrigger):
+class Spent(ValidatedSettings, BaseTrigger):
     """Due where the prompts of one agent since the last compaction sum up to a number of tokens.
 
     Example:
@@ -588,7 +588,7 @@ class CutShort(BaseTrigger):
 
 
 @dataclass(frozen=True)
-class TurnSpent(Validated, BaseTrigger):
+class TurnSpent(ValidatedSettings, BaseTrigger):
     """Due where the prompts of the current turn, or the last one, sum up to more than a limit.
 
     Example:
@@ -621,7 +621,7 @@ def calls_after_replies(log: MessageLog, key: str, test: Callable[[Message], boo
         >>> import ctxkit as ck
         >>> from ctxkit.policies.history import MessageLog
         >>> messages = ck.read(ck.samples.path("chat")).messages
-        >>> from ctxkit.tokens.registry import default_counter
+        >>> from ctxkit.tokens.counter_registry import default_counter
         >>> log = MessageLog.of(messages, default_counter())
         >>> len(calls_after_replies(log, "done", lambda reply: reply.stop == "stop"))
         43

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.base import ConfiguredPolicy
+from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.history.history import behind_summaries
 from ctxkit.policies.texts.user_rules import UserRule, fit_rules, iter_user_statements
 from ctxkit.session.messages import RECALLED_KIND, Message, Text
@@ -13,7 +13,7 @@ from ctxkit.session.messages import RECALLED_KIND, Message, Text
 if TYPE_CHECKING:
     from ctxkit.policies.base import Positive
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.tokens import ContextBudget
 
 
@@ -21,7 +21,7 @@ RULES_HEADING = "RULES and facts that the user stated earlier, word for word; th
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class KeepRules(ConfiguredPolicy):
+class KeepRules(DataclassPolicy):
     """Insert the user's rules that are gone from the prompt behind the summary, word for word.
 
     Use it after a policy that removes messages: `summary | keep_rules`. It is renewed at each

@@ -9,11 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_text
-from ctxkit._internal.value_kinds import COUNTS, FLAG, NAMES, NUMBER, POSITIVE, TEXT, WHOLE, choice
+from ctxkit._internal.setting_types import (
+    COUNTS,
+    FLAG,
+    NAMES,
+    NUMBER,
+    POSITIVE,
+    TEXT,
+    WHOLE,
+    choice,
+)
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.message_filters import Tail, TextOnly, TurnAge, WithoutAgents
-from ctxkit.policies.shorten import Replies, Results
-from ctxkit.presets.config_keys import (
+from ctxkit.policies.message_shortening import Replies, Results
+from ctxkit.presets.config_schema import (
     ConfigKey,
     ConfigSection,
     KeyTable,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments, UnknownFormat, UnknownPreset, did_you_mean
 from ctxkit.presets import config_syntax
-from ctxkit.presets.config_keys import ConfigWriter, preset_defaults
+from ctxkit.presets.config_schema import ConfigWriter, preset_defaults
 from ctxkit.presets.registry import names, preset
 from ctxkit.presets.systems import (
     ai,
@@ -26,8 +26,8 @@ from ctxkit.presets.systems import (
 )
 
 if TYPE_CHECKING:
-    from ctxkit.policies.rules import Rules
-    from ctxkit.presets.config_keys import ParsedConfig, SystemConfigFile
+    from ctxkit.policies.context_rules import Rules
+    from ctxkit.presets.config_schema import ParsedConfig, SystemConfigFile
 
 
 def load_rules(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.value_kinds import (
+from ctxkit._internal.setting_types import (
     DURATION,
     FLAG,
     NAMES,
@@ -17,7 +17,7 @@ from ctxkit._internal.value_kinds import (
     choice,
 )
 from ctxkit.policies.cache_ttl import CacheTtl
-from ctxkit.presets.config_keys import ConfigKey, get_section, keys_from_words, zero_if_single
+from ctxkit.presets.config_schema import ConfigKey, get_section, keys_from_words, zero_if_single
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

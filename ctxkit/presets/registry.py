@@ -8,17 +8,17 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeAlias
 
-from ctxkit._internal.value_kinds import coerce_setting
+from ctxkit._internal.setting_types import coerce_setting
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
 from ctxkit.policies import registry as policies
-from ctxkit.policies.rules import as_rules as rules_of_policy
+from ctxkit.policies.context_rules import as_rules as rules_of_policy
 from ctxkit.presets.inert_settings import add_inert_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Policy
-    from ctxkit.policies.rules import Rules
 
     RulesLike: TypeAlias = "Rules | Policy | Callable[..., Rules] | str"
     """Rules, a preset, a policy, or the words for one of them."""
@@ -109,7 +109,7 @@ def preset(name: str, **settings: Any) -> Rules:
         ) from None
 
 
-def preset_differences(name: str) -> tuple[Difference, ...]:
+def preset_differences(name: str) -> tuple[PresetDifference, ...]:
     """Return where the document and the program of a preset differ, and what the preset does."""
     return tuple(getattr(import_module(f"ctxkit.presets.systems.{name}"), "DIFFERENCES", ()))
 
@@ -230,7 +230,7 @@ def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
     return checked_preset
 
 
-class Difference(NamedTuple):
+class PresetDifference(NamedTuple):
     """One point at which a document and a program differ, or at which a preset cannot follow."""
 
     topic: str
@@ -242,18 +242,18 @@ class Difference(NamedTuple):
     """What it does with `quirks=True`."""
 
 
-LAST_CALL_DIFFERENCE = Difference(
+LAST_CALL_DIFFERENCE = PresetDifference(
     "size that triggers",
     "tokens of the context",
     "prompt and reply of the last call together",
     "the prompt of the coming call",
 )
 """Of systems that go by the usage that the last reply brought."""
-LARGER_SUMMARY_DIFFERENCE = Difference(
+LARGER_SUMMARY_DIFFERENCE = PresetDifference(
     "a summary larger than what it replaces", "not said", "is taken", "is refused"
 )
 """Of systems that do not look at the size of what was written."""
-MEMORY_TOOL_DIFFERENCE = Difference(
+MEMORY_TOOL_DIFFERENCE = PresetDifference(
     "memory tool",
     "the model is warned to save what matters before",
     "a message at nine tenths of the threshold",

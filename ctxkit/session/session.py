@@ -27,14 +27,14 @@ from ctxkit.session.messages import (
     Text,
     ToolSchema,
 )
-from ctxkit.session.prunings import RecordedPrunings
+from ctxkit.session.pruning_records import RecordedPrunings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
     SentItem: TypeAlias = Any
-    """An `engine.sent.SentItem`."""
+    """An `engine.sent_prompts.SentItem`."""
 
 
 LogEntry = Message | Edit

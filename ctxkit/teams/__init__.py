@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.teams.build import team
+from ctxkit.teams.team_building import team
 
 __all__ = ["team"]
 __dir__ = public_dir(__all__)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.presets.config_keys import ConfigSection, join_names
+from ctxkit.presets.config_schema import ConfigSection, join_names
 from ctxkit.presets.fuseraft_config import (
     PROMPT_LIMITS,
     TEAM_SECTION_KEYS,
@@ -20,11 +20,10 @@ from ctxkit.presets.fuseraft_config import (
 )
 from ctxkit.presets.fuseraft_notes import PLUGINS_KEY, TERMINATION_KEY, format_ignored_keys
 from ctxkit.teams.handoffs import parse_sources
-from ctxkit.teams.members import get_model_name, has_plugin_tool, members_of
 from ctxkit.teams.orchestration_patterns import (
     VALIDATORS,
     Routing,
-    SelectionParts,
+    SelectionConfigInputs,
     check_unique,
     get_validator_names,
     match_name,
@@ -51,6 +50,7 @@ from ctxkit.teams.plan import (
     parse_failure_policy,
     parse_verifier,
 )
+from ctxkit.teams.team_members import get_model_name, has_plugin_tool, members_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 ROUND_SELECTIONS = ("roundrobin", "sequential")
-ROUTING_PARSERS: dict[str, Callable[[SelectionParts], Routing]] = {
+ROUTING_PARSERS: dict[str, Callable[[SelectionConfigInputs], Routing]] = {
     "keyword": route_by_keyword,
     "structured": route_by_json,
     "graph": route_by_graph,
@@ -146,7 +146,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
     check_unique("contracts", [f.text("Name") for f in rows])
     if order == "statemachine":
         return _with_state_machine(plan, selection, contracts)
-    parts = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"),
+    parts = SelectionConfigInputs(config=config, selection=selection, agents=body.rows("Agents"),
                            members=members, names=names, contracts=contracts)  # fmt: skip
     return _with_routing(plan, ROUTING_PARSERS[order](parts))
 

@@ -13,17 +13,17 @@ from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import get_plain_text
-from ctxkit.teams.contracts import ReadableFolder, read_json, read_text
+from ctxkit.teams.contract_checks import ReadableFolder, read_json, read_text
 from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ctxkit.agent.tools.root import Root
-    from ctxkit.presets.config_keys import ConfigSection
+    from ctxkit.presets.config_schema import ConfigSection
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
-    from ctxkit.teams.contracts import TurnChanges
+    from ctxkit.teams.contract_checks import TurnChanges
 
 
 SOURCE_KINDS = ("session_context", "changes_recent", "brief_field", "file", "own_history")

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.presets.config_keys import ConfigSection, join_names
+from ctxkit.presets.config_schema import ConfigSection, join_names
 from ctxkit.presets.fuseraft_config import MAX_STATES, check_count
-from ctxkit.teams.members import get_model_name, rules_of_all
 from ctxkit.teams.plan import (
     Condition,
     HandoffContract,
@@ -35,6 +34,7 @@ from ctxkit.teams.plan import (
     parse_condition,
 )
 from ctxkit.teams.shared_history import with_fresh_turns, with_view_filters
+from ctxkit.teams.team_members import get_model_name, rules_of_all
 from ctxkit.teams.turn_prompts import MAX_ITEMS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Routing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionParts:
+class SelectionConfigInputs:
     """What a selection is made of."""
 
     config: Mapping[str, Any]
@@ -97,7 +97,7 @@ class SelectionParts:
         )
 
 
-def route_by_keyword(parts: SelectionParts) -> Routing:
+def route_by_keyword(parts: SelectionConfigInputs) -> Routing:
     """Return routes by keywords; none goes to `DefaultAgent`, one to itself ends the team."""
     routes = parts.selection.rows("Routes")
     if not routes:
@@ -117,7 +117,7 @@ def route_by_keyword(parts: SelectionParts) -> Routing:
 
 
 def _keyword_transition(
-    parts: SelectionParts, f: ConfigSection, n: int
+    parts: SelectionConfigInputs, f: ConfigSection, n: int
 ) -> tuple[list[str], Transition]:
     """Return which agents a route is for (none: for all), and the route."""
     where = f"route {n}"
@@ -132,7 +132,7 @@ def _keyword_transition(
     )  # fmt: skip
 
 
-def route_by_json(parts: SelectionParts) -> Routing:
+def route_by_json(parts: SelectionConfigInputs) -> Routing:
     """Return routes by fields of the JSON that a reply holds; the first that holds is taken.
 
     An agent that no route leads away from has the last word.
@@ -154,7 +154,7 @@ def route_by_json(parts: SelectionParts) -> Routing:
 
 
 def _json_transition(
-    parts: SelectionParts, f: ConfigSection, n: int
+    parts: SelectionConfigInputs, f: ConfigSection, n: int
 ) -> tuple[list[str], Transition]:
     """Return which agents a route is for (none: for all), and the route."""
     where = f"structured route {n}"
@@ -164,7 +164,7 @@ def _json_transition(
     return sources, Transition(to=to, when=when)
 
 
-def route_by_graph(parts: SelectionParts) -> Routing:
+def route_by_graph(parts: SelectionConfigInputs) -> Routing:
     """Return a graph's nodes and edges; a terminal node's agent has one turn more."""
     graph = parts.selection.section("Graph")
     nodes, edges = graph.rows("Nodes"), graph.rows("Edges")
@@ -194,7 +194,9 @@ def route_by_graph(parts: SelectionParts) -> Routing:
     return Routing(states=states, initial=initial, retries=retries)
 
 
-def _edge_transition(parts: SelectionParts, f: ConfigSection, ids: Sequence[str]) -> Transition:
+def _edge_transition(
+    parts: SelectionConfigInputs, f: ConfigSection, ids: Sequence[str]
+) -> Transition:
     where = f"the edge from {sanitize_text(f.text('From'), 60)}"
     return Transition(
         to=match_name(f.text("To"), ids, f"To of {where}"), signal=f.text("Keyword").strip(),
@@ -205,7 +207,7 @@ def _edge_transition(parts: SelectionParts, f: ConfigSection, ids: Sequence[str]
     )  # fmt: skip
 
 
-def route_by_manager(parts: SelectionParts) -> Routing:
+def route_by_manager(parts: SelectionConfigInputs) -> Routing:
     """Return a team that a manager leads (magentic)."""
     f = parts.selection.section("Magentic")
     isolated = [a.text("Name") for a in parts.agents if a.text("Isolation").casefold() == "fresh"]
@@ -227,12 +229,12 @@ def route_by_manager(parts: SelectionParts) -> Routing:
     )
 
 
-def _default_agent(parts: SelectionParts) -> str:
+def _default_agent(parts: SelectionConfigInputs) -> str:
     name = parts.selection.text("DefaultAgent")
     return parts.agent(name, "DefaultAgent") if name else parts.names[0]
 
 
-def _recovery_agent(parts: SelectionParts, f: ConfigSection, where: str) -> str:
+def _recovery_agent(parts: SelectionConfigInputs, f: ConfigSection, where: str) -> str:
     name = f.text("RecoveryAgent")
     return parts.agent(name, f"RecoveryAgent of {where}") if name else ""
 
@@ -372,7 +374,7 @@ _SELECTOR_PROMPT = f"""You do none of the work: you pick the agent that speaks n
 Look at what was done, and reply with the name of one of them, and nothing else."""
 
 
-def route_by_model(parts: SelectionParts) -> Routing:
+def route_by_model(parts: SelectionConfigInputs) -> Routing:
     """Return a team whose next agent a model picks; it continues until `Termination`."""
     prompt = parts.selection.text("Prompt").strip() or _SELECTOR_PROMPT
     instructions = prompt.replace(AGENTS_PLACEHOLDER, describe_agents(parts.agents)).replace(
@@ -404,7 +406,7 @@ class _AdversarialStage(NamedTuple):
     """Whether its maker hears what the critic says; else its prompt brings it."""
 
 
-def route_adversarial(parts: SelectionParts) -> Routing:
+def route_adversarial(parts: SelectionConfigInputs) -> Routing:
     """Return stages in which one agent makes and another one judges.
 
     What passes, or was judged last, is what the next stage continues from.
@@ -439,7 +441,7 @@ def route_adversarial(parts: SelectionParts) -> Routing:
                    max_turns=2 * rounds * len(stages) + 1)  # fmt: skip
 
 
-def _parse_stage(parts: SelectionParts, f: ConfigSection, n: int) -> _AdversarialStage:
+def _parse_stage(parts: SelectionConfigInputs, f: ConfigSection, n: int) -> _AdversarialStage:
     maker = parts.agent(f.text("Generator"), f"the Generator of stage {n}")
     critic = parts.agent(f.text("Critic"), f"the Critic of stage {n}")
     if maker == critic:
@@ -472,7 +474,7 @@ MAX_SPLITTER_RETRIES = 3
 """Replies without a list, one after the other, after which the team stops (fuseraft's)."""
 
 
-def route_scatter_gather(parts: SelectionParts) -> Routing:
+def route_scatter_gather(parts: SelectionConfigInputs) -> Routing:
     """Return participants that have a turn each, and one that makes an answer of all of them."""
     f = parts.selection.section("ScatterGather")
     names = [parts.agent(n, "an agent of ScatterGather.Participants")
@@ -494,7 +496,7 @@ def route_scatter_gather(parts: SelectionParts) -> Routing:
     )
 
 
-def route_map_reduce(parts: SelectionParts) -> Routing:
+def route_map_reduce(parts: SelectionConfigInputs) -> Routing:
     """Return three agents: one makes a list, one has a turn for each item, one the answer."""
     f = parts.selection.section("MapReduce")
     splits, maps, reduces = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.formatting import sanitize_text
-from ctxkit._internal.value_kinds import FLAG
+from ctxkit._internal.setting_types import FLAG
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session.tool_calls import is_write_tool
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.tools.root import Root
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.presets.config_keys import ConfigSection
+    from ctxkit.presets.config_schema import ConfigSection
 
 CAPABILITY_TAGS = {"filesystem": ("read", "write", "delete"), "shell": ("read", "run")}
 """What fuseraft lets a config grant of the plugins that the kit has tools for."""

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit._internal.formatting import sanitize_text
-from ctxkit._internal.value_kinds import FLAG
+from ctxkit._internal.setting_types import FLAG
 from ctxkit.errors import BadArguments
-from ctxkit.presets.config_keys import join_names
+from ctxkit.presets.config_schema import join_names
 from ctxkit.teams.permissions import Capabilities, ChangeEnvelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.policies.rules import Rules
-    from ctxkit.presets.config_keys import ConfigSection
+    from ctxkit.policies.context_rules import Rules
+    from ctxkit.presets.config_schema import ConfigSection
 
 
 FailureKind = Literal["MissingEvidence", "InvalidTransition", "ConflictingEvidence", "NoProgress"]

@@ -14,10 +14,11 @@ from ctxkit.agent.store.session_log import SessionLog
 from ctxkit.agent.store.workspace import Workspace, check_session_name
 from ctxkit.errors import BadArguments, ModelError, StoreError
 from ctxkit.metrics.team_log import ARTIFACTS, SOURCE_KEY
-from ctxkit.policies.evidence import TEAM_STATE_KEY
+from ctxkit.policies.evidence_summaries import TEAM_STATE_KEY
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.session import Session
-from ctxkit.teams.contracts import ContractEvidence, collect_changes, make_turn_changes
+from ctxkit.teams.agent_sessions import TeamSessions, session_names
+from ctxkit.teams.contract_checks import ContractEvidence, collect_changes, make_turn_changes
 from ctxkit.teams.handoffs import (
     HANDOFF_TOOL,
     SourceFiles,
@@ -28,7 +29,6 @@ from ctxkit.teams.handoffs import (
     is_turn_finished,
     list_empty_sources,
 )
-from ctxkit.teams.sessions import TeamSessions, session_names
 from ctxkit.teams.shared_history import SharedHistory
 from ctxkit.teams.state_machine import (
     check_resumable,
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.tools.root import Root
     from ctxkit.agent.turn import Listener, Outcome
-    from ctxkit.teams.contracts import TurnChanges
+    from ctxkit.teams.agent_sessions import SessionFactory
+    from ctxkit.teams.contract_checks import TurnChanges
     from ctxkit.teams.plan import Member, TeamPlan
-    from ctxkit.teams.sessions import SessionFactory
     from ctxkit.teams.turn_prompts import TeamStatus
 
 

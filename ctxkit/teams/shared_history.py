@@ -27,9 +27,9 @@ from ctxkit.metrics.team_log import (
     render_for_peers,
 )
 from ctxkit.policies.base import Chain, ScheduledPruning, flatten_chain
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import ASSISTANT, SUMMARY, SYSTEM, USER
 from ctxkit.policies.message_filters import Tail
-from ctxkit.policies.rules import Rules
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import (
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ctxkit.agent.store.session_log import SessionLog
-    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import ContextSource, Member, TeamPlan
@@ -260,7 +260,7 @@ class _ReplaceParts:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class OwnTurns(ScheduledPruning):
+class DeclaredContext(ScheduledPruning):
     """A declared context: each turn shows the task, some of one's own words, and what is new."""
 
     counts = False
@@ -327,7 +327,7 @@ def with_view_filters(member: Member) -> Rules:
     parts = flatten_chain(rules.pruning) if rules.pruning is not None else ()
     if member.context:
         turns, chars = get_own_history_limits(member.context)
-        parts = (OwnTurns(turns=turns, max_chars=chars), *parts)
+        parts = (DeclaredContext(turns=turns, max_chars=chars), *parts)
     else:  # the input of each turn is the team's own, and no message of fuseraft's
         parts = tuple(replace(p, besides_prompt=True) if isinstance(p, Tail) else p for p in parts)
     filtered: Rules = rules.but(pruning=Chain.of(*parts) if parts else None)
@@ -337,7 +337,7 @@ def with_view_filters(member: Member) -> Rules:
 def with_fresh_turns(member: Member, **changes: Any) -> Member:
     """Return an agent each turn of which begins without its own earlier ones, and with changes."""
     rules: Any = member.rules
-    pruning = Chain.of(OwnTurns(heard=True), *flatten_chain(rules.pruning))
+    pruning = Chain.of(DeclaredContext(heard=True), *flatten_chain(rules.pruning))
     view_keys = {**member.shown, FRESH_TURN_KEY: True}
     return replace(member, rules=rules.but(pruning=pruning), shown=view_keys, **changes)
 

@@ -31,7 +31,7 @@ from ctxkit.teams.turn_prompts import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from ctxkit.teams.contracts import ContractEvidence
+    from ctxkit.teams.contract_checks import ContractEvidence
     from ctxkit.teams.plan import ManagerLimits, TeamPlan, Transition
     from ctxkit.teams.turn_prompts import TurnReply
 

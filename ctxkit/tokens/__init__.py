@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.safe_fs import cache_folder
+from ctxkit.tokens.counter_registry import counter_names, default_counter, get_counter
 from ctxkit.tokens.counters import (
     IMAGE_TOKENS,
     ContextBudget,
@@ -11,7 +12,7 @@ from ctxkit.tokens.counters import (
     TokenCounter,
     count_message_tokens,
 )
-from ctxkit.tokens.estimates import (
+from ctxkit.tokens.estimated_counters import (
     AI,
     FASED,
     FUSERAFT,
@@ -22,7 +23,7 @@ from ctxkit.tokens.estimates import (
     EstimatedCounter,
     estimated_counter,
 )
-from ctxkit.tokens.exact import (
+from ctxkit.tokens.tiktoken_counters import (
     Claude2Counter,
     TiktokenCounter,
     anthropic_counter,
@@ -30,7 +31,6 @@ from ctxkit.tokens.exact import (
     encoding_for_model,
     exact_counter,
 )
-from ctxkit.tokens.registry import counter_names, default_counter, get_counter
 
 __all__ = [
     "AI",

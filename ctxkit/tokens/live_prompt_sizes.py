@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.session.messages import Edit, Message, Provenance
 from ctxkit.tokens.counters import estimate_message_tokens
-from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY, estimate_tool_tokens
+from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY, estimate_tool_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, overload
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.inputs import accepts_session, as_session
+from ctxkit.formats.session_arguments import accepts_session, as_session
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from ctxkit.formats.inputs import SessionLike
+    from ctxkit.formats.session_arguments import SessionLike
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.widgets.break_even_widget import BreakEven
-    from ctxkit.widgets.budget_widget import BudgetChart
+    from ctxkit.widgets.budget_threshold_widget import BudgetWidget
     from ctxkit.widgets.explorer import Explorer
-    from ctxkit.widgets.savings_widget import SavingsChart
-    from ctxkit.widgets.session_diff import SideBySide
-    from ctxkit.widgets.thrash_widget import ThrashChart
+    from ctxkit.widgets.savings_widget import SavingsWidget
+    from ctxkit.widgets.session_diff import SessionDiffWidget
+    from ctxkit.widgets.thrash_widget import ThrashWidget
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
@@ -30,10 +30,10 @@ __dir__ = public_dir(__all__)
 @overload
 def explore(session: SessionLike, call: int = -1) -> Explorer: ...
 @overload
-def explore(session: SessionLike, call: int = -1, *, beside: SessionLike) -> SideBySide: ...
+def explore(session: SessionLike, call: int = -1, *, beside: SessionLike) -> SessionDiffWidget: ...
 def explore(
     session: SessionLike, call: int = -1, *, beside: SessionLike | None = None
-) -> Explorer | SideBySide:
+) -> Explorer | SessionDiffWidget:
     """Return a widget to go through the calls of a session, see what fills each prompt, search its
     messages and read them.
 
@@ -54,9 +54,9 @@ def explore(
     """
     resolved = as_session(session)
     if beside is not None:
-        from ctxkit.widgets.session_diff import SideBySide
+        from ctxkit.widgets.session_diff import SessionDiffWidget
 
-        return SideBySide(resolved, as_session(beside))
+        return SessionDiffWidget(resolved, as_session(beside))
     from ctxkit.widgets.explorer import Explorer
 
     return Explorer(resolved, resolved.call(call).index if resolved.calls else 0)
@@ -113,8 +113,8 @@ def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ..
         'Tuner'
     """
     from ctxkit.errors import BadArguments
-    from ctxkit.widgets.source import get_live_session
-    from ctxkit.widgets.trials import TrialRunner
+    from ctxkit.widgets.data_source import get_live_session
+    from ctxkit.widgets.setting_trials import TrialRunner
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.tuner_controls import find_knobs
 
@@ -152,7 +152,7 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
     from pathlib import Path
 
     from ctxkit.errors import BadArguments
-    from ctxkit.widgets.source import FollowedLog, find_session_source
+    from ctxkit.widgets.data_source import FollowedLog, find_session_source
     from ctxkit.widgets.watcher import Watcher
 
     if not every > 0:
@@ -166,7 +166,7 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
 
 def budget(
     of: Any = None, *, warn: int | None = None, cutover: int | None = None, again: bool = False
-) -> BudgetChart:
+) -> BudgetWidget:
     """Return a chart of each agent's input tokens, summed by turn, with lines for two thresholds.
 
     Drag a line, move it with the arrow keys, or type a number: the browser says which turns would
@@ -189,15 +189,15 @@ def budget(
         >>> import ctxkit as ck
         >>> chart = ck.budget(ck.samples.path("billing"), warn=400_000)
         >>> type(chart).__name__
-        'BudgetChart'
+        'BudgetWidget'
     """
-    from ctxkit.widgets.budget_widget import BudgetChart
-    from ctxkit.widgets.source import resolve_source
+    from ctxkit.widgets.budget_threshold_widget import BudgetWidget
+    from ctxkit.widgets.data_source import resolve_source
 
-    return BudgetChart(resolve_source(of), warn=warn, cutover=cutover, again=again)
+    return BudgetWidget(resolve_source(of), warn=warn, cutover=cutover, again=again)
 
 
-def savings(of: Any = None) -> SavingsChart:
+def savings(of: Any = None) -> SavingsWidget:
     """Return a chart of what each compaction kept and saved; a click tells what it did.
 
     That is its diff, what it cost and when that is paid back, and what was needed of it later.
@@ -214,12 +214,12 @@ def savings(of: Any = None) -> SavingsChart:
         >>> import ctxkit as ck
         >>> chart = ck.savings(ck.samples.path("billing"))
         >>> type(chart).__name__
-        'SavingsChart'
+        'SavingsWidget'
     """
-    from ctxkit.widgets.savings_widget import SavingsChart
-    from ctxkit.widgets.source import resolve_source
+    from ctxkit.widgets.data_source import resolve_source
+    from ctxkit.widgets.savings_widget import SavingsWidget
 
-    return SavingsChart(resolve_source(of))
+    return SavingsWidget(resolve_source(of))
 
 
 def thrash(
@@ -228,7 +228,7 @@ def thrash(
     min_savings: float = 0.10,
     window: int = 10,
     by: Literal["tokens", "messages"] = "tokens",
-) -> ThrashChart:
+) -> ThrashWidget:
     """Return a chart of the share that each compaction saved, with an anti-thrash guard to turn.
 
     The browser says where the guard closes; of a replay also what that comes to in dollars.
@@ -247,9 +247,9 @@ def thrash(
         >>> import ctxkit as ck
         >>> chart = ck.thrash(ck.replay(ck.samples.path("billing"), "pi"), window=5)
         >>> type(chart).__name__
-        'ThrashChart'
+        'ThrashWidget'
     """
-    from ctxkit.widgets.source import resolve_source
-    from ctxkit.widgets.thrash_widget import ThrashChart
+    from ctxkit.widgets.data_source import resolve_source
+    from ctxkit.widgets.thrash_widget import ThrashWidget
 
-    return ThrashChart(resolve_source(of), min_savings=min_savings, window=window, by=by)
+    return ThrashWidget(resolve_source(of), min_savings=min_savings, window=window, by=by)

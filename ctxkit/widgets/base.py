@@ -20,18 +20,18 @@ from ctxkit._internal.plotly_library import read_plotly_library
 from ctxkit._internal.tables import MUTED_COLOR_CSS
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
-from ctxkit.widgets.live_view import LiveViewMounter, needs_widget_output, render_slot
 from ctxkit.widgets.python_to_javascript import declare_constants, translate_rule
+from ctxkit.widgets.saved_outputs import LiveViewMounter, needs_widget_output, render_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ctxkit.plots.chart import Chart
-    from ctxkit.widgets.source import DataSource
+    from ctxkit.widgets.data_source import DataSource
 
 
-class StaticReprs:
+class StaticOutputs:
     """Stands before the class of a widget: outputs store what is shown as text and as HTML, and the
     live view moves into the place of the HTML while there is a kernel.
     """
@@ -105,7 +105,7 @@ def compress_plotly() -> bytes:
 # A page without a kernel holds the traits and the answers to `_exported_requests`, by their key.
 # Two kinds belong to all: plotly.js is sent once a page, never saved, and a session that runs
 # calls from its own thread, so `data` is built under a lock, at most twice a second.
-class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
+class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
     """A chart turned by hand; what is shown can be read and set from Python.
 
     Args:

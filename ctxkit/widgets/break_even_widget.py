@@ -16,7 +16,7 @@ from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
 from ctxkit.plots.cache_charts import (
     BILLING_KINDS,
     BlockRow,
-    BlockRows,
+    BlockRowsDrawing,
     BlockSpan,
     PromptBlock,
     PromptStrip,
@@ -24,7 +24,7 @@ from ctxkit.plots.cache_charts import (
 from ctxkit.plots.chart import render_table
 from ctxkit.plots.xy_figure import Axes, Mark, Trace
 from ctxkit.tokens.prices import Price, price
-from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticReprs
+from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputs
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -114,7 +114,7 @@ def _is_in_block(block: PromptBlock, span: BlockSpan) -> bool:
     return block.start <= span.start < block.start + block.tokens
 
 
-class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
+class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.break_even` returns; `cut` is what its controls say.
 
     Front ends without widgets get text and HTML.
@@ -218,6 +218,7 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
             BlockRow("as it is", tuple(was)),
             BlockRow("without it", cut.without().split_by_billing()),
         )
+        kinds = (*BILLING_KINDS, ("taken out", COLOURS[0]))
         bill = render_table(_HEAD, self.rows())
         return (
             f'<div style="color:{TEXT_COLOUR}">'
@@ -225,7 +226,7 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
             f"</strong> {escape_html(self.outcome, 200)}</div>"
             f"<div>Taken out: {escape_html(cut.block.name, 90)}"
             f" ({cut.block.tokens:,} tokens)</div>"
-            f"{BlockRows(kinds=(*BILLING_KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}{bill}"
+            f"{BlockRowsDrawing(kinds=kinds, rows=rows).svg()}{bill}"
             f'<div style="color:{SOFT_COLOUR}">Dollars gained, by calls to come:</div>'
             f"{self._gain_axes().svg()}{self._render_formula()}</div>"
         )

@@ -22,7 +22,8 @@ from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
 from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
-from ctxkit.widgets.explorer_model import (
+from ctxkit.widgets.data_source import DataSource
+from ctxkit.widgets.explorer_values import (
     MAX_TEXT_CHARS,
     FilterResult,
     MessageFilter,
@@ -36,14 +37,13 @@ from ctxkit.widgets.explorer_model import (
     render_full_text,
 )
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
-from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
-    from ctxkit.widgets.explorer_model import CallView, MessageLine
+    from ctxkit.widgets.explorer_values import CallView, MessageLine
 
 _TWIN_ROWS, _MAX_LINE_POINTS, _MARKS = 10, 4_000, 400
 _HELD, _HELD_CHARS, _HELD_ALL = 2, 4_000, 1_000_000

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting import format_usd, sanitize_line
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.widgets.base import ChartWidget, build_esm
+from ctxkit.widgets.data_source import DataSource
 from ctxkit.widgets.explorer import Explorer
 from ctxkit.widgets.folder_board_rows import BOARD_HEADS, GROUPINGS, make_row_cells, open_session
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
-from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

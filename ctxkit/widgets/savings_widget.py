@@ -15,12 +15,13 @@ import traitlets as t
 from ctxkit._internal.formatting import format_usd, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
-from ctxkit.metrics import loss, thrashing
+from ctxkit.metrics import loss_tables as loss
+from ctxkit.metrics import thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.plots.compaction_charts import (
-    Saving,
+    CompactionSaving,
     drop_unmarked,
     hides_all_compactions,
     savings_chart,
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
     from ctxkit.metrics.thrashing import CompactionOutcome
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
-    from ctxkit.widgets.source import DataSource
+    from ctxkit.widgets.data_source import DataSource
 
 
 EXPORTED_DETAILS = 60
 """Compactions whose details a page without a kernel holds."""
 
 
-class SavingsChart(ChartWidget):
+class SavingsWidget(ChartWidget):
     """The widget that `ctxkit.savings` returns: bars of kept and saved; a click tells what one did.
 
     `picked` is the compaction that is shown, and can be set; `detail` is what is known of it.
@@ -110,7 +111,7 @@ class SavingsChart(ChartWidget):
 
     def _build_chart(self) -> Chart:
         data = [
-            Saving(r.number, r.call, r.before, r.after, r.put, r.what, r.source, r.name)
+            CompactionSaving(r.number, r.call, r.before, r.after, r.put, r.what, r.source, r.name)
             for r in self._rows
         ]
         titles = list(dict.fromkeys([*self.feed.titles.values(), *(r.name for r in self._rows)]))

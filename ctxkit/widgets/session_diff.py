@@ -15,14 +15,14 @@ from ctxkit.plots.decimation import decimate
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.titles import get_title, make_names_unique
 from ctxkit.widgets.base import ChartWidget, build_esm
-from ctxkit.widgets.explorer_model import (
+from ctxkit.widgets.data_source import DataSource
+from ctxkit.widgets.explorer_values import (
     get_preview,
     get_searchable_text,
     is_failed,
     render_full_text,
 )
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
-from ctxkit.widgets.source import DataSource
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -34,7 +34,7 @@ _POINTS, _MATCHED, _TWIN, _HELD = 2_000, 4_000, 8, 200
 """Points of a line; entries that are matched one by one; rows of the twins; of a page."""
 
 
-class SideBySide(ChartWidget):
+class SessionDiffWidget(ChartWidget):
     """The widget that `ctxkit.explore(a, beside=b)` returns: what two sessions have in common, line
     by line.
 

@@ -26,23 +26,23 @@ from ctxkit.widgets.savings_widget import (
     CompactionRow,
     list_frame_compactions,
 )
-from ctxkit.widgets.trials import TrialRunner
+from ctxkit.widgets.setting_trials import TrialRunner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.plots.chart import Chart
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Forecast, RunState
-    from ctxkit.policies.rules import Rules
     from ctxkit.session.session import Session
-    from ctxkit.widgets.source import DataSource
+    from ctxkit.widgets.data_source import DataSource
 
 
 EXPORTED_PRICES = 40
 """Places at which a guard can close whose dollars a page without a kernel holds."""
 
 
-class ThrashChart(ChartWidget):
+class ThrashWidget(ChartWidget):
     """The widget that `ctxkit.thrash` returns: what each compaction saved, and a guard to turn.
 
     `min_savings`, `window` and `by` can be set; `closes` is what the browser shows.

@@ -12,14 +12,14 @@ import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, render_notes, sanitize_line
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.presets.config_keys import preset_defaults
+from ctxkit.presets.config_schema import preset_defaults
 from ctxkit.presets.registry import names, resolve_rules
-from ctxkit.widgets import trials as dials
-from ctxkit.widgets.base import StaticReprs
-from ctxkit.widgets.budget_widget import BudgetChart
-from ctxkit.widgets.source import DataSource
-from ctxkit.widgets.thrash_widget import ThrashChart
-from ctxkit.widgets.trials import TrialRunner, average_summary
+from ctxkit.widgets import setting_trials as dials
+from ctxkit.widgets.base import StaticOutputs
+from ctxkit.widgets.budget_threshold_widget import BudgetWidget
+from ctxkit.widgets.data_source import DataSource
+from ctxkit.widgets.setting_trials import TrialRunner, average_summary
+from ctxkit.widgets.thrash_widget import ThrashWidget
 from ctxkit.widgets.tuner_controls import (
     InertNotes,
     arrange_controls,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.turn import LiveEvent
-    from ctxkit.policies.rules import Rules
-    from ctxkit.widgets.trials import Trial
-    from ctxkit.widgets.tuner_controls import KnobSet
+    from ctxkit.policies.context_rules import Rules
+    from ctxkit.widgets.setting_trials import Trial
+    from ctxkit.widgets.tuner_controls import SettingControls
 
 
 _SMOOTH = 0.15
@@ -50,7 +50,7 @@ comes to rest.
 # worked out only where `quick_loss` needs no second replay. Only `_on_setting` runs the trial of
 # new settings. Where they raise, the last trial that worked stays and `_error` is set.
 # `_draw_trial` reads `_trial`, `_error` and `_pinned` and tries no new settings.
-class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
+class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be
     set.
 
@@ -66,7 +66,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
     """
 
     def __init__(
-        self, trials: TrialRunner, knobs: KnobSet, live: LiveSession | None = None
+        self, trials: TrialRunner, knobs: SettingControls, live: LiveSession | None = None
     ) -> None:
         self.trials, self.knobs, self._error, self.live = trials, knobs, "", live
         self._start_trial()
@@ -175,7 +175,7 @@ class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
             box.children[0].feed = source
             box.children[0].refresh()
         else:
-            box.children = [(BudgetChart, ThrashChart)[at](source)]
+            box.children = [(BudgetWidget, ThrashWidget)[at](source)]
 
     def _time_a_step(self) -> None:
         """Follow the sliders while they move only where a step is quick enough for it."""

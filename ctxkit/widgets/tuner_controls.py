@@ -17,7 +17,7 @@ from ctxkit import presets
 from ctxkit._internal.formatting import escape_html
 from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
-from ctxkit.policies.rules import Rules, unwrap_function
+from ctxkit.policies.context_rules import Rules, unwrap_function
 from ctxkit.presets.inert_settings import INERT_SETTINGS, find_inert_setting
 from ctxkit.presets.registry import names, preset, resolve_rules
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
-    from ctxkit.widgets.trials import Trial, TrialRunner
+    from ctxkit.widgets.setting_trials import Trial, TrialRunner
 
 
 _SMALL = 50
@@ -38,7 +38,7 @@ turned.
 """
 
 
-class Knob(NamedTuple):
+class SettingControl(NamedTuple):
     """One setting and its span."""
 
     name: str
@@ -63,24 +63,24 @@ class Choice(NamedTuple):
     options: tuple[str | bool, ...]
 
 
-class KnobSet(NamedTuple):
+class SettingControls(NamedTuple):
     """The knobs of rules, and the rules that any setting of them gives."""
 
     label: str
-    every: tuple[Knob, ...]
+    every: tuple[SettingControl, ...]
     make: Callable[[Mapping[str, Any]], Rules]
     """Takes the settings that were turned; raises BadArguments where they cannot work."""
     choices: tuple[Choice, ...] = ()
 
     @property
-    def all(self) -> tuple[Knob | Choice, ...]:
+    def all(self) -> tuple[SettingControl | Choice, ...]:
         """The numbers, then the switches and choices."""
         return self.every + self.choices
 
 
 def find_knobs(
     rules: RulesLike, session: Session, ranges: Mapping[str, tuple[float, ...]]
-) -> KnobSet:
+) -> SettingControls:
     """Return the knobs of a preset, of rules, or of a function that makes rules.
 
     Raises:
@@ -105,7 +105,7 @@ def find_knobs(
     room = find_context_window(session) or 200_000
     none = [n for n in absent if n not in values]
 
-    def knob(name: str, value: float) -> Knob:
+    def knob(name: str, value: float) -> SettingControl:
         has_range = name in ranges
         slider = (
             _custom_range(name, value, ranges[name])
@@ -115,7 +115,7 @@ def find_knobs(
         return slider._replace(none=name in none)
 
     every = tuple(knob(n, v) for n, v in (values | dict.fromkeys(none, 0)).items())
-    return KnobSet(label, every, lambda turned: make(replace_zeros(turned, none)), choices)
+    return SettingControls(label, every, lambda turned: make(replace_zeros(turned, none)), choices)
 
 
 def replace_zeros(turned: Mapping[str, Any], none: Collection[str]) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def _with_settings(
     return rules.but(**parts)
 
 
-def _default_range(name: str, value: float, room: int) -> Knob:
+def _default_range(name: str, value: float, room: int) -> SettingControl:
     """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to
     four times as much.
 
@@ -260,19 +260,19 @@ def _default_range(name: str, value: float, room: int) -> Knob:
     if value == 0 and whole and re.search(r"tokens|chars|_limit|_at$", name):
         # A limit `_at` adds up many calls; a token has about four characters.
         high = room * (50 if name.endswith("_at") else 4 if "chars" in name else 1)
-        return Knob(name, value, 0, high, max(int(_round_step(high / 100)), 1))
+        return SettingControl(name, value, 0, high, max(int(_round_step(high / 100)), 1))
     if not whole and 0 <= value <= 1:
-        return Knob(name, value, 0.0, 1.0, 0.01)
+        return SettingControl(name, value, 0.0, 1.0, 0.01)
     if not whole:
-        return Knob(name, value, 0.0, 4 * value, _round_step(value / 20))
+        return SettingControl(name, value, 0.0, 4 * value, _round_step(value / 20))
     if value <= _SMALL:
-        return Knob(name, value, 0, max(4 * value, 20), 1)
+        return SettingControl(name, value, 0, max(4 * value, 20), 1)
     step = int(_round_step(value / 20))
     # The lower end is one step instead of 0 where the value is above one step.
-    return Knob(name, value, step if value > step else 0, 4 * value, max(step, 1))
+    return SettingControl(name, value, step if value > step else 0, 4 * value, max(step, 1))
 
 
-def _custom_range(name: str, value: float, span: tuple[float, ...]) -> Knob:
+def _custom_range(name: str, value: float, span: tuple[float, ...]) -> SettingControl:
     ends: Any = span
     sound = isinstance(ends, (tuple, list)) and len(ends) in (2, 3)
     if not sound or not all(map(_is_number, ends)):
@@ -289,7 +289,7 @@ def _custom_range(name: str, value: float, span: tuple[float, ...]) -> Knob:
         step = span[2]
     if not low < high or not step > 0:
         raise BadArguments(f"The range {span!r} of {name} has nothing between its ends.")
-    return Knob(name, min(max(value, low), high), low, high, step)
+    return SettingControl(name, min(max(value, low), high), low, high, step)
 
 
 def _round_step(value: float) -> float:
@@ -346,7 +346,7 @@ def make_toggle(choice: Choice) -> w.Widget:
     return toggle
 
 
-def make_slider(knob: Knob) -> w.Widget:
+def make_slider(knob: SettingControl) -> w.Widget:
     """Return a slider that the keyboard moves too."""
     common: dict[str, Any] = {
         "value": knob.value,
@@ -371,7 +371,7 @@ class InertNotes:
         knobs: the numbers and choices.
     """
 
-    def __init__(self, label: str, knobs: Sequence[Knob | Choice]) -> None:
+    def __init__(self, label: str, knobs: Sequence[SettingControl | Choice]) -> None:
         declared = {n for r in INERT_SETTINGS.get(label, ()) for n in r.settings}
         self._label, self._knobs = label, [k for k in knobs if k.name in declared]
         self.notes = {k.name: w.HTML(layout=w.Layout(margin="0 0 0 200px")) for k in self._knobs}
@@ -400,7 +400,7 @@ class InertNotes:
         return [name for name, note in self.notes.items() if note.value]
 
 
-def _step_values(knob: Knob, value: Any) -> list[float]:
+def _step_values(knob: SettingControl, value: Any) -> list[float]:
     at = knob.low if value is None else value
     return [n for n in (at - knob.step, at + knob.step) if knob.low <= n <= knob.high]
 
@@ -424,13 +424,13 @@ class KnobEffect(NamedTuple):
 # of a prompt. Each try is a replay, so the sum of processor time is bounded: choices first, then
 # one end of each number, then the other end. `left` counts the tries that were not made; a setting
 # without effect and with tries left is unknown (None), not 0. Interactions are not seen.
-def measure_effects(trials: TrialRunner, knobs: KnobSet, summary: int) -> list[KnobEffect]:
+def measure_effects(trials: TrialRunner, knobs: SettingControls, summary: int) -> list[KnobEffect]:
     """Return the effect of each setting, the largest first, then unknown ones, then none."""
     was = _prompt_array(trials.at(knobs.make({}), summary))
     end = time.process_time() + EFFECT_SECONDS
     effects = dict[str, float].fromkeys((one.name for one in knobs.all), 0.0)
     left = {one.name: len(_end_values(one)) for one in knobs.all}
-    tries = [(isinstance(one, Knob), i, one.name, value)
+    tries = [(isinstance(one, SettingControl), i, one.name, value)
              for one in knobs.all for i, value in enumerate(_end_values(one))]  # fmt: skip
     for _, _, name, value in sorted(
         tries, key=lambda t: t[:2]
@@ -450,8 +450,8 @@ def measure_effects(trials: TrialRunner, knobs: KnobSet, summary: int) -> list[K
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))
 
 
-def _end_values(one: Knob | Choice) -> list[object]:
-    every = (one.low, one.high) if isinstance(one, Knob) else one.options
+def _end_values(one: SettingControl | Choice) -> list[object]:
+    every = (one.low, one.high) if isinstance(one, SettingControl) else one.options
     return [value for value in every if value != one.value]
 
 

@@ -8,7 +8,7 @@ from talkers import COUNT, ECHO, Says, agent, run, said
 
 from ctxkit import presets
 from ctxkit.agent import Limits
-from ctxkit.agent.model_calls import PromptComposition
+from ctxkit.agent.model_calls import PromptCharacterCounter
 from ctxkit.errors import ModelError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import ToolCall, Usage
@@ -140,6 +140,6 @@ def test_a_prompt_trimmed_for_its_size_is_a_cut_over():
 def test_the_report_of_a_prompt_does_not_rest_on_the_prompts_before_it():
     a, b, c = (user(f"{'word ' * n}", id=str(n)) for n in (1, 20, 300))
     told = {"seq": 1, "schema_chars": 4, "tokens": 9}
-    reports = PromptComposition()
+    reports = PromptCharacterCounter()
     for prompt in ((a,), (a, b, c), (a, c), (a, c, b), (b,), (), (c, a)):
-        assert reports.of(prompt, **told) == PromptComposition().of(prompt, **told)
+        assert reports.of(prompt, **told) == PromptCharacterCounter().of(prompt, **told)

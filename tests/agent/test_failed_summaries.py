@@ -20,9 +20,9 @@ from ctxkit._internal.formatting import FAILURE_CHARS
 from ctxkit.agent import Provider
 from ctxkit.errors import ModelError
 from ctxkit.policies import Fallback, Rules, Summary
-from ctxkit.policies.evidence import Hybrid
+from ctxkit.policies.evidence_summaries import Hybrid
 from ctxkit.policies.offline_summarisers import may_ask
-from ctxkit.policies.summary import writers_of
+from ctxkit.policies.summary_compaction import writers_of
 from ctxkit.presets import preset
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM leaves connections to be collected

@@ -17,7 +17,7 @@ from ctxkit.agent.work_records import (
     find_claims,
     grounding,
 )
-from ctxkit.policies import evidence
+from ctxkit.policies import evidence_summaries as evidence
 
 KEY = "sk-ant-api03-" + "Ab1" * 30
 

@@ -13,7 +13,7 @@ from ctxkit import presets
 from ctxkit.agent import Root
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
-from ctxkit.policies.memory import MemoryFlush
+from ctxkit.policies.memory_policies import MemoryFlush
 from ctxkit.session import ToolCall
 
 BEFORE = MemoryFlush(below=45_000)

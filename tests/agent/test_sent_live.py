@@ -16,7 +16,7 @@ from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall, Usage
-from ctxkit.widgets.explorer_model import SessionView
+from ctxkit.widgets.explorer_values import SessionView
 
 PRUNING = ("ai", "fuseraft", "tyrum", "swe_agent_mask", "inspect_edit", "codex")
 

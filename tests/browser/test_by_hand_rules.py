@@ -12,10 +12,10 @@ from widgets.made_teams import team
 
 import ctxkit as ck
 from browser.lab import Seen, browser_page
-from ctxkit.plots.budget_charts import AgentTotals
+from ctxkit.plots.budget_charts import CumulativeAgentTokens
 from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
 from ctxkit.widgets.base import read_asset
-from ctxkit.widgets.budget_widget import judge_turns, pack_agent
+from ctxkit.widgets.budget_threshold_widget import judge_turns, pack_agent
 from ctxkit.widgets.python_to_javascript import translate_rule
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ OVERLAPS = """() => { const boxes = [...document.querySelectorAll('.ctxkit-hand 
   return out; }"""
 
 
-def agents(rng: random.Random) -> AgentTotals:
+def agents(rng: random.Random) -> CumulativeAgentTokens:
     n = rng.choice([1, 2, 7, 40])
     turns = np.cumsum([rng.choice([0, 1, 1, 3]) for _ in range(n)])
     inputs = np.array([rng.randrange(0, 30) for _ in range(n)])
@@ -49,7 +49,7 @@ def agents(rng: random.Random) -> AgentTotals:
             else total + int(inputs[i]) + (5 if rng.random() < 0.1 else 0)
         )
         sums.append(total)
-    return AgentTotals("a", turns, np.array(sums), inputs, inputs)
+    return CumulativeAgentTokens("a", turns, np.array(sums), inputs, inputs)
 
 
 def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):

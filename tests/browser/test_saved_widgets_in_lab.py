@@ -11,7 +11,7 @@ import pytest
 
 import ctxkit as ck
 from browser.lab import IDLE, REOPEN, browser_page, jupyter_in, written
-from ctxkit.widgets.live_view import STILL_NOTE
+from ctxkit.widgets.saved_outputs import STILL_NOTE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,14 +22,15 @@ from ctxkit.course.lessons.lesson_07_sweeps import losses as jitter
 from ctxkit.course.lessons.lesson_09_replay_trust import _measure_masked_costs
 from ctxkit.course.lessons.lesson_appendix import _sweep_fuseraft
 from ctxkit.course.sample_data import load_sample, make_rules_above, replay_sample, score_replay
-from ctxkit.engine.cache_model import interval_calibration, prediction
+from ctxkit.engine.cache_model import input_cost_prediction as prediction
+from ctxkit.engine.cache_model import interval_calibration
 from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
 from ctxkit.metrics import drift, find_cache_misses, losses, when_to_compact
 from ctxkit.metrics.breakeven import reads_until_mutation_pays
 from ctxkit.metrics.compactions import MIN_PROGRESS, get_replay_compactions, is_thrashing
 from ctxkit.metrics.growth_profile import GrowthProfile
-from ctxkit.metrics.items import ITEM_FAMILIES, extract_items
+from ctxkit.metrics.losable_items import ITEM_FAMILIES, extract_items
 from ctxkit.metrics.thrashing import get_compaction_outcomes
 from ctxkit.policies import Rules, guards, triggers
 from ctxkit.tokens import default_counter

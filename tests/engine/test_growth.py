@@ -10,7 +10,8 @@ from builders import assistant, result, session, tool_call, usage, user
 
 import ctxkit as ck
 from ctxkit.formats import otel
-from ctxkit.policies import memory, memory_entries
+from ctxkit.policies import memory_entries
+from ctxkit.policies import memory_policies as memory
 from ctxkit.session import Edit
 
 SMALL = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens=4_000"

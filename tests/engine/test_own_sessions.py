@@ -12,7 +12,7 @@ from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.policies import Clear, Rules
 from ctxkit.presets import names
-from ctxkit.session.prunings import PRUNED_KEY
+from ctxkit.session.pruning_records import PRUNED_KEY
 
 
 def read_call(n):

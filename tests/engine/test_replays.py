@@ -11,9 +11,9 @@ from ctxkit.engine import log_from_session, run_rules, with_message_ids
 from ctxkit.engine.replay import replay, run_replay
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, triggers
-from ctxkit.policies.rules import recorded_rules
+from ctxkit.policies.context_rules import recorded_rules
 from ctxkit.tokens.live_prompt_sizes import get_billed_prompt
-from ctxkit.tokens.sizes import measure_sizes
+from ctxkit.tokens.message_sizes import measure_sizes
 
 
 def pi(keep, at, **more):

@@ -26,13 +26,13 @@ from running_turns import (
 from talks_by_chance import Fours
 
 import ctxkit as ck
-from ctxkit._internal.value_kinds import COUNTS, FLAG, NAMES, NUMBER, WHOLE
+from ctxkit._internal.setting_types import COUNTS, FLAG, NAMES, NUMBER, WHOLE
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies import HistoryFilter, MessageLog, Rules
 from ctxkit.presets.fuseraft_config import AGENT_CONFIG_KEYS
 from ctxkit.session import OTHER_AGENT_KINDS, Message
-from ctxkit.teams.members import ISOLATIONS
+from ctxkit.teams.team_members import ISOLATIONS
 
 VIEWS = dict(views())
 TWO, THREE = [2] * TURNS, [3] * TURNS

@@ -14,13 +14,14 @@ from msgspec.structs import replace
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.engine import log_from_session
-from ctxkit.policies import Rules, safeguard
+from ctxkit.policies import Rules
+from ctxkit.policies import openclaw_safeguard as safeguard
 from ctxkit.policies.history import columns
 from ctxkit.policies.texts import content
 from ctxkit.session import Image, Message, SizeOnly, ToolCall, get_plain_text
 from ctxkit.tokens import get_counter
 from ctxkit.tokens.counters import encode_arguments
-from ctxkit.tokens.estimates import OPENCLAW
+from ctxkit.tokens.estimated_counters import OPENCLAW
 
 pytestmark = pytest.mark.engines
 WINDOWS = (32_000, 64_000, 200_000)

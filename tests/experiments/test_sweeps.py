@@ -16,7 +16,7 @@ from ctxkit.engine.replay import run_replay
 from ctxkit.experiments.parallel import WorkPlan, WorkShare
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
-from ctxkit.policies.rules import recorded_rules
+from ctxkit.policies.context_rules import recorded_rules
 from ctxkit.presets.registry import resolve_rules
 
 GRID = {

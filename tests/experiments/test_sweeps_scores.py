@@ -17,7 +17,7 @@ from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.scores import SessionScoreCache, score_run, score_session
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.policies import Above, Rules
-from ctxkit.policies.rules import recorded_rules
+from ctxkit.policies.context_rules import recorded_rules
 from ctxkit.session import Usage
 from ctxkit.tokens.prices import price
 

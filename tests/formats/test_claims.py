@@ -16,8 +16,9 @@ from formats.test_golden import SAMPLES
 from truth.claude import MODEL, Transcript, said
 
 import ctxkit as ck
-from ctxkit.formats import recording_errors, size_claims
-from ctxkit.formats.size_claims import without_claims
+from ctxkit.formats import recording_repairs as recording_errors
+from ctxkit.formats import size_claims
+from ctxkit.formats.size_claims import drop_impossible_sizes
 from ctxkit.session import MISSING_START_KIND, Edit, Message, Session, SizeOnly, Usage
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def test_what_can_be_true_is_left_as_it_is():
         Edit(kind="summarised", id="e", tokens_before=LIMIT, tokens_after=LIMIT),
         context_window=LIMIT,
     )
-    assert without_claims(true) is true
+    assert drop_impossible_sizes(true) is true
 
 
 @pytest.mark.parametrize(
@@ -196,24 +197,26 @@ def test_what_can_be_true_is_left_as_it_is():
     ],
 )
 def test_a_prompt_or_an_output_that_cannot_be_is_missing(usage: Usage, left: Usage | None):
-    session = without_claims(session_of(reply(usage)))
+    session = drop_impossible_sizes(session_of(reply(usage)))
     assert session.log[0].usage == left
     assert [f.line for f in session.faults if CLAIMED in f.why] == [0]
 
 
 def test_the_window_is_that_of_the_model():
     small = reply(Usage(input_tokens=20_000_001), model=MODEL)
-    assert without_claims(session_of(small)).log[0].usage is None
-    assert without_claims(session_of(small, context_window=1_000_000)).log[0].usage is not None
+    assert drop_impossible_sizes(session_of(small)).log[0].usage is None
+    assert (
+        drop_impossible_sizes(session_of(small, context_window=1_000_000)).log[0].usage is not None
+    )
     own = reply(Usage(input_tokens=20_000_001), model=MODEL, context_window=1_000_000)
-    assert without_claims(session_of(own)).log[0].usage is not None
+    assert drop_impossible_sizes(session_of(own)).log[0].usage is not None
 
 
 @pytest.mark.parametrize("where", ["session", "message"])
 def test_a_window_that_cannot_be_is_missing_and_allows_nothing(where: str):
     window = {"context_window": LIMIT + 1}
     message = reply(Usage(input_tokens=LIMIT + 1), **(window if where == "message" else {}))
-    session = without_claims(session_of(message, **(window if where == "session" else {})))
+    session = drop_impossible_sizes(session_of(message, **(window if where == "session" else {})))
     assert session.context_window is None
     assert (session.log[0].context_window, session.log[0].usage) == (None, None)
     assert len(session.faults) == 1 + (where == "session")
@@ -221,11 +224,13 @@ def test_a_window_that_cannot_be_is_missing_and_allows_nothing(where: str):
 
 def test_a_turn_may_hold_many_calls():
     assert (
-        without_claims(session_of(reply(Usage(input_tokens=LIMIT * 1000), kind="turn")))
+        drop_impossible_sizes(session_of(reply(Usage(input_tokens=LIMIT * 1000), kind="turn")))
         .log[0]
         .usage
     )
-    session = without_claims(session_of(reply(Usage(input_tokens=LIMIT * 1000 + 1), kind="turn")))
+    session = drop_impossible_sizes(
+        session_of(reply(Usage(input_tokens=LIMIT * 1000 + 1), kind="turn"))
+    )
     assert session.log[0].usage is None
 
 
@@ -233,7 +238,7 @@ def test_edits_parts_and_subagents_are_held_to_it():
     summary = Message(role="summary", id="s", parts=(SizeOnly("summary", chars=4 * LIMIT + 1),))
     edit = Edit(kind="summarised", id="e", inserted=(summary,), tokens_before=LIMIT + 1)
     child = session_of(reply(Usage(input_tokens=LIMIT + 1)))
-    session = without_claims(session_of(edit, children=(child,)))
+    session = drop_impossible_sizes(session_of(edit, children=(child,)))
     (found,) = session.edits
     assert (found.tokens_before, found.inserted[0].parts) == (None, (SizeOnly("summary"),))
     assert (len(session.faults), len(session.children[0].faults)) == (1, 1)

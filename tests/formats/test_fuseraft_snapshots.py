@@ -9,10 +9,10 @@ from written import source
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats import fuseraft_snapshots
-from ctxkit.magics.session_commands import ContextStatus
+from ctxkit.formats import fuseraft_snapshot_logs as fuseraft_snapshots
+from ctxkit.magics.session_report_commands import ContextStatus
 from ctxkit.session import get_title
-from ctxkit.widgets.explorer_model import SessionView
+from ctxkit.widgets.explorer_values import SessionView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -72,7 +72,7 @@ ONE = {
         f"metrics.{n}": lambda s, n=n: repr(getattr(ck.metrics, n)(s))
         for n in ("audits", "drift", "find_cache_misses", "meaning", "thrash", "when_to_compact")
     },
-    "metrics.loss.losses": lambda s: repr(ck.metrics.loss.losses(s)),
+    "metrics.loss_tables.losses": lambda s: repr(ck.metrics.loss_tables.losses(s)),
     "metrics.session_bill.bill_session": lambda s: repr(ck.metrics.session_bill.bill_session(s)),
     "metrics.savings.amplification": ck.metrics.compactions.amplification,
     "metrics.planted.plant": lambda s: len(

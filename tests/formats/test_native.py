@@ -15,8 +15,8 @@ from msgspec.json import decode, encode
 import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import Source, native, pi
-from ctxkit.formats.fields import MOST_COUNT
 from ctxkit.formats.native import encode_session_lines
+from ctxkit.formats.untrusted_fields import MOST_COUNT
 from ctxkit.session import (
     Edit,
     Fault,

@@ -8,7 +8,7 @@ import pytest
 
 from ctxkit.errors import ReadError
 from ctxkit.formats import Source
-from ctxkit.formats import source as room
+from ctxkit.formats import log_source as room
 
 if TYPE_CHECKING:
     from pathlib import Path

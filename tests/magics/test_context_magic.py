@@ -102,7 +102,7 @@ SHORT = ["status", "list", "detail", "turns", "compactions", "diff", "spend", "s
 
 
 def test_the_short_help_has_twelve_subcommands_by_task(shell):
-    from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS
+    from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 
     page = repr(run(shell, "%context -h")).splitlines()
     rows = [line.split()[1] for line in page if line.startswith("  %context ")]
@@ -122,7 +122,7 @@ def test_help_is_a_value_and_names_what_it_explains(shell, line: str):
 
 
 def test_the_help_of_ipython_lists_every_subcommand(shell):
-    from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS
+    from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 
     doc = shell.magics_manager.magics["line"]["context"].__doc__
     assert all(f"%context {name} " in doc for name in CONTEXT_SUBCOMMANDS)
@@ -164,7 +164,7 @@ def test_without_a_session_it_says_how_to_get_one(loaded):
 def test_a_usage_error_of_ipython_leaves_as_one_of_ours():
     from IPython.core.error import UsageError
 
-    from ctxkit.magics.kit import convert_errors
+    from ctxkit.magics.magics_class import convert_errors
 
     @convert_errors
     def magic():

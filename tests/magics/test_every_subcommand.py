@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ctxkit.magics.arguments import format_usage
-from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS
+from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
 
 MAGICS = {"context": CONTEXT_SUBCOMMANDS, "memory": MEMORY_SUBCOMMANDS}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.settings import AgentLine, KitSettings
+from ctxkit.magics.settings import AgentArguments, KitSettings
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_magics.py"))
 
@@ -16,12 +16,12 @@ def test_the_page_is_current():
     assert MADE["PAGE"].read_text(encoding="utf-8") == MADE["page"]()
 
 
-@pytest.mark.parametrize("name", get_settings(AgentLine))
+@pytest.mark.parametrize("name", get_settings(AgentArguments))
 def test_an_option_with_a_setting_is_a_setting_of_the_kernel(name, shell):
-    default, what = get_settings(AgentLine)[name]
+    default, what = get_settings(AgentArguments)[name]
     trait = KitSettings.class_own_traits(config=True)[name]
     assert (trait.default_value, what in trait.help) == (default, True)
     shell.run_line_magic("config", f"CtxKit.{name} = 'other'")
     kit = shell.magics_manager.registry["CtxKit"]
     assert kit.lives.settings("new", {})[name] == ("" if name == "model" and kit.via else "other")
-    assert {f.name for f in fields(AgentLine)} >= set(kit.lives.settings("new", {}))
+    assert {f.name for f in fields(AgentArguments)} >= set(kit.lives.settings("new", {}))

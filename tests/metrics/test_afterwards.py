@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, result, session, step, summarised, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.aftermath import extract_value_pairs, tabulate_aftermath
+from ctxkit.metrics.compaction_consequences import extract_value_pairs, tabulate_aftermath
 
 BAN = "Never write to config/live.yaml, it is finance's."
 

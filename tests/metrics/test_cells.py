@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics.stats import compare_settings, find_pareto_front, summarise_runs
+from ctxkit.metrics.run_statistics import compare_settings, find_pareto_front, summarise_runs
 
 
 def runs(n: int = 6, **more):

@@ -16,10 +16,11 @@ import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import session_from_run
 from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
-from ctxkit.metrics.loss import make_loss_columns
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
+from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
-from ctxkit.policies import Fixed, Rules, Summary, triggers, window
+from ctxkit.policies import Fixed, Rules, Summary, triggers
+from ctxkit.policies import window_compaction as window
 
 WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [
     f"file{k}.py" for k in range(3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.policies.evidence import Hybrid, HybridSummariser, Narrative
+from ctxkit.policies.evidence_summaries import Hybrid, HybridSummariser, Narrative
 from ctxkit.tokens.prices import price
 
 TEN_WORDS = "one two three four five six seven eight nine ten"

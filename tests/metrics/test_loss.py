@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.metrics import losses
-from ctxkit.metrics.items import Item, expand_path_endings, extract_items
-from ctxkit.metrics.loss import analyse_loss, loss_by_family, score_loss_shares
+from ctxkit.metrics.losable_items import Item, expand_path_endings, extract_items
 from ctxkit.metrics.loss_analysis import OracleBound
+from ctxkit.metrics.loss_tables import analyse_loss, loss_by_family, score_loss_shares
 from ctxkit.session import Message, Text
 
 

@@ -8,7 +8,7 @@ from conftest import sample
 
 import ctxkit as ck
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.tokens.sizes import masks_results
+from ctxkit.tokens.message_sizes import masks_results
 
 
 def all_sessions(real):

@@ -18,7 +18,7 @@ from ctxkit.tokens.live_prompt_sizes import (
     estimate_billed_tokens,
     get_current_size,
 )
-from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY
+from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY
 
 COUNTS = st.integers(1, 200_000)
 KNOWN = st.lists(st.builds(BilledPrompt, COUNTS, COUNTS), max_size=6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, summarised, user
 
-from ctxkit.metrics.loss import score_loss_shares
+from ctxkit.metrics.loss_tables import score_loss_shares
 
 LONG = "word " * 400
 """About 400 tokens in front of the name of a file."""

@@ -15,7 +15,7 @@ from ctxkit.metrics.item_index import (
     RuleMatcher,
     TextItemMatcher,
 )
-from ctxkit.metrics.items import ERROR_LINE_CHARS, Item, extract_items
+from ctxkit.metrics.losable_items import ERROR_LINE_CHARS, Item, extract_items
 
 SIGNS = st.text(st.sampled_from("ab/.é語_ "), max_size=40)
 

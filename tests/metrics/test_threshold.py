@@ -12,27 +12,29 @@ from widgets.reports.hostile import EVIL, list_leaks
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.threshold_habits import make_developers
+from ctxkit.metrics.compaction_timing import CompactionTiming
 from ctxkit.metrics.growth_profile import GrowthProfile
-from ctxkit.metrics.threshold_sizes import (
-    SessionSizes,
-    SizeCost,
+from ctxkit.metrics.threshold_costs import (
+    SessionThresholdCosts,
+    ThresholdCost,
     choose_size,
     hold_out,
     is_near_step,
     list_sizes,
     measure_session_sizes,
 )
-from ctxkit.metrics.timing import CompactionTiming
 from ctxkit.metrics.trigger_settings import PRESETS_BY_FORMAT, find_default_trigger
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
-    from ctxkit.metrics.threshold import Threshold
+    from ctxkit.metrics.shared_threshold import Threshold
 
 
-def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionSizes]:
+def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionThresholdCosts]:
     return [
-        SessionSizes(f"s{i}", 5, 4, 1_000, steps, {n: SizeCost(*c) for n, c in by_size.items()})
+        SessionThresholdCosts(
+            f"s{i}", 5, 4, 1_000, steps, {n: ThresholdCost(*c) for n, c in by_size.items()}
+        )
         for i, by_size in enumerate(costs)
     ]
 
@@ -137,7 +139,8 @@ def test_it_prints_the_setting_in_80_columns(answer):
 def test_the_later_half_has_no_say_in_what_is_tried_on_it(answer):
     half = answer.measured[:4]
     dear = [
-        m._replace(costs={n: SizeCost(1 / n, 1.0) for n in m.costs}) for m in answer.measured[4:]
+        m._replace(costs={n: ThresholdCost(1 / n, 1.0) for n in m.costs})
+        for m in answer.measured[4:]
     ]
     tried = hold_out([*half, *dear], answer.default, 0.05)
     assert tried.size == answer.held_out.size == choose_size(half, answer.default, 0.05)

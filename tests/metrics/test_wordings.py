@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
 from ctxkit.metrics.item_index import RuleMatcher
-from ctxkit.metrics.items import Item, extract_items
-from ctxkit.metrics.loss import analyse_loss, score_loss_shares
+from ctxkit.metrics.losable_items import Item, extract_items
+from ctxkit.metrics.loss_tables import analyse_loss, score_loss_shares
 
 RULE = "Never write to the table billing_runs directly, and support Python 3.9 only"
 

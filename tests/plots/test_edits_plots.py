@@ -8,7 +8,7 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
 import ctxkit as ck
-from ctxkit.plots.compaction_charts import Saving, savings_data, thrash_data
+from ctxkit.plots.compaction_charts import CompactionSaving, savings_data, thrash_data
 from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.session import Edit, Message
 from ctxkit.session.compaction_groups import group_edits
@@ -30,8 +30,8 @@ def shrinking(*sizes):
 
 def test_savings_are_the_sizes_of_the_compaction_frame():
     assert savings_data(shrinking((100, 40), (50, 60))) == (
-        Saving(0, 0, 100, 40, 4, "summarised · tail", "recorded", "test"),
-        Saving(1, 1, 50, 60, 4, "summarised · tail", "recorded", "test"),
+        CompactionSaving(0, 0, 100, 40, 4, "summarised · tail", "recorded", "test"),
+        CompactionSaving(1, 1, 50, 60, 4, "summarised · tail", "recorded", "test"),
     )
     chart = ck.plots.savings(shrinking((100, 40)))
     drawn = {t.name: list(t.y) for t in chart.figure().data}

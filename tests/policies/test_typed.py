@@ -15,7 +15,7 @@ from ctxkit.session.messages import Message
 from ctxkit.policies import guards, triggers
 from ctxkit.policies.base import Chain, Fallback, apply_policy
 from ctxkit.policies.clearing import Clear
-from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.policies.context_rules import Rules, as_rules
 from ctxkit.tokens import ContextBudget
 
 def policy(history: History, room: ContextBudget) -> History: return history

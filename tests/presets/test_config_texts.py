@@ -12,7 +12,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit._internal import value_kinds
+from ctxkit._internal import setting_types as value_kinds
 from ctxkit.errors import BadArguments
 from ctxkit.presets import fuseraft_config
 from ctxkit.presets.loading import SYSTEM_CONFIG_FILES

@@ -10,8 +10,9 @@ from ctxkit import presets
 from ctxkit.agent import Root
 from ctxkit.agent.memory.flush import MemoryFlusher
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies import cache_ttl, safeguard
-from ctxkit.policies.safeguard import Safeguard, failure_line, failures_section
+from ctxkit.policies import cache_ttl
+from ctxkit.policies import openclaw_safeguard as safeguard
+from ctxkit.policies.openclaw_safeguard import Safeguard, failure_line, failures_section
 from ctxkit.policies.texts import summary_prompts
 from ctxkit.presets.openclaw_shared import get_effective_reserve
 from ctxkit.presets.systems.fased import memory_flush_threshold

@@ -23,7 +23,7 @@ from ctxkit.policies import (
     TrimStage,
     WithoutTools,
 )
-from ctxkit.policies.evidence import Narrative
+from ctxkit.policies.evidence_summaries import Narrative
 from ctxkit.policies.offload import artifact_in_stub
 from ctxkit.tokens import ContextBudget
 

@@ -14,7 +14,7 @@ import ctxkit as ck
 from ctxkit.agent import Workspace
 from ctxkit.policies import AdaptiveTrim
 from ctxkit.policies.clearing import PAIR_PLACEHOLDER
-from ctxkit.policies.evidence import failure_marker, write_intents
+from ctxkit.policies.evidence_summaries import failure_marker, write_intents
 from ctxkit.policies.offload import DIGEST_HEADING
 from ctxkit.policies.texts.tool_actions import reasoning_block
 from ctxkit.presets import preset

@@ -17,7 +17,7 @@ from ctxkit.experiments.session_runner import SessionRunner
 from ctxkit.presets import names, preset
 from ctxkit.presets.inert_settings import (
     INERT_SETTINGS,
-    Scope,
+    SettingScope,
     describe_inert_settings,
     find_inert_setting,
     has_effect,
@@ -193,7 +193,7 @@ def declared(name: str, setting: str) -> list:
 def test_every_setting_changes_a_replay_or_is_declared_inert(name, runners):
     turns, idle = Turns(name, runners), []
     for setting, parameter in signature(getattr(presets, name)).parameters.items():
-        if any(r.scope is Scope.LIVE for r in declared(name, setting)):
+        if any(r.scope is SettingScope.LIVE for r in declared(name, setting)):
             continue
         if not any(
             turns.changes_a_replay(base, at, setting, value)
@@ -209,8 +209,8 @@ def test_every_setting_changes_a_replay_or_is_declared_inert(name, runners):
 def test_settings_for_models_and_live_sessions_change_no_replay_without_them(name, runners):
     turns, parameters = Turns(name, runners[:3]), signature(getattr(presets, name)).parameters
     for reason in INERT_SETTINGS[name]:
-        for setting in reason.settings if reason.scope is not Scope.OTHER_SETTINGS else ():
-            for at, base in enumerate(bases(name, models=reason.scope is Scope.LIVE)):
+        for setting in reason.settings if reason.scope is not SettingScope.OTHER_SETTINGS else ():
+            for at, base in enumerate(bases(name, models=reason.scope is SettingScope.LIVE)):
                 for value in values_of(setting, parameters[setting])[:3]:
                     assert not turns.changes_a_replay(base, at, setting, value), (setting, base)
 
@@ -238,7 +238,7 @@ def test_what_holds_a_setting_lets_it_act_once_it_is_turned(name):
     parameters = signature(getattr(presets, name)).parameters
     for reason in INERT_SETTINGS[name]:
         assert set(reason.settings) <= set(parameters)
-        for setting in reason.settings if reason.scope is Scope.OTHER_SETTINGS else ():
+        for setting in reason.settings if reason.scope is SettingScope.OTHER_SETTINGS else ():
             values = values_of(setting, parameters[setting])
             freed = [
                 has_effect(name, {**settings, reason.controller: reason.free}, setting, values)

@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, call, result, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit.policies.safeguard import group_rows
+from ctxkit.policies.openclaw_safeguard import group_rows
 from ctxkit.policies.texts.tool_actions import collect_actions
 from ctxkit.session import (
     ToolCall,

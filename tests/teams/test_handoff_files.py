@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxkit.agent import Root
-from ctxkit.teams.contracts import TurnChanges
+from ctxkit.teams.contract_checks import TurnChanges
 from ctxkit.teams.handoffs import SourceFiles, format_handoff
 from ctxkit.teams.plan import ContextSource
 

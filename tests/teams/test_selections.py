@@ -14,9 +14,9 @@ from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.presets.config_syntax import load_config
-from ctxkit.teams.build import load_referenced_files
 from ctxkit.teams.fuseraft_config import parse_plan
 from ctxkit.teams.plan import Condition, find_json_object
+from ctxkit.teams.team_building import load_referenced_files
 
 CONFIGS = Path(__file__).parents[1] / "presets/configs"
 

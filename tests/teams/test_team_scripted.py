@@ -10,7 +10,7 @@ import pytest
 from teams.makes import shown
 
 import ctxkit as ck
-from ctxkit.teams.demo import DEMO_TASK
+from ctxkit.teams.demo_team import DEMO_TASK
 from ctxkit.tokens import default_counter
 from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ctxkit import tokens
 from ctxkit.session import Edit, SizeOnly, Usage
-from ctxkit.tokens.sizes import measure_sizes, split_by_weight
+from ctxkit.tokens.message_sizes import measure_sizes, split_by_weight
 
 CHARS = tokens.estimated_counter(1)
 """Counts characters, so that sums are easy to see."""

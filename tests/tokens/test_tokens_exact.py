@@ -22,7 +22,8 @@ from ctxkit import tokens
 from ctxkit._internal import safe_fs
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session import Image, Message, SizeOnly, Thinking
-from ctxkit.tokens import exact, vocabularies
+from ctxkit.tokens import tiktoken_counters as exact
+from ctxkit.tokens import vocabularies
 
 NAMES = ["o200k_base", "cl100k_base", "p50k_base"]
 ODD = st.text(

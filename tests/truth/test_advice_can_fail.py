@@ -13,11 +13,11 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.advice import MAX_SESSION_SHARE, measure_saving_concentration
 from ctxkit.metrics import when_to_compact
+from ctxkit.metrics.compaction_timing import EXTRA_LOSS, NEAR_OPTIMAL
 from ctxkit.metrics.growth_profile import MAX_TURN_TOKENS, LossRisk, estimate_floor
 from ctxkit.metrics.item_index import ItemIndex
-from ctxkit.metrics.items import MessageItemCache
-from ctxkit.metrics.timing import EXTRA_LOSS, NEAR_OPTIMAL
-from ctxkit.tokens.sizes import measure_sizes
+from ctxkit.metrics.losable_items import MessageItemCache
+from ctxkit.tokens.message_sizes import measure_sizes
 
 MODEL = "claude-sonnet-4-5"
 

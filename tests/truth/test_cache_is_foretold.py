@@ -17,9 +17,9 @@ from trust_training import (
 
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import find_miss_cause, has_reliable_times
-from ctxkit.engine.cache_model.control_reads import with_random_reads, with_shuffled_reads
+from ctxkit.engine.cache_model.input_cost_prediction import predict_input_cost
 from ctxkit.engine.cache_model.interval_calibration import LONG_CALLS, MIN_DEVELOPERS
-from ctxkit.engine.cache_model.prediction import predict_input_cost
+from ctxkit.engine.cache_model.negative_controls import with_random_reads, with_shuffled_reads
 from ctxkit.engine.cache_model.session_counts import load_counts
 from ctxkit.metrics import find_cache_misses
 from ctxkit.metrics.cost.cache_fit import closure_error

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_classes import classify_call, get_class_base
 from ctxkit.engine.cache_model.call_features import get_call_features
-from ctxkit.engine.cache_model.control_reads import replace_reads, with_random_reads
-from ctxkit.engine.cache_model.prediction import (
+from ctxkit.engine.cache_model.input_cost_prediction import (
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
 )
+from ctxkit.engine.cache_model.negative_controls import replace_reads, with_random_reads
 from ctxkit.engine.cache_model.session_counts import get_recorded_reads, load_counts
 from ctxkit.experiments import studies
 from ctxkit.experiments.studies import behaviour, closed_loop

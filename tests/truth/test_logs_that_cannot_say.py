@@ -9,8 +9,8 @@ from builders import assistant, session, summarised, usage, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import audits, drift, losses, meaning, thrash, when_to_compact
-from ctxkit.metrics.aftermath import tabulate_aftermath
-from ctxkit.metrics.loss import loss_by_family
+from ctxkit.metrics.compaction_consequences import tabulate_aftermath
+from ctxkit.metrics.loss_tables import loss_by_family
 from ctxkit.session import Message
 
 SONNET = "claude-sonnet-4-5"

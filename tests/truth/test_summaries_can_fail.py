@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.metrics import losses
-from ctxkit.metrics.items import extract_items
-from ctxkit.metrics.loss import score_loss_shares
+from ctxkit.metrics.losable_items import extract_items
+from ctxkit.metrics.loss_tables import score_loss_shares
 from ctxkit.policies import Rules, Summary, triggers
 
 NAMES = [f"fin-import-{i}" for i in range(12)]

@@ -99,7 +99,7 @@ def test_savings_of_a_record_are_its_frame_and_its_diff(sample):
     assert [c.before for c in chart.compactions] == table["tokens_before"].tolist()
     assert [c.usd for c in chart.compactions] == table["cost_usd"].tolist()
     detail = chart.detail
-    needed = ck.metrics.loss.losses(sample).query("call == 175")
+    needed = ck.metrics.loss_tables.losses(sample).query("call == 175")
     assert f"{len(needed):,} facts" in detail["needed"]
     assert f"{int(needed['needed_call'].notna().sum())} were named again later" in detail["needed"]
     assert "272 summarised" in detail["changed"]

@@ -12,9 +12,9 @@ from widgets.reports.hostile import hostile, intruders
 import ctxkit as ck
 from ctxkit import explore
 from ctxkit.errors import BadArguments
-from ctxkit.widgets import explorer_model
+from ctxkit.widgets import explorer_values as explorer_model
 from ctxkit.widgets.explorer import ROWS_PER_CHUNK, Explorer
-from ctxkit.widgets.explorer_model import MAX_TEXT_CHARS, SessionView, search_texts
+from ctxkit.widgets.explorer_values import MAX_TEXT_CHARS, SessionView, search_texts
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from conftest import SEED
 from ctxkit import widgets
 from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
 from ctxkit.widgets.base import ChartWidget
-from ctxkit.widgets.budget_widget import judge_turns
+from ctxkit.widgets.budget_threshold_widget import judge_turns
 from ctxkit.widgets.python_to_javascript import CONSTANTS, declare_constants, translate_rule
 
 FOLDER = Path(widgets.__file__).parent
@@ -46,7 +46,7 @@ def python_constants():
 
 
 def test_the_registry_is_what_the_package_has():
-    assert {c.__name__ for c in CHARTS} >= {"BudgetChart", "SavingsChart", "ThrashChart"}
+    assert {c.__name__ for c in CHARTS} >= {"BudgetWidget", "SavingsWidget", "ThrashWidget"}
     assert len(SCRIPTS) >= 8
 
 

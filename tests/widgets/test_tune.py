@@ -12,7 +12,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments, UnknownPreset
 from ctxkit.policies import Above, AntiThrash, Rules, Summary
 from ctxkit.presets.registry import resolve_rules
-from ctxkit.widgets import trials
+from ctxkit.widgets import setting_trials as trials
 from ctxkit.widgets.tuner_controls import find_knobs
 
 

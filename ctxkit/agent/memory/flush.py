@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.tools.root import Root
-    from ctxkit.policies.memory import MemoryFlush
+    from ctxkit.policies.memory_policies import MemoryFlush
     from ctxkit.session.messages import ToolSchema
 
 MEMORY_FOLDER = "memory"

@@ -20,7 +20,6 @@ from ctxkit.agent.memory.webhook import Webhook
 from ctxkit.agent.models.model import Request, ignore_delta
 from ctxkit.agent.store.workspace import user_state_folder
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
-from ctxkit.policies.memory import extract_lessons
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
     MemoryBudgets,
@@ -28,6 +27,7 @@ from ctxkit.policies.memory_entries import (
     format_memory_block,
     make_entry,
 )
+from ctxkit.policies.memory_policies import extract_lessons
 from ctxkit.session.messages import INJECTED_KIND, Message, Text, get_plain_text
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import msgspec
 
 from ctxkit.agent.models.model import Delta, Emit, Request
 from ctxkit.errors import ModelError
-from ctxkit.formats.chat_completions import parse_chat_usage
+from ctxkit.formats.chat_completions_conversion import parse_chat_usage
 from ctxkit.session.messages import Message, Part, Text, ToolCall
 from ctxkit.session.overflow_errors import is_overflow
 

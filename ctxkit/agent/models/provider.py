@@ -39,7 +39,7 @@ from ctxkit.agent.models.streaming import (
     watch_stream,
 )
 from ctxkit.errors import ModelError
-from ctxkit.formats.chat_completions import (
+from ctxkit.formats.chat_completions_conversion import (
     from_chat_message,
     has_unsigned_thinking,
     parse_chat_usage,

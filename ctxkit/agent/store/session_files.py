@@ -17,7 +17,7 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact_json
-from ctxkit.agent.tools.builtin import make_work_tools
+from ctxkit.agent.tools.tool_selection import make_work_tools
 from ctxkit.agent.work_records import (
     build_change_log,
     build_evidence_graph,
@@ -279,7 +279,7 @@ INTENTS_INTERVAL = 1.0
 CHANGES_FILE, INTENTS_FILE, EVIDENCE_FILE = "changes.json", "intents.json", "evidence.json"
 
 
-class WorkFiles:
+class WorkRecordWriter:
     """Writes the work records of a session: `changes.json`, `intents.json`, `evidence.json`.
 
     They are in `.ctxkit/state/ID/`.

@@ -19,7 +19,7 @@ from ctxkit.agent.tools.aliases import resolve_alias
 from ctxkit.agent.tools.images import describe_omitted_image, image_from_value
 from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
-from ctxkit.policies.base import Validated
+from ctxkit.policies.base import ValidatedSettings
 from ctxkit.policies.texts import content
 from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Image, Message, Text
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.policies.base import Natural
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.session.messages import ToolCall
 
 
@@ -249,7 +249,7 @@ _RULE_PARAMETERS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputLimits(Validated):
+class OutputLimits(ValidatedSettings):
     """Limits of a tool's output (defaults of ai's `tool_output.go`); 0 means no limit.
 
     Example:

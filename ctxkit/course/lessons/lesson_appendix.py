@@ -49,7 +49,7 @@ def _guess_prediction_error(answer: Any) -> str:
 
 @cache
 def _measure_prediction_error() -> float:
-    from ctxkit.engine.cache_model.prediction import predict_input_cost
+    from ctxkit.engine.cache_model.input_cost_prediction import predict_input_cost
 
     return abs(predict_input_cost(load_sample()).error or 0.0)
 
@@ -157,7 +157,7 @@ def _judge_cohort_items(answer: Any) -> str:
 
 @cache
 def _measure_drift() -> pd.DataFrame:
-    from ctxkit.metrics.loss import drift
+    from ctxkit.metrics.loss_tables import drift
 
     return drift(load_sample())
 
@@ -218,6 +218,6 @@ def _judge_interval_sign(answer: Any) -> str:
 
 @cache
 def _is_fuseraft_cheaper() -> bool:
-    from ctxkit.metrics.stats import compare_settings
+    from ctxkit.metrics.run_statistics import compare_settings
 
     return bool(compare_settings(_sweep_fuseraft(), "fuseraft", "none")["high"] < 0)

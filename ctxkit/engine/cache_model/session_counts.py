@@ -69,7 +69,7 @@ class ClassCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         )
 
 
-class Shortfall(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ReadShortfall(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """How many tokens a session's hits read less than they could: medians."""
 
     of_prompt: float
@@ -78,7 +78,7 @@ class Shortfall(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Below the prompt before and its reply."""
 
 
-class PastBill(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class PastPredictionError(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A prediction that was held against the record, in logarithms."""
 
     error: float
@@ -93,23 +93,23 @@ class PastBill(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return -self.error / (self.above if self.error < 0 else self.below)
 
 
-class PastErrors(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class PastPredictionErrors(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Predictions of a training session, the logs of its developer being left out."""
 
     teachers: int
     """Other developers whose logs are of its kind."""
     lifetime: float
     """Logarithm of predicted over recorded dollars by the cache's lifetime alone."""
-    folder: PastBill
+    folder: PastPredictionError
     """Told how long ago the developer's last log was."""
-    alone: PastBill
+    alone: PastPredictionError
     """From the log alone."""
-    known: PastBill
+    known: PastPredictionError
     """The developer's other logs teach, too."""
 
-    def get_bill(self, evidence: Evidence) -> PastBill:
+    def get_bill(self, evidence: Evidence) -> PastPredictionError:
         """Return the prediction that was made with so much known of the developer."""
-        bill: PastBill = getattr(self, evidence)
+        bill: PastPredictionError = getattr(self, evidence)
         return bill
 
 
@@ -133,8 +133,8 @@ class SessionCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     era: str = ""
     """As `find_program_era` returns it."""
-    shortfall: Shortfall | None = None
-    past: PastErrors | None = None
+    shortfall: ReadShortfall | None = None
+    past: PastPredictionErrors | None = None
     """How its own predictions were off; None where it is too short or has no price."""
 
     @property
@@ -197,7 +197,7 @@ def _count_call(call: CallFeatures, read: int) -> ClassCount:
     return ClassCount(1, 1, call.shared, call.shared - read, call.shared, (read,))
 
 
-def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> Shortfall | None:
+def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> ReadShortfall | None:
     hits = [
         (min(call.before, call.prompt) - read, min(call.before + call.reply, call.prompt) - read)
         for call, read in zip(calls, reads, strict=True)
@@ -207,7 +207,7 @@ def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> S
     ]
     if len(hits) < _MIN_HITS:
         return None
-    return Shortfall(*(float(median(values)) for values in zip(*hits, strict=True)))
+    return ReadShortfall(*(float(median(values)) for values in zip(*hits, strict=True)))
 
 
 def with_idle(calls: Sequence[CallFeatures], idle: float | None) -> tuple[CallFeatures, ...]:

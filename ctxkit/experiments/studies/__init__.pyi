@@ -4,7 +4,7 @@ from . import charts as charts
 from . import closed_loop as closed_loop
 from . import exam_answers as exam_answers
 from . import forecast_coverage as forecast_coverage
-from . import idle_pauses as idle_pauses
+from . import idle_ledger_accuracy as idle_ledger_accuracy
 from . import masks as masks
 from . import published_constraints as published_constraints
 from . import published_runs as published_runs

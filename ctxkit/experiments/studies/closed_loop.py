@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
     from ctxkit.presets.registry import RulesLike
     from ctxkit.tokens import TokenCounter
 

@@ -20,7 +20,7 @@ from ctxkit.session.session import Session
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.context_rules import Rules
 
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.metrics.growth_profile import GrowthProfile
-from ctxkit.metrics.threshold_sizes import (
+from ctxkit.metrics.threshold_costs import (
     choose_size,
     hold_out,
     is_near_step,
@@ -27,7 +27,7 @@ from ctxkit.session.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ctxkit.metrics.threshold_sizes import LaterTrial, SessionSizes
+    from ctxkit.metrics.threshold_costs import HoldOutTrial, SessionThresholdCosts
     from ctxkit.session.messages import Role
 
 
@@ -60,7 +60,7 @@ class DeveloperTrial(NamedTuple):
     default: int
     reached_n: int
     """Later sessions that reach the default."""
-    held_out: LaterTrial | None
+    held_out: HoldOutTrial | None
     """None: nothing could be chosen."""
     near_step: bool
     """True where the choice is within 5 % of a price step."""
@@ -120,7 +120,9 @@ def try_thresholds(
     return trials
 
 
-def _has_cheaper_size(later: Sequence[SessionSizes], default: int, extra_loss: float) -> bool:
+def _has_cheaper_size(
+    later: Sequence[SessionThresholdCosts], default: int, extra_loss: float
+) -> bool:
     """Return whether the best size for sessions costs less than the default, with them known."""
     best = choose_size(later, default, extra_loss)
     return (
@@ -130,7 +132,7 @@ def _has_cheaper_size(later: Sequence[SessionSizes], default: int, extra_loss: f
     )
 
 
-def _count_above(measured: Sequence[SessionSizes], size: int) -> int:
+def _count_above(measured: Sequence[SessionThresholdCosts], size: int) -> int:
     return sum(m.peak > size for m in measured)
 
 

@@ -17,7 +17,7 @@ from ctxkit.metrics.prompt_composition import share_message_tokens
 from ctxkit.session.messages import Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call, get_call_path
-from ctxkit.tokens.sizes import estimate_tool_tokens
+from ctxkit.tokens.message_sizes import estimate_tool_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -171,7 +171,7 @@ def split_by_cache(
     return _largest_first([*(p for p in rows.portions() if p.usd), *_summaries(bill)])
 
 
-def find_resent(session: Session, bill: SessionBill) -> list[ResentTokens]:
+def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens]:
     """Return the tokens sent again at each miss, with their cost above reading them."""
     charges = {c.call: c for c in _priced(bill)}
     out = []

@@ -4,7 +4,7 @@
 # call before it, less a constant lag, except where the log shows a miss. Only the lag is fitted (a
 # mean over hits), so the closure error, modelled / recorded input dollars - 1, is measured in
 # sample: it shows that classes of misses and prices account for the bill, not that reads can be
-# predicted (`engine.cache_model.prediction` is the figure that can fail).
+# predicted (`engine.cache_model.input_cost_prediction` is the figure that can fail).
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
 from ctxkit.metrics.cost.bill import CallCharge, SessionBill, make_charge
 from ctxkit.metrics.known_values import sum_if_complete

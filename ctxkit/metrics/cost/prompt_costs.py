@@ -18,7 +18,7 @@ import numpy as np
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.tool_calls import pair_with_calls
-from ctxkit.tokens.sizes import measure_sizes
+from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

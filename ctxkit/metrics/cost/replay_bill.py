@@ -17,7 +17,7 @@
 #   its output is the summary.
 #
 # Misses are carried over and not predicted; a prediction without the record's reads
-# (`engine.cache_model.prediction`) gives the range in `cost_low_usd` and `cost_high_usd`.
+# (`engine.cache_model.input_cost_prediction`) gives the range `cost_low_usd` to `cost_high_usd`.
 #
 # Cost: O(calls) once for the record (prefix sums over its calls), then O(compactions) a run, as
 # between two compactions every prompt differs from the record's by a constant.
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.metrics.prompt_sizes import SentPrompts
-    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
-    from ctxkit.tokens.sizes import MessageSizes
+    from ctxkit.tokens.message_sizes import MessageSizes
 
     FourTokens = tuple[int, int, int, int]
     """Tokens read from the cache, written to it, sent fresh, and output."""

@@ -184,7 +184,7 @@ class Spend(BillSplits):
     @cached_property
     def resent(self) -> list[bill_splits.ResentTokens]:
         """The tokens that were sent again because the cache did not hold them."""
-        return bill_splits.find_resent(self.session, self.accounts)
+        return bill_splits.price_cache_misses(self.session, self.accounts)
 
     @cached_property
     def fetched(self) -> list[RepeatedResult]:

@@ -24,7 +24,7 @@ from ctxkit._internal.formatting import (
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.inputs import as_sessions
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.prices import price
@@ -32,11 +32,11 @@ from ctxkit.tokens.prices import price
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.formats.inputs import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import ModelCall, Session
 
 
-__all__ = ["CallUse", "LimitReport", "UsedSpan", "limits"]
+__all__ = ["CallCost", "LimitReport", "UsageSpan", "limits"]
 __dir__ = public_dir(__all__)
 
 SPANS = {"five hours": 5 * 3_600.0, "week": 7 * 86_400.0}
@@ -56,7 +56,7 @@ UNKNOWN = (
 )
 
 
-class CallUse(NamedTuple):
+class CallCost(NamedTuple):
     """The dollars of one call by list price, by what was paid for."""
 
     time: float
@@ -70,7 +70,7 @@ class CallUse(NamedTuple):
         return sum(self.usd_by_cause.values())
 
 
-class UsedSpan(NamedTuple):
+class UsageSpan(NamedTuple):
     """What was used in a span of time."""
 
     start: float
@@ -106,7 +106,7 @@ def limits(sessions: SessionsLike) -> LimitReport:
         >>> report.last["five hours"].usd <= report.fullest["five hours"].usd
         True
     """
-    calls, left_out = list[CallUse](), 0
+    calls, left_out = list[CallCost](), 0
     for session in as_sessions(sessions):
         uses, skipped = list_call_uses(session)
         calls += uses
@@ -122,10 +122,10 @@ def limits(sessions: SessionsLike) -> LimitReport:
     )
 
 
-def list_call_uses(session: Session) -> tuple[list[CallUse], int]:
+def list_call_uses(session: Session) -> tuple[list[CallCost], int]:
     """Return what the calls of a session and its subagents used, and how many are left out."""
     title = sanitize_line(get_title(session), 60) or "without a title"
-    out, left_out = list[CallUse](), 0
+    out, left_out = list[CallCost](), 0
     for part in _walk(session):
         misses = find_cache_misses(part) if part.has_cache else ()
         lost_by_call = {m.call: (m.kind, max(m.lost, 0)) for m in misses if m is not None}
@@ -134,7 +134,7 @@ def list_call_uses(session: Session) -> tuple[list[CallUse], int]:
             if usd_by_cause is None or call.message.time is None:
                 left_out += 1
             else:
-                out.append(CallUse(call.message.time, title, usd_by_cause))
+                out.append(CallCost(call.message.time, title, usd_by_cause))
     return out, left_out
 
 
@@ -164,7 +164,7 @@ def _split_call(
     return {**out, "new in the prompt": rest_usd}
 
 
-def _find_fullest(calls: Sequence[CallUse], seconds: float) -> list[CallUse]:
+def _find_fullest(calls: Sequence[CallCost], seconds: float) -> list[CallCost]:
     """Return the calls of the span of a length that used most; calls are by time."""
     first, usd, best, ends = 0, 0.0, -1.0, (0, 0)
     for last, call in enumerate(calls):
@@ -177,12 +177,12 @@ def _find_fullest(calls: Sequence[CallUse], seconds: float) -> list[CallUse]:
     return list(calls[slice(*ends)])
 
 
-def _sum_span(calls: Sequence[CallUse]) -> UsedSpan:
+def _sum_span(calls: Sequence[CallCost]) -> UsageSpan:
     by_session, by_cause = Counter[str](), Counter[str]()
     for call in calls:
         by_session[call.session] += call.usd  # type: ignore[assignment]
         by_cause.update(call.usd_by_cause)
-    return UsedSpan(
+    return UsageSpan(
         calls[0].time,
         calls[-1].time,
         sum(c.usd for c in calls),
@@ -195,9 +195,9 @@ def _sum_span(calls: Sequence[CallUse]) -> UsedSpan:
 class LimitReport(NamedTuple):
     """What was used in the spans that subscriptions limit."""
 
-    last: dict[str, UsedSpan]
+    last: dict[str, UsageSpan]
     """The span up to the newest call, by the name of its length."""
-    fullest: dict[str, UsedSpan]
+    fullest: dict[str, UsageSpan]
     left_out: int
     """Calls without usage, a time or a price."""
 
@@ -215,7 +215,7 @@ class LimitReport(NamedTuple):
         )
 
     @property
-    def spans(self) -> tuple[UsedSpan, ...]:
+    def spans(self) -> tuple[UsageSpan, ...]:
         """The spans in the order of the table's columns."""
         return tuple(s for name in SPANS for s in (self.last[name], self.fullest[name]))
 
@@ -272,11 +272,11 @@ class LimitReport(NamedTuple):
         }
 
 
-def _share(usd: float, span: UsedSpan) -> str:
+def _share(usd: float, span: UsageSpan) -> str:
     return format_percent(usd / span.usd) if span.usd else "all"
 
 
-def _cell(usd_by_name: dict[str, float], name: str, span: UsedSpan) -> Cell:
+def _cell(usd_by_name: dict[str, float], name: str, span: UsageSpan) -> Cell:
     usd = usd_by_name.get(name)
     if usd is None:
         return Cell("")

@@ -11,7 +11,7 @@ from ctxkit.metrics.cost.summary_bills import bill_summaries
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
-from ctxkit.tokens.sizes import find_prompt_drops
+from ctxkit.tokens.message_sizes import find_prompt_drops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from ctxkit.metrics.frames.per_turn import sum_or_none
 from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Image
 from ctxkit.session.titles import get_project_name
-from ctxkit.tokens.sizes import find_prompt_drops
+from ctxkit.tokens.message_sizes import find_prompt_drops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,8 +3,8 @@
 from ctxkit._internal.lazy import public_dir
 from ctxkit.policies.history.columns import ASSISTANT, ROLES, SUMMARY, SYSTEM, TOOL, USER, SizeSums
 from ctxkit.policies.history.history import History
-from ctxkit.policies.history.log import MessageLog
-from ctxkit.policies.history.view import HistoryEdit
+from ctxkit.policies.history.history_view import HistoryEdit
+from ctxkit.policies.history.message_log import MessageLog
 
 __all__ = [
     "ASSISTANT",

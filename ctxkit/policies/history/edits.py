@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.policies.history.columns import ASSISTANT
-from ctxkit.policies.history.head import (
+from ctxkit.policies.history.edited_head import (
     EditedHead,
     HeadItem,
     MessageSource,
@@ -23,17 +23,17 @@ from ctxkit.policies.history.head import (
     with_content_id,
     with_text_and_calls,
 )
+from ctxkit.policies.history.history_view import (
+    EditInfo,
+    HistoryEdit,
+    HistoryView,
+)
 from ctxkit.policies.history.invariants import check_invariants
 from ctxkit.policies.history.searches import (
     is_safe_cut,
     last_safe_cut,
     next_safe_cut,
     tokens_before,
-)
-from ctxkit.policies.history.view import (
-    EditInfo,
-    HistoryEdit,
-    HistoryView,
 )
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, EditKind, Message, Text
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.view import Mask
+    from ctxkit.policies.history.history_view import Mask
 
 
 H = TypeVar("H", bound=HistoryView)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit.policies.history import edits, searches
 from ctxkit.policies.history.columns import SUMMARY, SYSTEM, USER
-from ctxkit.policies.history.view import HistoryView
+from ctxkit.policies.history.history_view import HistoryView
 from ctxkit.session.messages import CONTINUATION_KEY
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.log import MessageLog
-    from ctxkit.policies.history.view import EditInfo, Mask
+    from ctxkit.policies.history.history_view import EditInfo, Mask
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.messages import Edit, Message, Usage
 
 
@@ -40,7 +40,7 @@ class History(HistoryView, frozen=True):
     Example:
         >>> from ctxkit.policies.history import MessageLog
         >>> from ctxkit.session.messages import Message, Text
-        >>> from ctxkit.tokens.registry import default_counter
+        >>> from ctxkit.tokens.counter_registry import default_counter
         >>> roles = ("user", "assistant", "user", "assistant")
         >>> messages = [Message(role=role, parts=(Text("some words"),)) for role in roles]
         >>> history = History.start(MessageLog.of(messages, default_counter()), call=2)

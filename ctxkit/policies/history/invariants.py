@@ -12,7 +12,7 @@ from ctxkit.errors import UnsoundHistory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.view import HistoryView
+    from ctxkit.policies.history.history_view import HistoryView
     from ctxkit.session.messages import Message
 
 

@@ -6,11 +6,11 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.history.view import role_code
+from ctxkit.policies.history.history_view import role_code
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.columns import SizeSums
-    from ctxkit.policies.history.view import HistoryView
+    from ctxkit.policies.history.history_view import HistoryView
 
 
 def find_back(view: HistoryView, tokens: int, estimated: bool = False) -> int:

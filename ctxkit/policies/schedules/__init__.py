@@ -6,7 +6,11 @@ from ctxkit.policies.schedules.layers import Layer
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.pruning_schedule import Schedule
 from ctxkit.policies.schedules.rows import HistoryRows, MessageState
-from ctxkit.policies.schedules.schedule_input import OrderedTexts, ScheduleView, SlidingWindow
+from ctxkit.policies.schedules.schedule_method_input import (
+    OrderedTexts,
+    ScheduleView,
+    SlidingWindow,
+)
 
 __all__ = [
     "UNDO_CHANGE",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.history.view import role_code
-from ctxkit.policies.schedules.schedule_input import ScheduleView
+from ctxkit.policies.history.history_view import role_code
+from ctxkit.policies.schedules.schedule_method_input import ScheduleView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.history.columns import count_chars
-from ctxkit.policies.history.head import content_hash
+from ctxkit.policies.history.edited_head import content_hash
 from ctxkit.policies.schedules.layers import (
     SUM_RESULT_CHARS,
     SUM_TOKENS,

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ctxkit.policies.history.columns import TOOL, count_chars
-from ctxkit.policies.history.head import content_hash, row_content_hash, with_text_and_calls
+from ctxkit.policies.history.edited_head import content_hash, row_content_hash, with_text_and_calls
 from ctxkit.session.messages import Message
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.messages import ToolCall
 
 NEVER = 1 << 62

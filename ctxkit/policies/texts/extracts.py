@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.policies.texts.content import one_line
-from ctxkit.policies.texts.line_index import (
+from ctxkit.policies.texts.message_line_index import (
     FOCUS_MARK,
     MAX_LINE_CHARS,
     ROLE_TAGS,

@@ -18,7 +18,7 @@ import re
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.policies.texts.line_index import split_sentences
+from ctxkit.policies.texts.message_line_index import split_sentences
 from ctxkit.session.messages import (
     CORRECTION_KIND,
     INJECTED_KIND,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
-from ctxkit.presets.common import AnchoredSummary, opens_turn
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import AnchoredSummary, opens_turn
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
@@ -25,32 +25,32 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "by invocations, what is summarised",
         "the new invocations and, before them, `overlap_size` earlier ones",
         "as the document",
         "the new invocations; those before stand in the summary before, and are not read again",
     ),
-    Difference(
+    PresetDifference(
         "by tokens, when",
         "after an invocation",
         "before each call of the model too; what counts is the prompt of the call before",
         "before each call; what counts is the coming prompt",
     ),
-    Difference(
+    PresetDifference(
         "by invocations, when",
         "after an invocation",
         "as the document",
         "before the first call of the next turn, which shows the same",
     ),
-    Difference(
+    PresetDifference(
         "a summary that does not pay",
         "not said",
         "not asked for where the range is no larger than the last summary; taken where it is larger"
         " than the range",
         "made, and refused where the prompt would grow",
     ),
-    Difference(
+    PresetDifference(
         "what counts as an event",
         "events",
         "the results of one reply are one event",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import ConfiguredPolicy
-from ctxkit.policies.refusals import take_if_smaller
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.base import DataclassPolicy
+from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -26,25 +26,25 @@ MAX_LINE_CHARS = 4096
 TRUNCATED_MARK = "... [truncated]"
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "the window",
         "`max_context_window_tokens` and `max_output_tokens` are required",
         "no defaults",
         "the model's window, and 16,384 tokens for the reply as in its example",
     ),
-    Difference(
+    PresetDifference(
         "what is excluded",
         "is marked, not deleted",
         "and can be taken in again",
         "the session keeps its whole log; the view is derived",
     ),
-    Difference(
+    PresetDifference(
         "counting",
         "an estimate of four characters a token",
         "of each message as JSON",
         "the prompt's tokens for when, the estimate for how much",
     ),
-    Difference(
+    PresetDifference(
         "reasoning beside a call",
         "belongs to the call's group",
         "goes with it",
@@ -54,7 +54,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TwoPhases(ConfiguredPolicy):
+class TwoPhases(DataclassPolicy):
     """Collapse old tool uses above one share of the budget, drop the oldest groups above
     another.
     """

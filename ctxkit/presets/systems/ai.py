@@ -7,18 +7,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.value_kinds import FLAG, WHOLE, choice
+from ctxkit._internal.setting_types import FLAG, WHOLE, choice
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.history import find_turn_start, first_since_compaction
+from ctxkit.policies.message_shortening import Outputs
 from ctxkit.policies.offload import Digest, Excerpts
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Outputs
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
-from ctxkit.presets.config_keys import ConfigKey, ConfigWriter, KeyTable, SystemConfigFile
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.config_schema import ConfigKey, ConfigWriter, KeyTable, SystemConfigFile
+from ctxkit.presets.registry import PresetDifference, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,47 +30,47 @@ if TYPE_CHECKING:
 SUMMARY_PREFIX = "[Previous conversation summary]\n"
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "which compaction runs",
         "Compactor.Compact: keep what fits a token budget, digest old tool results",
         "Session.Compact: keep from the turn in which the budget is reached on, no digest",
         "the document's",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "pairs",
         "not said",
         "the document's split can part a call from its result (mended in 0cda15b)",
         "the cut moves to the next safe place",
         "never parted either",
     ),
-    Difference(
+    PresetDifference(
         "archived tool results",
         "hidden from the agent, visible to the user",
         "hidden: their calls are left without a result",
         "a stub of one line stays as the result",
         "no archive in a compaction; the stub in the loop",
     ),
-    Difference(
+    PresetDifference(
         "characters",
         "limits in characters",
         "Go's len, so bytes",
         "the estimate counts bytes",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "tool summaries in the loop",
         "one by one, appended as user messages",
         "in batches, when the model has answered",
         "an excerpt stands in the place of the result, made at once",
     ),
-    Difference(
+    PresetDifference(
         "spilled output",
         "output of more than 204,800 characters goes to a file",
         "so the limit of characters is never reached",
         "a live session writes the file; in a replay the other limits cut it",
     ),
-    Difference(
+    PresetDifference(
         "second compaction",
         "old messages are summarised",
         "messages kept by the compaction before are neither summarised nor kept",

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.message_filters import Prune
-from ctxkit.policies.rules import Rules
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "reasoning of a reply that loses its calls",
         "not said",
         "goes with them, where nothing else follows it",
         "stays, unless `reasoning` says otherwise",
     ),
-    Difference("when", "where the caller calls it", "nowhere by itself", "before each call"),
-    Difference(
+    PresetDifference("when", "where the caller calls it", "nowhere by itself", "before each call"),
+    PresetDifference(
         "`all`",
         "its example prunes the messages with which a turn begins",
         "all messages that it is given",
         "what was said before the turn under way",
     ),
-    Difference(
+    PresetDifference(
         "several rules at once",
         "a list of rules, each for some tools",
         "one after the other",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Both
-from ctxkit.presets.common import CustomCutSummary, opens_turn
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import CustomCutSummary, opens_turn
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Positive
@@ -25,25 +25,25 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "what counts",
         "the chat history",
         "only messages of earlier turns; files and the repository's map are sent apart",
         "all messages but the request that waits",
     ),
-    Difference(
+    PresetDifference(
         "size of a message",
         "tokens",
         "of its JSON, by the model's tokenizer",
         "a quarter of its characters",
     ),
-    Difference(
+    PresetDifference(
         "a result that is still too large",
         "not said",
         "is summarised again, up to three times, then whole",
         "stays: the next turn summarises it again",
     ),
-    Difference(
+    PresetDifference(
         "when",
         "after a reply",
         "in the background, by the weak model",

@@ -5,24 +5,24 @@ each request.
 from __future__ import annotations
 
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
-from ctxkit.policies.rules import Rules
-from ctxkit.presets.common import ClearUses
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.policies.context_rules import Rules
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import ClearUses
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "the placeholder",
         "a text that tells the model of it",
         "not documented",
         "a sentence of the kit's own",
     ),
-    Difference(
+    PresetDifference(
         "what the client holds",
         "the whole history; the server edits each request",
         "the same",
         "a pruning: the session keeps none of it",
     ),
-    Difference(
+    PresetDifference(
         "clear_at_least",
         "the strategy is not applied where it would free less",
         "not to be seen",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above
-from ctxkit.presets.common import SummariseAll
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import SummariseAll
 from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
@@ -27,25 +27,25 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "when",
         "input tokens reach the trigger",
         "within the call that crosses it: the summary is a block at the head of its reply",
         "before that call, which is sent the summary",
     ),
-    Difference(
+    PresetDifference(
         "what is billed",
         "the summary is a sampling step of its own, in `usage.iterations`",
         "the top-level usage leaves it out",
         "the summary's tokens count as they do under all presets",
     ),
-    Difference(
+    PresetDifference(
         "compaction on demand",
         "the caller asks for a summary with a request of its own, and chooses which turns it keeps",
         "no setting says when, or how many: both are the caller's",
         "`keep_turns` says how many user's turns it keeps, `trigger` when it asks",
     ),
-    Difference(
+    PresetDifference(
         "pause_after_compaction",
         "the call stops behind the summary, so that the caller can add messages",
         "as documented",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.guards import BaseGuard, UntilCold
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Overflow
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare
@@ -27,19 +27,21 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "when the cut is made",
         "at the end of the turn that crosses the ceiling, then parked",
         "applied later as it was made",
         "made when it is applied, so it reaches further",
     ),
-    Difference(
+    PresetDifference(
         "another model or agent",
         "applies a parked cut: the cached prefix is lost anyway",
         "as documented",
         "only the pause and the hard ceiling do",
     ),
-    Difference("the summary's budget", "bounded", "8,000 tokens in a later change", "8,000 tokens"),
+    PresetDifference(
+        "the summary's budget", "bounded", "8,000 tokens in a later change", "8,000 tokens"
+    ),
 )
 
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.clearing import Clear
-from ctxkit.policies.refusals import take_if_smaller
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, BaseTrigger, Idle, Overflow, Share
-from ctxkit.presets.common import (
+from ctxkit.presets.registry import PresetDifference, check_window, typed
+from ctxkit.presets.shared_policies import (
     AnchoredSummary,
     as_summary_message,
     end_of_removable,
     removable_mask,
 )
-from ctxkit.presets.registry import Difference, check_window, typed
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.tool_calls import is_read_tool, is_write_tool
 
@@ -36,20 +36,20 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "older tool outputs",
         "are cleared first, and only then the conversation is summarised",
         "how many stay is not documented",
         "off; `clear_tool_outputs` says how many stay",
     ),
-    Difference(
+    PresetDifference(
         "where it is due",
         "when the window approaches its limit",
         "window less min(output limit, 20,000) less 13,000, as users found"
         " (anthropics/claude-code#31806)",
         "as users found",
     ),
-    Difference(
+    PresetDifference(
         "a pause near the end of a one-hour cache",
         "not in the documentation",
         "from 2.1.286 behind a flag of the server, 2.1.299 (2026-10-14) officially: compacted"
@@ -58,7 +58,7 @@ DIFFERENCES = (
         "from the first call on that wrote for an hour, so never in a log without such writes;"
         ' `version="2.1.29"` never does. Its summary is billed as reading the cached prompt',
     ),
-    Difference(
+    PresetDifference(
         "what is loaded again",
         "CLAUDE.md, memory, plan, skills and up to five files",
         "from disk",

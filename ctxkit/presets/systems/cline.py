@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.common import DropHalf
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.shared_policies import DropHalf
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -26,26 +26,26 @@ INPUT_SHARE = 0.9
 
 DIFFERENCES = (
     LAST_CALL_DIFFERENCE,
-    Difference(
+    PresetDifference(
         "size of a message",
         "not said",
         "a quarter of the characters of its JSON",
         "a quarter of its characters",
     ),
-    Difference(
+    PresetDifference(
         "basic strategy",
         "not said",
         "after an overflow, and where it is chosen: all requests, the last answers that fit, and"
         " notes on what went",
         "the summary is made there, too",
     ),
-    Difference(
+    PresetDifference(
         "what the summariser is sent",
         "not said",
         "results of at most 2,000 characters, fitted into its own window",
         "the messages",
     ),
-    Difference(
+    PresetDifference(
         "3.x: repeated reads",
         "files that were read again are shortened first; where that frees 30 %, nothing is dropped",
         "as documented",

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit._internal.value_kinds import POSITIVE, PROMPT
+from ctxkit._internal.setting_types import POSITIVE, PROMPT
+from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import SUMMARY
+from ctxkit.policies.message_shortening import Outputs
 from ctxkit.policies.offline_summarisers import Passage
-from ctxkit.policies.refusals import take_if_smaller
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Outputs
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Overflow, Share
-from ctxkit.presets.common import as_summary_message, end_of_removable, removable_mask
-from ctxkit.presets.config_keys import (
+from ctxkit.presets.config_schema import (
     ConfigKey,
     ConfigWriter,
     KeyTable,
@@ -35,9 +34,10 @@ from ctxkit.presets.config_keys import (
 from ctxkit.presets.registry import (
     LARGER_SUMMARY_DIFFERENCE,
     LAST_CALL_DIFFERENCE,
-    Difference,
+    PresetDifference,
     typed,
 )
+from ctxkit.presets.shared_policies import as_summary_message, end_of_removable, removable_mask
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "remote compaction",
         "off unless the provider is OpenAI",
         "with OpenAI's models the server compacts: its item is encrypted",
@@ -64,7 +64,7 @@ DIFFERENCES = (
     ),
     LAST_CALL_DIFFERENCE,
     LARGER_SUMMARY_DIFFERENCE,
-    Difference(
+    PresetDifference(
         "the summariser's own overflow",
         "not said",
         "the oldest item is dropped and the model asked again",

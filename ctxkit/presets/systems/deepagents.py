@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import content
-from ctxkit.presets import common
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets import shared_policies as common
+from ctxkit.presets.registry import PresetDifference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -27,16 +27,16 @@ SUMMARY_PREFIX = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "the file of what went",
         "the whole history is written to /conversation_history/",
         "appended at each compaction",
         "named in the summary; a replay writes no file",
     ),
-    Difference(
+    PresetDifference(
         "media", "inline images are moved to files", "before the summary", "left as they are"
     ),
-    Difference(
+    PresetDifference(
         "models without a profile",
         "170,000 tokens and six messages",
         "and arguments are cut from 20 messages on",

@@ -8,16 +8,16 @@ from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.value_kinds import FLAG, WHOLE, choice
+from ctxkit._internal.setting_types import FLAG, WHOLE, choice
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
-from ctxkit.policies.memory import MemoryFlush
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.safeguard import Safeguard
-from ctxkit.policies.summary import PiSummary
+from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.memory_policies import MemoryFlush
+from ctxkit.policies.openclaw_safeguard import Safeguard
+from ctxkit.policies.summary_compaction import PiSummary
 from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets import openclaw_shared
-from ctxkit.presets.config_keys import (
+from ctxkit.presets.config_schema import (
     ConfigKey,
     ConfigWriter,
     KeyTable,
@@ -27,7 +27,7 @@ from ctxkit.presets.config_keys import (
     keys_from_words,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
-from ctxkit.presets.registry import Difference, check_between, check_window, typed
+from ctxkit.presets.registry import PresetDifference, check_between, check_window, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,66 +36,66 @@ if TYPE_CHECKING:
 SOFT_THRESHOLD_TOKENS = 4000
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "default mode",
         "safeguard unless set otherwise",
         "safeguard only where the config has an `agents.defaults` object, else default",
         "safeguard",
         "safeguard: pass mode='default' for a config without that object",
     ),
-    Difference(
+    PresetDifference(
         "too little history",
         "a skipped result",
         "fails: Compaction cancelled",
         "nothing is done",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "a session that is one giant turn",
         "is compacted",
         "cannot be compacted (accepted in later OpenClaw)",
         "its head is summarised",
         "fails, and the history is kept",
     ),
-    Difference(
+    PresetDifference(
         "timeoutSeconds",
         "limits a compaction",
         "is not passed on: 300 s always",
         "limits it",
         "300 s",
     ),
-    Difference(
+    PresetDifference(
         "maxHistoryShare",
         "a limit for how much of the window history can occupy",
         "parts the history that a model summarises; what is kept does not depend on it",
         "as the program; without a model the extract reads all of the history at once, so that the"
         " share changes nothing",
     ),
-    Difference(
+    PresetDifference(
         "identifierPolicy",
         "strict by default",
         "only in mode safeguard; mode default ignores it",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "required sections and audit",
         "not in Fased",
         "OpenClaw's, off by default",
         "off; on with quality_retries",
     ),
-    Difference(
+    PresetDifference(
         "providers of cache-ttl",
         "Anthropic",
         "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
         "every provider: whoever replays says so by context_pruning",
     ),
-    Difference(
+    PresetDifference(
         "short results",
         "old results are cleared",
         "the placeholder takes the place of results that are shorter than it, too",
         "these are left as they are: it would make the prompt larger",
     ),
-    Difference(
+    PresetDifference(
         "memory flush",
         "before a compaction",
         "goes by the floor, compaction by the reserve: with a larger reserve it never comes first",

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
 from ctxkit.policies.clearing import Budget, Tombstones, ToolPairs
-from ctxkit.policies.evidence import Narrative
+from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.evidence_summaries import Narrative
 from ctxkit.policies.guards import AntiThrash, BaseGuard, Grace, blocking_reason, guard_label
+from ctxkit.policies.message_shortening import Intermediate
 from ctxkit.policies.offload import Offload
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Intermediate
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
-from ctxkit.policies.window import AdaptiveTrim, Window
-from ctxkit.presets.config_keys import ConfigWriter, SystemConfigFile
+from ctxkit.policies.window_compaction import AdaptiveTrim, Window
+from ctxkit.presets.config_schema import ConfigWriter, SystemConfigFile
 from ctxkit.presets.fuseraft_config import (
     KEY_PATHS,
     VIEW_KEYS,
@@ -32,7 +32,7 @@ from ctxkit.presets.fuseraft_config import (
     to_config_tree,
     weigh_config,
 )
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 REPLAY_CHARS = 2000
 """Characters of a reply that is sent again, where no number is set (the document's)."""
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "KeepRecentTurns",
         "turns",
         "messages of any role",
         "replies, with the message that each answers",
         "as the program",
     ),
-    Difference("IncludeReasoning", "true", "false", "true", "as the program"),
-    Difference(
+    PresetDifference("IncludeReasoning", "true", "false", "true", "as the program"),
+    PresetDifference(
         "anti-thrash",
         "text savings; resets by itself",
         "messages saved; nothing resets it; only the turn count is guarded",
@@ -59,62 +59,62 @@ DIFFERENCES = (
         " is guarded",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "intent lines",
         "the error before the parenthesis, commands shown",
         "after it, paths only",
         "as said",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "MaxInTurnToolPairs",
         "opt-in",
         "0 means 12; only from 90 % of the budget on, in steps of 8",
         "0 is off",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "MaxInTurnContextTokens",
         "opt-in",
         "always on, 200,000 characters",
         "0 is off",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "MaxTurnAge",
         "the last N turns",
         "begins with the reply, without the message it answers (mended later)",
         "begins with the message",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "pairs of calls and results",
         "orphans are stripped",
         "of two results in two messages the second is dropped",
         "pairs are never parted",
     ),
-    Difference(
+    PresetDifference(
         "MaxPayloadBytes",
         "a prompt is trimmed before it is streamed",
         "bytes of the request",
         "bytes of the messages, in live sessions; a replay goes by tokens",
         "as said",
     ),
-    Difference("system messages", "not said", "TextOnly drops them", "they stay"),
-    Difference(
+    PresetDifference("system messages", "not said", "TextOnly drops them", "they stay"),
+    PresetDifference(
         "MaxReplayChars",
         "0 means 2,000",
         "2,000 only where a history is rebuilt from a checkpoint",
         "0 means 2,000, None is off",
         "0 is off: a replay rebuilds nothing from a checkpoint",
     ),
-    Difference(
+    PresetDifference(
         "grace turn",
         "a single-turn limit is suppressed for one turn",
         "never suppressed",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "window mode",
         "pinned summaries are never dropped",
         "only leading ones are safe",

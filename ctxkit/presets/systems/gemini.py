@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit._internal.value_kinds import FLAG, NUMBER, WHOLE
+from ctxkit._internal.setting_types import FLAG, NUMBER, WHOLE
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Replies, Results
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.message_shortening import Replies, Results
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.presets.common import CustomCutSummary
-from ctxkit.presets.config_keys import (
+from ctxkit.presets.config_schema import (
     ConfigKey,
     ConfigWriter,
     KeyTable,
@@ -31,7 +30,8 @@ from ctxkit.presets.config_keys import (
     keys_from_words,
     zero_if_single,
 )
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.shared_policies import CustomCutSummary
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -52,31 +52,31 @@ TRUNCATED_MARK = "\n... [output truncated; the full output was saved to a file] 
 
 DIFFERENCES = (
     LAST_CALL_DIFFERENCE,
-    Difference(
+    PresetDifference(
         "size of a message",
         "characters",
         "characters of its JSON",
         "characters of its text, names and arguments",
     ),
-    Difference(
+    PresetDifference(
         "second look",
         "the model is asked once more whether the snapshot lost anything",
         "two calls for each compaction",
         "one: hand in a summariser that asks twice",
     ),
-    Difference(
+    PresetDifference(
         "after a failed compaction",
         "not said",
         "only truncation from then on, no summary",
         "every attempt summarises",
     ),
-    Difference(
+    PresetDifference(
         "long outputs beyond the budget",
         "truncated to their last lines",
         "to head and tail of the limit of characters, and saved to a file",
         "head and tail; no file is written by a replay",
     ),
-    Difference(
+    PresetDifference(
         "pipeline: distillation",
         "nodes over 3,000 (at once: 15,000) tokens are condensed by a model",
         "in the background, as nodes age out",

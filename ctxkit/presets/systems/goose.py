@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.common import CustomCutSummary, as_summary_message, end_of_removable
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.shared_policies import CustomCutSummary, as_summary_message, end_of_removable
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -30,19 +30,19 @@ CONTINUE_NOTE = (
 
 DIFFERENCES = (
     LAST_CALL_DIFFERENCE,
-    Difference(
+    PresetDifference(
         "when",
         "before a reply",
         "before the reply to a request, and after an overflow",
         "before each call, and after an overflow",
     ),
-    Difference(
+    PresetDifference(
         "pairs of call and result",
         "older ones are summarised in the background",
         "turned off in the program (`ENABLE_TOOL_PAIR_SUMMARIZATION`)",
         "never",
     ),
-    Difference(
+    PresetDifference(
         "a request that is too large for the summariser",
         "not said",
         "results are left out of the middle: 10, 20, 50 per cent, all",

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import numpy as np
 
-from ctxkit.policies.base import ConfiguredPolicy
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.base import DataclassPolicy
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import content
-from ctxkit.presets import common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, Difference, typed
+from ctxkit.presets import shared_policies as common
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, typed
 from ctxkit.session.messages import Text
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 REMOVED_PLACEHOLDER = "(Tool result removed)"
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "where it does not help",
         "not said",
         "up to three passes, then the sample fails: compaction insufficient",
         "one pass; where it is not enough the prompt stays over the threshold",
     ),
     MEMORY_TOOL_DIFFERENCE,
-    Difference(
+    PresetDifference(
         "one tool use",
         "a call with its result",
         "the tools of the provider's server count as well",
@@ -41,7 +41,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Edited(ConfiguredPolicy):
+class Edited(DataclassPolicy):
     """Clear old thinking and old tool uses, or put a text in the place of a whole use."""
 
     keep: Natural = 3

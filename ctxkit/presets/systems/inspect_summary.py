@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.rules import Rules
-from ctxkit.presets import common
-from ctxkit.presets.common import AnchoredSummary, end_of_removable
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, Difference, typed
+from ctxkit.policies.context_rules import Rules
+from ctxkit.presets import shared_policies as common
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.shared_policies import AnchoredSummary, end_of_removable
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -22,13 +22,13 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "input of a task",
         "all messages of the sample's input stay",
         "those marked so; without any, up to the first user message",
         "up to the first user message",
     ),
-    Difference(
+    PresetDifference(
         "an input too long for the summariser",
         "tool output is shortened",
         "the largest output is halved, up to twelve times",

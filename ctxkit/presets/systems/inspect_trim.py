@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.base import ConfiguredPolicy
-from ctxkit.policies.rules import Rules
-from ctxkit.presets import common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, Difference, typed
+from ctxkit.policies.base import DataclassPolicy
+from ctxkit.policies.context_rules import Rules
+from ctxkit.presets import shared_policies as common
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Proportion
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "where one pass does not help",
         "not said",
         "up to three passes, then the sample fails: compaction insufficient",
         "as many passes as it takes, and no failure",
     ),
     MEMORY_TOOL_DIFFERENCE,
-    Difference(
+    PresetDifference(
         "a cut between call and result",
         "calls keep their results",
         "an orphaned result is dropped, and so is an orphaned call",
@@ -33,7 +33,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Trim(ConfiguredPolicy):
+class Trim(DataclassPolicy):
     """Drop the oldest share of what follows the first user message, until the prompt is within the
     threshold.
     """

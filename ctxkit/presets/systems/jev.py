@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import ConfiguredPolicy
+from ctxkit.policies.base import DataclassPolicy
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import TOOL
-from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts import content
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.common import api_message_starts
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import api_message_starts
 from ctxkit.session.messages import (
     Message,
     get_plain_text,
@@ -32,19 +32,19 @@ SLACK_CHARS = 120
 """Characters beyond the head up to which a result is left whole: its note would be as long."""
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "who decides",
         "a hosted model scores each call and each result",
         "it is sent the whole conversation without results",
         "every old result goes and every call stays, unless `scorer` is given",
     ),
-    Difference(
+    PresetDifference(
         "when",
         "where Claude Code compacts",
         "in its hook, also by hand",
         "above a share of the window that is set here",
     ),
-    Difference(
+    PresetDifference(
         "where too little is freed",
         "Claude Code's own summary",
         "below a share that the plugin's options name",
@@ -54,7 +54,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ScoredResultTrim(ConfiguredPolicy):
+class ScoredResultTrim(DataclassPolicy):
     """Cut old results to their head, or leave them out with their calls; text is never touched."""
 
     preserve_recent: Natural = 6

@@ -4,25 +4,25 @@ each call.
 
 from __future__ import annotations
 
-from ctxkit.policies.rules import Rules
-from ctxkit.presets.common import ClearUses
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.policies.context_rules import Rules
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import ClearUses
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "clear_at_least",
         "a minimum that is reclaimed",
         "the oldest are cleared one by one, and it stops once so much is freed; where all free"
         " less, all are cleared",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "arguments of cleared calls",
         "cleared with `clear_tool_inputs`",
         "become an empty table",
         "as the program, where that is smaller",
     ),
-    Difference(
+    PresetDifference(
         "size",
         "tokens of the messages",
         "an estimate, unless the model is asked",

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.offline_summarisers import Passage
-from ctxkit.policies.rules import Rules
-from ctxkit.presets import common
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, Difference, typed
+from ctxkit.presets import shared_policies as common
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -20,20 +20,20 @@ SUMMARY_PREFIX = "Here is a summary of the conversation to date:\n\n"
 TOO_LONG_TEXT = "Previous conversation was too long to summarize."
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "what the summariser is sent",
         "the last 4,000 tokens of what goes",
         "from a user message on, so it can be nothing at all: then the summary says only that it"
         " was too long",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "fractions",
         "of the model's input limit",
         "an error where the profile of the model is not known",
         "of the window",
     ),
-    Difference(
+    PresetDifference(
         "size",
         "tokens of the messages",
         "an estimate, or what the last reply reported",

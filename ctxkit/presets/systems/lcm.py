@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import at_least
+from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import SUMMARY
 from ctxkit.policies.offline_summarisers import Passage
-from ctxkit.policies.refusals import take_if_smaller
-from ctxkit.policies.rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.common import CustomCutSummary, removable_mask
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import CustomCutSummary, removable_mask
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
@@ -28,19 +28,19 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "what is lost",
         "nothing: the agent can search and open what a summary stands for",
         "by tools over its database",
         "the log keeps all; what the agent would open again no replay can know",
     ),
-    Difference(
+    PresetDifference(
         "when",
         "above a share of the window, and of raw messages in between",
         "deferred to a moment at which the cache is cold, by default",
         "above the share of the window, before the call",
     ),
-    Difference(
+    PresetDifference(
         "summaries that become one",
         "not said",
         "by depth, with counts of its own for each",

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.common import AnchoredSummary, end_of_removable
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import AnchoredSummary, end_of_removable
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare
@@ -25,19 +25,19 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "when",
         "when the history grows too long for the window",
         "not to be read: the server's repository is archived",
         "at nine tenths of the window, an assumption",
     ),
-    Difference(
+    PresetDifference(
         "where the cut falls",
         "about 70 % of the newest stay",
         "not to be read",
         "at the next place at which no call is parted from its result",
     ),
-    Difference(
+    PresetDifference(
         "memory blocks",
         "part of the system prompt, never compacted",
         "as documented",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.registry import typed
 
 

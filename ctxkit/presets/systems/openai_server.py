@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.policies.base import ConfiguredPolicy
+from ctxkit.policies.base import DataclassPolicy
+from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.provider_native import make_opaque_item, replace_with_opaque_item
-from ctxkit.policies.refusals import take_if_smaller
-from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.presets.common import end_of_removable, removable_mask
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import end_of_removable, removable_mask
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Positive
@@ -23,20 +23,22 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "what the item holds",
         "prior state and reasoning, opaque",
         "encrypted: nobody can see it",
         "a message of a known size without text",
     ),
-    Difference("the item's size", "fewer tokens", "not documented", "`item_tokens`, an assumption"),
-    Difference(
+    PresetDifference(
+        "the item's size", "fewer tokens", "not documented", "`item_tokens`, an assumption"
+    ),
+    PresetDifference(
         "when",
         "while a reply is streamed",
         "within the call that crosses the threshold",
         "before the next call",
     ),
-    Difference(
+    PresetDifference(
         "compaction on demand",
         "`POST /responses/compact` returns the user's messages and one item behind them",
         "no setting says when: the caller's choice (the Agents SDK asks after a turn with 10 items"
@@ -47,7 +49,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ServerItem(ConfiguredPolicy):
+class ServerCompaction(DataclassPolicy):
     """Put one opaque item in the place of everything."""
 
     item_tokens: Positive = 1500
@@ -62,7 +64,7 @@ class ServerItem(ConfiguredPolicy):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class StandaloneItem(ServerItem):
+class StandaloneCompaction(ServerCompaction):
     """Keep what the user said; one opaque item comes after it for all the rest."""
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
@@ -112,7 +114,7 @@ def openai_server(
         128000
     """
     trigger: Any = Share(0.7) if compact_threshold is None else Above(compact_threshold)
-    make_policy = StandaloneItem if on_demand else ServerItem
+    make_policy = StandaloneCompaction if on_demand else ServerCompaction
     return Rules(
         policy=make_policy(item_tokens=item_tokens),
         trigger=trigger,

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.value_kinds import FLAG, PROMPT, WHOLE, choice
+from ctxkit._internal.setting_types import FLAG, PROMPT, WHOLE, choice
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.history import has_content
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.safeguard import Safeguard
-from ctxkit.policies.summary import PiSummary
+from ctxkit.policies.openclaw_safeguard import Safeguard
+from ctxkit.policies.summary_compaction import PiSummary
 from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import openclaw_shared
-from ctxkit.presets.config_keys import (
+from ctxkit.presets.config_schema import (
     ConfigKey,
     ConfigWriter,
     KeyTable,
@@ -30,7 +30,7 @@ from ctxkit.presets.config_keys import (
     keys_from_words,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
-from ctxkit.presets.registry import Difference, check_between, check_window, typed
+from ctxkit.presets.registry import PresetDifference, check_between, check_window, typed
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -44,45 +44,45 @@ if TYPE_CHECKING:
 RECENT_TURN_CHARS = 600
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "default mode",
         "safeguard",
         "default where the config has no `agents.defaults`",
         "safeguard",
     ),
-    Difference(
+    PresetDifference(
         "quality guard",
         "off unless turned on",
         "audits sections, identifiers and the last request, and asks again",
         "off; with it on, `quality_guard_max_retries` times",
     ),
-    Difference(
+    PresetDifference(
         "providers of cache-ttl",
         "Anthropic",
         "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
         "every provider: whoever replays says so by `pruning`",
     ),
-    Difference(
+    PresetDifference(
         "live cap of one tool result",
         "not said",
         "30 % of the window, at most 16,000 characters, where it enters",
         "none: the log holds what entered",
     ),
-    Difference(
+    PresetDifference(
         "pruning persists",
         "in memory, for each call",
         "2026.9.6: a result that was trimmed or cleared stays so; 2026.3 sends it whole at the next"
         " warm call",
         "as the program of that version, until the next compaction",
     ),
-    Difference(
+    PresetDifference(
         "short results",
         "old results are cleared",
         "the placeholder takes the place of results that are shorter than it, too, and a trimmed"
         " one may have more tokens than it had",
         "these are left as they are: it would make the prompt larger",
     ),
-    Difference(
+    PresetDifference(
         "size of a message",
         "characters",
         "wide scripts count more, an image 8,000; several texts of a message are joined by a line"
@@ -90,32 +90,32 @@ DIFFERENCES = (
         "for summaries of 2026.9.6 scripts and images as the program; for pruning, and in 2026.3,"
         " all that is sent, an image 4,800, each character one",
     ),
-    Difference(
+    PresetDifference(
         "images",
         "not said",
         "2026.9.6 puts a marker in their place; an older commit spares the last three",
         "as the program of that version",
     ),
-    Difference(
+    PresetDifference(
         "retired settings",
         "the reserve and the sizes of pruning could be set",
         "2026.9.6 deletes these keys: reserve, floor, history share, the ratios and sizes of"
         " pruning",
         "they can be set here; `to_config()` writes them only for 2026.3",
     ),
-    Difference(
+    PresetDifference(
         "cap of the reserve",
         "not said",
         "2026.9.6 holds at most a quarter of the window free",
         "as the program of that version",
     ),
-    Difference(
+    PresetDifference(
         "history share",
         "the older half is set apart where the history is over its share",
         "2026.9.6: only where all but the history is over the share times 1.2",
         "as the program of that version",
     ),
-    Difference(
+    PresetDifference(
         "recent turns",
         "are kept word for word",
         "2026.9.6 leaves them out of what is summarised",

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit._internal.value_kinds import FLAG, POSITIVE, WHOLE
+from ctxkit._internal.setting_types import FLAG, POSITIVE, WHOLE
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Outputs
-from ctxkit.policies.summary import LOCAL_SUMMARISERS, Summary
+from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.message_shortening import Outputs
+from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
 from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.common import opens_turn
-from ctxkit.presets.config_keys import (
+from ctxkit.presets.config_schema import (
     ConfigKey,
     ConfigWriter,
     KeyTable,
@@ -30,7 +29,8 @@ from ctxkit.presets.config_keys import (
     get_section,
     zero_if_single,
 )
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, Difference, check_window, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_window, typed
+from ctxkit.presets.shared_policies import opens_turn
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -54,27 +54,29 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference("pruning", "off by default", "older versions prune unless it is turned off", "off"),
-    Difference(
+    PresetDifference(
+        "pruning", "off by default", "older versions prune unless it is turned off", "off"
+    ),
+    PresetDifference(
         "what the summariser is sent",
         "the conversation",
         "tool output of at most 2,000 characters",
         "as the program, for summarisers that read the messages",
     ),
-    Difference(
+    PresetDifference(
         "kept turns",
         "the last two",
         "without `tail_turns` all that fit the budget, and what is left of it from any turn that"
         " does not fit; an older commit keeps two, and splits only the newest",
         "as the program of that version",
     ),
-    Difference(
+    PresetDifference(
         "2.x: what is kept",
         "recent context",
         "messages within 15,000 tokens, from a request on, written as text into the checkpoint",
         "the same messages, as they are",
     ),
-    Difference(
+    PresetDifference(
         "upper bound of the kept tokens",
         "not said",
         "8,000 in earlier versions, 15,000 in later ones",

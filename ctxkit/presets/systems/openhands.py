@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
-from ctxkit.presets.common import AnchoredSummary
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.shared_policies import AnchoredSummary
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
     from ctxkit.tokens import ContextBudget
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "what counts",
         "events",
         "each tool call and each result is an event, the calls of one reply too",
         "messages: calls in one reply are one",
     ),
-    Difference(
+    PresetDifference(
         "nothing that could be condensed",
         "not said",
         "above the size it is put off; above the tokens and on request everything is summarised",

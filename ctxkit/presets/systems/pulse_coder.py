@@ -7,17 +7,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ctxkit._internal.value_kinds import POSITIVE
+from ctxkit._internal.setting_types import POSITIVE
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.guards import Attempts
 from ctxkit.policies.history.history import has_content
 from ctxkit.policies.message_filters import Prune
-from ctxkit.policies.refusals import take_if_smaller
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, CutShort
-from ctxkit.presets.config_keys import (
+from ctxkit.presets.config_schema import (
     ConfigKey,
     ConfigWriter,
     KeyTable,
@@ -25,7 +25,7 @@ from ctxkit.presets.config_keys import (
     SystemConfigFile,
     zero_if_single,
 )
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
 from ctxkit.session.messages import SENT_ROLE_KEY, Message, Text
 
 if TYPE_CHECKING:
@@ -42,26 +42,26 @@ DEFAULT_WINDOW = 64_000
 """Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is never weighed."""
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "summary too large",
         "fall back to the last turns",
         "the summary that was paid for is thrown away, and the result may still be above the"
         " target",
         "as the document says",
     ),
-    Difference(
+    PresetDifference(
         "who writes the new messages back",
         "the caller must commit them",
         "where it does not, both attempts are spent on the same summary and nothing changes",
         "they are committed",
     ),
-    Difference(
+    PresetDifference(
         "system messages before the first kept user message",
         "not said",
         "dropped (the system prompt is passed apart)",
         "they stay",
     ),
-    Difference(
+    PresetDifference(
         "a result that is not smaller",
         "not said",
         "is taken (refused from a later version on)",

@@ -7,16 +7,16 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.policies.base import Fallback
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.common import DropHalf, SummariseAll
 from ctxkit.presets.registry import (
     LAST_CALL_DIFFERENCE,
-    Difference,
+    PresetDifference,
     check_between,
     check_window,
     typed,
 )
+from ctxkit.presets.shared_policies import DropHalf, SummariseAll
 
 BUFFER_SHARE = 0.1
 """Share of the window that is held free beside the reply."""
@@ -27,25 +27,25 @@ INSTRUCTIONS = (
 
 DIFFERENCES = (
     LAST_CALL_DIFFERENCE,
-    Difference(
+    PresetDifference(
         "what the summary holds besides",
         "the work goes on as if nothing had happened",
         "commands of the first message, outlines of the files that were read, the editor's state",
         "none of these: the log does not hold them",
     ),
-    Difference(
+    PresetDifference(
         "default of the share",
         "100 % in the settings",
         "a setting of the profile goes first",
         "100 %: then the buffer decides",
     ),
-    Difference(
+    PresetDifference(
         "a summary that fails",
         "the older half is hidden instead",
         "only where the prompt is over what is allowed; below that nothing is done",
         "the older half goes in both cases",
     ),
-    Difference(
+    PresetDifference(
         "a hidden half",
         "messages are hidden and come back where the user goes back",
         "a line says how many were hidden",

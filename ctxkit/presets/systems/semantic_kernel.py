@@ -7,17 +7,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.policies.base import ConfiguredPolicy
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.base import DataclassPolicy
+from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Count
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, Difference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
@@ -27,8 +27,10 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference("target_count", "required", "no default", "20, so that the preset can be compared"),
-    Difference(
+    PresetDifference(
+        "target_count", "required", "no default", "20, so that the preset can be compared"
+    ),
+    PresetDifference(
         "calls and results",
         "left out of what the summariser sees",
         "`include_function_content_in_summary` puts them in",
@@ -56,7 +58,7 @@ class Reduced(Summary):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Truncated(ConfiguredPolicy):
+class Truncated(DataclassPolicy):
     """Drop the oldest, so that the target remains."""
 
     target: int = 20

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit.policies.base import ConfiguredPolicy
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.base import DataclassPolicy
+from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
-from ctxkit.presets.common import AnchoredSummary, opens_turn
-from ctxkit.presets.registry import Difference, typed
+from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.shared_policies import AnchoredSummary, opens_turn
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -33,25 +33,25 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "what counts as a message",
         "messages",
         "all results of one reply are one message",
         "each result is one",
     ),
-    Difference(
+    PresetDifference(
         "when the window is applied",
         "after each turn; with `per_turn` before each call, or every so many",
         "as documented",
         "before the first call of a turn, or before each call",
     ),
-    Difference(
+    PresetDifference(
         "an overflow",
         "the oldest results are cut to 200 characters at each end, one message a try",
         "then the window, else it fails",
         "all results that are long enough at once, then the window",
     ),
-    Difference(
+    PresetDifference(
         "proactive compression",
         "off; `True` means 0.7 of the window",
         "as documented",
@@ -61,7 +61,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Sliding(ConfiguredPolicy):
+class Sliding(DataclassPolicy):
     """Keep the last messages, from a user message on; where the window overflowed, cut results
     first.
     """

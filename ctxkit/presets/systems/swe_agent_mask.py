@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxkit.policies.clearing import Clear
-from ctxkit.policies.rules import Rules
+from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.registry import typed
 
 MASKED_PLACEHOLDER = "Old environment output: ({lines} lines omitted)"

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ctxkit.errors import BadArguments, ModelError, did_you_mean
-from ctxkit.policies import memory
+from ctxkit.policies import memory_policies as memory
 from ctxkit.policies.base import Chain
-from ctxkit.policies.memory import MemoryFlush
+from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.memory_policies import MemoryFlush
 from ctxkit.policies.message_filters import Cap, Prune
 from ctxkit.policies.offline_summarisers import written_instead
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import checkpoint_audit, content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
-from ctxkit.presets.common import opens_turn
-from ctxkit.presets.registry import Difference, check_between, typed
+from ctxkit.presets.registry import PresetDifference, check_between, typed
+from ctxkit.presets.shared_policies import opens_turn
 from ctxkit.session.messages import (
     APPROVAL_DECISIONS,
     APPROVAL_KEY,
@@ -52,27 +52,27 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
+    PresetDifference(
         "what pruning touches",
         "only tool results, never user or assistant turns",
         "calls are cut out of assistant messages, and messages left empty disappear",
         "as the program: a result without its call would be refused by providers",
     ),
-    Difference(
+    PresetDifference(
         "when",
         "not said",
         "before a turn, and after an overflow; not between the calls of a turn",
         "before each call, and after an overflow",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "audit for lost identifiers",
         "a checkpoint that lost identifiers is asked for again",
         "cannot fail: the identifiers are merged in before the checkpoint is searched",
         "the model's own output is audited",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "audit for lost obligations",
         "approvals, constraints, preferences, decisions and obligations stay; nothing is invented",
         "a model's checkpoint is taken as it is",
@@ -80,20 +80,20 @@ DIFFERENCES = (
         " a ground, else it is asked for again and then replaced",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "identifiers of paths",
         "paths are kept",
         "only the part of a path after its first name is found",
         "whole paths are found",
         "as the program",
     ),
-    Difference(
+    PresetDifference(
         "long lists",
         "nothing is dropped silently",
         "lists are cut to 8 items, names to 20, silently",
         "cut too, and the text says how many went",
     ),
-    Difference(
+    PresetDifference(
         "a stale pending item",
         "approvals stay intact",
         "one at the first message blocks every compaction",

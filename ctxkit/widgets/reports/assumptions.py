@@ -6,11 +6,11 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.formatting import has_value, sanitize_line
-from ctxkit.engine.cache_model.prediction import describe_prediction, predict_input_cost
+from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction, predict_input_cost
 from ctxkit.metrics.cost.cache_fit import closure_error
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.plots.chart import collect_notes
-from ctxkit.tokens.sizes import measure_sizes
+from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ _ERRORS = (
 )
 
 
-class SessionBasis(NamedTuple):
+class ReportAssumptions(NamedTuple):
     """What one recorded session allows; None: it cannot say."""
 
     session: str
@@ -61,7 +61,7 @@ def describe_session_basis(session: Session) -> list[str]:
     closure = closure_error(base, sheet.misses)
     errors = (prediction.error, prediction.low, prediction.high, prediction.why, closure)
     counted = (anchored.counter, anchored.error)
-    basis = SessionBasis(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
+    basis = ReportAssumptions(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
     return [*_basis_sentences([basis], replayed=session.origin is not None), *sentences]
 
 
@@ -77,11 +77,11 @@ def describe_runs_basis(frame: pd.DataFrame) -> list[str]:
     ]
     # All runs of a session share one basis; a run that failed has no counter.
     rows = frame[names][frame["counter"].notna()].drop_duplicates("session").itertuples(index=False)
-    bases = [SessionBasis._make(v if has_value(v) else None for v in row) for row in rows]
+    bases = [ReportAssumptions._make(v if has_value(v) else None for v in row) for row in rows]
     return [*_basis_sentences(bases, replayed=True), *collect_notes(frame)]
 
 
-def _basis_sentences(bases: Sequence[SessionBasis], *, replayed: bool) -> Iterator[str]:
+def _basis_sentences(bases: Sequence[ReportAssumptions], *, replayed: bool) -> Iterator[str]:
     if replayed:
         yield OPEN_LOOP
     if not bases:
@@ -101,7 +101,7 @@ def _basis_sentences(bases: Sequence[SessionBasis], *, replayed: bool) -> Iterat
     yield _counter_sentence(bases)
 
 
-def _error_sentence(bases: Sequence[SessionBasis]) -> str:
+def _error_sentence(bases: Sequence[ReportAssumptions]) -> str:
     errors = {b.session: b.error for b in bases if b.error is not None}
     if not errors:
         return (
@@ -132,7 +132,7 @@ def _error_sentence(bases: Sequence[SessionBasis]) -> str:
     return sentence
 
 
-def _counter_sentence(bases: Sequence[SessionBasis]) -> str:
+def _counter_sentence(bases: Sequence[ReportAssumptions]) -> str:
     names = ", ".join(dict.fromkeys(sanitize_line(b.counter, 40) for b in bases))
     errors = [b.counter_error for b in bases if b.counter_error is not None]
     if not errors:

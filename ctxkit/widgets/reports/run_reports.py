@@ -17,7 +17,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, SCORE_COLUMNS
 from ctxkit.experiments.sweep_runs import mark_pareto_front
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT
-from ctxkit.metrics.stats import FEW_SESSIONS
+from ctxkit.metrics.run_statistics import FEW_SESSIONS
 from ctxkit.plots import growth
 from ctxkit.plots.sweep_charts import frontier
 from ctxkit.widgets.reports.assumptions import describe_runs_basis

@@ -22,7 +22,7 @@ from ctxkit.agent.memory.folders import MAX_ENTRIES, MemoryFolder
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.policies import MEMORY_TYPES
 from ctxkit.policies.memory_entries import (
-    RankedEntries,
+    MemoryEntryRanker,
     decode_entry,
     encode_entry,
     make_entry,
@@ -157,7 +157,7 @@ def test_a_number_of_one_digit_decides_among_entries_of_one_kind():
     st.lists(st.frozensets(st.text("abcd", min_size=1, max_size=2)), max_size=4),
 )
 def test_entries_that_become_more_are_ranked_by_their_scores(given_, queries):
-    ranking, taken = RankedEntries(), []
+    ranking, taken = MemoryEntryRanker(), []
     for n, words in enumerate(queries):
         for kind, text in given_[n::4]:
             taken.append(made("n", kind, description=text, body=text[::-1]))

@@ -20,7 +20,7 @@ from ctxkit.agent import (
 )
 from ctxkit.errors import ModelError
 from ctxkit.formats import to_chat_messages
-from ctxkit.formats.chat_completions import parse_chat_usage, with_cache_marks
+from ctxkit.formats.chat_completions_conversion import parse_chat_usage, with_cache_marks
 from ctxkit.session import ToolSchema
 
 TOOLS = (

@@ -10,10 +10,10 @@ from builders import tool_call
 
 from ctxkit.agent import Root, run_tool, tool
 from ctxkit.agent.tools.aliases import TOOL_ALIASES, resolve_alias
-from ctxkit.agent.tools.builtin import TOOL_NAMES, make_inert_work_tools, make_tools
+from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
 from ctxkit.policies.offload import format_stub
 from ctxkit.session import Message
-from ctxkit.teams.members import ASKING
+from ctxkit.teams.team_members import ASKING
 
 LINES = "\n".join(f"line {n}" for n in range(1, 101))
 

@@ -12,8 +12,8 @@ import pytest
 
 from ctxkit.agent import Root, make_file_tools, make_python_tool, make_shell_tool, tool
 from ctxkit.agent.tools import search
-from ctxkit.agent.tools.builtin import TOOL_NAMES, make_inert_work_tools, make_tools
 from ctxkit.agent.tools.tool import convert_arguments
+from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
 from ctxkit.errors import BadArguments, StoreError
 
 

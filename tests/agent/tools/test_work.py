@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ctxkit.agent.tools.builtin import MAX_WRITTEN_CHARS, make_work_tools
+from ctxkit.agent.tools.tool_selection import MAX_WRITTEN_CHARS, make_work_tools
 from ctxkit.errors import BadArguments
 
 

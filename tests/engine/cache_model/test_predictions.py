@@ -14,10 +14,10 @@ from trust_training import DeveloperLog, count_logs, select_distinct_sessions
 
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import get_call_features
-from ctxkit.engine.cache_model.control_reads import replace_reads, with_random_reads
-from ctxkit.engine.cache_model.developer_logs import DeveloperLogs
+from ctxkit.engine.cache_model.input_cost_prediction import predict_input_cost, prepare_prediction
 from ctxkit.engine.cache_model.miss_rates import simulate_reads
-from ctxkit.engine.cache_model.prediction import predict_input_cost, prepare_prediction
+from ctxkit.engine.cache_model.negative_controls import replace_reads, with_random_reads
+from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
 from ctxkit.engine.cache_model.session_counts import (
     count_session,
     exclude_copies,

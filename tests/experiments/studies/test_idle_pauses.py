@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 import pytest
 
-from ctxkit.experiments.studies.idle_pauses import (
+from ctxkit.experiments.studies.idle_ledger_accuracy import (
     check_choice_rankings,
     list_habits,
     make_developers,

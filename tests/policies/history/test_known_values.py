@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.policies.history import head
-from ctxkit.policies.history.head import ValueCache
+from ctxkit.policies.history import edited_head as head
+from ctxkit.policies.history.edited_head import ValueCache
 
 if TYPE_CHECKING:
     import pytest

@@ -6,7 +6,7 @@ from ctxkit.policies import History, MessageLog, Schedule
 from ctxkit.policies.schedules import OrderedTexts
 from ctxkit.session import Message, Text
 from ctxkit.tokens import ContextBudget
-from ctxkit.tokens.registry import default_counter
+from ctxkit.tokens.counter_registry import default_counter
 
 TEXTS = ["a list\n- one", "a list\n- one\n- two 22", "a list\n- one\n- two 2222 ", "another\n", ""]
 

@@ -18,7 +18,8 @@ from talks_by_chance import Fours, by_chance, shown
 import ctxkit as ck
 from ctxkit.engine import log_from_session
 from ctxkit.policies import Extractive, History, MessageLog, Passage
-from ctxkit.policies.texts import extracts, line_index
+from ctxkit.policies.texts import extracts
+from ctxkit.policies.texts import message_line_index as line_index
 from ctxkit.session import Message, Text
 
 WORDS = st.sampled_from(

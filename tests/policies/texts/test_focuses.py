@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from talks_by_chance import shown
 
 from ctxkit.policies import FOCUS_MARK, Extractive, Passage, Summary
-from ctxkit.policies.texts import extracts, line_index, summary_prompts
+from ctxkit.policies.texts import extracts, summary_prompts
+from ctxkit.policies.texts import message_line_index as line_index
 from ctxkit.tokens import ContextBudget
 
 IDS = [f"order-{n * 7919:05d}" for n in range(1, 13)]

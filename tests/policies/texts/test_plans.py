@@ -3,7 +3,7 @@
 import pytest
 from builders import assistant, call, result, tool_call, user
 
-from ctxkit.policies import safeguard
+from ctxkit.policies import openclaw_safeguard as safeguard
 
 
 def sized(*rows):

@@ -2,7 +2,7 @@
 
 from builders import assistant, call, result, tool_call, user
 
-from ctxkit.policies import evidence as re_
+from ctxkit.policies import evidence_summaries as re_
 from ctxkit.policies.texts import tool_actions
 
 

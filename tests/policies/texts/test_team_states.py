@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from builders import user
 
-from ctxkit.policies.evidence import TEAM_STATE_KEY, newest_team_state, team_state_sections
+from ctxkit.policies.evidence_summaries import (
+    TEAM_STATE_KEY,
+    newest_team_state,
+    team_state_sections,
+)
 
 
 def with_state(state):

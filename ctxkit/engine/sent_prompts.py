@@ -1,0 +1,204 @@
+"""The prompt sent at a call: each message, its size before any change, and what changed it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.policies.base import apply_policy
+from ctxkit.policies.history.edited_head import content_hash, row_content_hash
+from ctxkit.policies.protocols import name_of
+from ctxkit.policies.schedules.layers import changes_between
+from ctxkit.policies.schedules.rows import MessageState
+from ctxkit.session.messages import Message, SizeOnly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ctxkit.engine.run_segments import RunLike
+    from ctxkit.policies.base import BasePolicy
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.schedules.pruning_schedule import Schedule
+
+FIXED_KIND = "fixed"
+"""The kind of the item for the part of a prompt that no message of the log holds."""
+
+
+class SentItem(NamedTuple):
+    """One message of a prompt, as it was sent."""
+
+    message: Message
+    tokens: int
+    raw_tokens: int
+    """Its tokens before it was changed; 0 where a rule inserted it."""
+    changed_by: str | None
+    """The part of the rules that changed or inserted it; None: it was sent unchanged."""
+    row: int = -1
+    """Its row in the log; -1: it is no message of the log."""
+    pruned: bool = False
+    """True where a pruning changed it, for this call; False: a compaction, for good."""
+
+
+class PromptChange(NamedTuple):
+    """The messages by which a prompt differs from the one before it."""
+
+    call: int
+    anew: bool
+    """True where the prompt before does not count, and all messages of this one are in `came`."""
+    came: list[MessageState]
+    """Messages that this prompt has and the one before has not."""
+    gone: list[MessageState]
+    """Messages that the one before has and this one has not."""
+    fixed: int
+    """Tokens that no message holds."""
+
+
+def build_sent_items(run: RunLike, call: int | None) -> tuple[SentItem, ...]:
+    """Return the prompt of a call: the fixed part as one item, then the messages in order.
+
+    Args:
+        run: the run.
+        call: number of the call; None: the next one, as if nothing were compacted before it.
+    """
+    items, _ = _items_and_left_out(run, call)
+    fixed = run.log.fixed_in(run.call if call is None else call)
+    if fixed:
+        parts = (SizeOnly(FIXED_KIND, tokens=fixed),)
+        message = Message(role="system", id=FIXED_KIND, kind=FIXED_KIND, parts=parts)
+        items.insert(0, SentItem(message, fixed, fixed, None))
+    return tuple(items)
+
+
+def find_left_out_rows(run: RunLike, call: int | None) -> dict[int, str]:
+    """Return the rows that prunings left out of a call's prompt, each with the name of the part."""
+    return _items_and_left_out(run, call)[1]
+
+
+def iter_prompt_changes(
+    run: RunLike, start: int = 0, stop: int | None = None
+) -> Iterator[PromptChange]:
+    """Yield the changes of the prompt at each of the calls start..stop, the first of them again.
+
+    Cost: one pass over messages and changes of each segment; where a part has no schedule, one pass
+    over the prompt at each call.
+    """
+    stop = run.call if stop is None else min(stop, run.call)
+    segment_starts = {start, run.begin, *(c.call for c in run.cuts)}
+    bounds = [*sorted(c for c in segment_starts if start <= c < stop), stop]
+    for begin, end in pairwise(bounds):
+        pruned = run.pruned(begin)
+        if pruned.rest:
+            yield from (
+                build_full_prompt_change(call, build_sent_items(run, call))
+                for call in range(begin, end)
+            )
+        else:
+            yield from _schedule_changes(pruned.schedule.extend(end), begin, end)
+
+
+def build_full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChange:
+    """Return all items of a call as one change, as if there were no prompt before."""
+    fixed, came = 0, list[MessageState]()
+    for item in items:
+        if item.message.kind == FIXED_KIND:
+            fixed = item.tokens
+        else:
+            is_unchanged = item.row >= 0 and item.changed_by is None
+            # the row is part of the hash, so that equal texts at two rows differ
+            changed_content = row_content_hash(item.row, content_hash(item.message))
+            content = -item.row - 1 if is_unchanged else changed_content
+            came.append(MessageState(call, item.message, item.tokens, content))
+    return PromptChange(call, anew=True, came=came, gone=[], fixed=fixed)
+
+
+def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
+    """Return the messages of a prompt, and the rows that were left out of it."""
+    call = run.call if call is None else call
+    pruned = run.pruned(call)
+    schedule = pruned.schedule.extend(call + 1)
+    left_out: dict[int, str] = {}
+    names = (c.by for c in reversed(run.cuts) if c.call <= call)
+    policy = name_of(run.rules.policy) if run.rules.policy else next(filter(None, names), "")
+    items = list(_scheduled_items(schedule, call, policy or "a compaction", left_out))
+    if pruned.rest:
+        items = _called_items(schedule.prompt_at(call), pruned.rest, items, run, left_out)
+    return items, left_out
+
+
+def _schedule_changes(schedule: Schedule, start: int, stop: int) -> Iterator[PromptChange]:
+    """Yield the changes at the calls start..stop of a schedule that reaches there."""
+    rows, top, n = schedule.rows, schedule.top, schedule.rows.shown(start)
+    came, gone = [top.state(p, start) for p in range(n)], list[MessageState]()
+    events, i, last_added = changes_between(top.events, start + 1, stop), 0, None
+    for call in range(start, stop):
+        if call > start:
+            came, gone = [rows.said(p) for p in range(n, rows.shown(call))], []
+            n = rows.shown(call)
+        while i < len(events) and events[i].call <= call:
+            gone.append(events[i].was)
+            came.append(events[i].now)
+            i += 1
+        if last_added is not None:
+            gone.append(last_added)
+        last_added = None
+        added = top.added(call)
+        if added is not None:
+            last_added = MessageState(call, added.message, added.tokens, added.content)
+            came.append(last_added)
+        yield PromptChange(call, call == start, came, gone, rows.log.fixed_in(call))
+
+
+def _scheduled_items(
+    schedule: Schedule, call: int, policy: str, left_out: dict[int, str]
+) -> Iterator[SentItem]:
+    """Yield a call's messages under a schedule; add the rows that it leaves out to `left_out`."""
+    rows, log = schedule.rows, schedule.rows.log
+    changed = dict(schedule.changed(call))
+    for p in range(rows.shown(call)):
+        unpruned = rows.said(p)
+        state = changed.get(p, unpruned)
+        row = rows.row(p)
+        part = schedule.top.origin(p, call) if p in changed else None
+        if state.message is None:
+            left_out[row] = name_of(part)
+            continue
+        is_compacted = row < 0 or unpruned.content != -row - 1  # changed or inserted
+        changed_by = name_of(part) if part is not None else policy if is_compacted else None
+        raw = log.tokens.sizes[row] if row >= 0 else 0  # an inserted message is not in the log
+        yield SentItem(state.message, state.tokens, raw, changed_by, row, part is not None)
+    added = schedule.top.added(call)
+    if added is not None:
+        yield SentItem(added.message, added.tokens, 0, name_of(schedule.adder(call)), pruned=True)
+
+
+def _called_items(
+    view: History,
+    parts: Sequence[BasePolicy],
+    items: list[SentItem],
+    run: RunLike,
+    left_out: dict[int, str],
+) -> list[SentItem]:
+    """Return the items after the parts without a schedule, which are run on the call's history."""
+    for part in parts:
+        new = apply_policy(part, view, run.room)
+        if new is not view:
+            # a message is recognised by its row and the id that changed copies share
+            before = {(item.row, item.message.id.split("~")[0]): item for item in items}
+            items = [_item_after(part, new, p, before) for p in range(len(new))]
+            rows_after = {item.row for item in items}
+            left_out.update(
+                {row: name_of(part) for row, _ in before if row >= 0 and row not in rows_after}
+            )
+        view = new
+    return items
+
+
+def _item_after(
+    part: Any, view: History, p: int, items_before: dict[tuple[int, str], SentItem]
+) -> SentItem:
+    item, message = view.item(p), view[p]
+    before = items_before.get((item.row, message.id.split("~")[0]))
+    if before is not None and before.message.parts == message.parts:
+        return before
+    raw = before.raw_tokens if before is not None else 0
+    return SentItem(message, item.tokens, raw, name_of(part), item.row, pruned=True)

@@ -1,0 +1,132 @@
+"""The magics class with its error handling: `%context`, `%%agent`, `%compact`, `%memory`,
+`%%team`.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from IPython.core.error import UsageError
+from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
+
+from ctxkit.errors import BadArguments, StoreError
+from ctxkit.magics import checkpoint_commands, memory_commands
+from ctxkit.magics import prompt_section_commands as context_commands
+from ctxkit.magics import session_report_commands as session_commands
+from ctxkit.magics.arguments import strip_semicolon
+from ctxkit.magics.kernel_state import KitState
+from ctxkit.magics.subcommand_dispatch import (
+    AGENT_MAGIC,
+    COMPACT_MAGIC,
+    TEAM_MAGIC,
+    format_overview,
+    run_cell_magic,
+    run_subcommand,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def convert_errors(magic: Callable[P, R]) -> Callable[P, R]:
+    """Turn IPython's `UsageError` (invisible to notebook tests) and trouble with files into errors
+    of the kit.
+    """
+
+    @wraps(magic)
+    def converted(*args: P.args, **kwargs: P.kwargs) -> Any:
+        try:
+            return magic(*args, **kwargs)
+        except UsageError as e:
+            raise BadArguments(str(e)) from None
+        except OSError as e:
+            where = f" {e.filename}" if e.filename else ""
+            raise StoreError(
+                f"The file{where} could not be used: {e.strerror or type(e).__name__}."
+            ) from None
+
+    return converted
+
+
+DEFAULT_SUBCOMMAND = "status"
+CONTEXT_SUBCOMMANDS = {
+    s.name: s
+    for s in (
+        *session_commands.VIEW_SUBCOMMANDS,
+        *context_commands.PROMPT_SUBCOMMANDS,
+        *session_commands.REPORT_SUBCOMMANDS,
+        *session_commands.TABLE_SUBCOMMANDS,
+        *checkpoint_commands.CHECKPOINT_SUBCOMMANDS,
+        *session_commands.SESSION_SUBCOMMANDS,
+        *session_commands.FILE_SUBCOMMANDS,
+    )
+}
+"""The subcommands of `%context`, in the order of its help."""
+
+
+@magics_class
+class CtxKit(KitState):
+    """Magics over sessions: run an agent, see what fills its context, compact it; in a notebook or
+    a terminal.
+    """
+
+    @line_magic
+    @convert_errors
+    def context(self, line: str = "") -> object:
+        """Show what fills the context of a session."""
+        return run_subcommand(
+            self, "%context", CONTEXT_SUBCOMMANDS, strip_semicolon(line), DEFAULT_SUBCOMMAND
+        )
+
+    @no_var_expand
+    @line_cell_magic
+    @convert_errors
+    def agent(self, line: str = "", cell: str | None = None) -> object:
+        """Take a turn of an agent: the cell is the prompt. Alone: how the session stands. See
+        `%agent -h`.
+        """
+        from ctxkit.magics.agent import run_agent
+
+        return run_cell_magic(self, AGENT_MAGIC, line, cell, run_agent)
+
+    @no_var_expand
+    @line_magic("memory")  # type: ignore[arg-type]  # `memory` is a setting, too
+    @convert_errors
+    def recollect(self, line: str = "") -> object:
+        """Show what is remembered, and change it."""
+        return run_subcommand(
+            self,
+            "%memory",
+            memory_commands.MEMORY_SUBCOMMANDS,
+            strip_semicolon(line),
+            memory_commands.LIST_SUBCOMMAND,
+        )
+
+    @no_var_expand
+    @line_cell_magic
+    @convert_errors
+    def team(self, line: str = "", cell: str | None = None) -> object:
+        """Let a team of agents work on the task in the cell. `%team -h` has the options."""
+        from ctxkit.magics.team import run_team
+
+        return run_cell_magic(self, TEAM_MAGIC, line, cell, run_team)
+
+    @no_var_expand
+    @line_cell_magic
+    @convert_errors
+    def compact(self, line: str = "", cell: str | None = None) -> object:
+        """Compact the session by hand; the rest of the line is the focus. `%compact -h` has the
+        options.
+        """
+        from ctxkit.magics.compact_command import run_compact
+
+        return run_cell_magic(self, COMPACT_MAGIC, line, cell, run_compact)
+
+
+_OVERVIEW = format_overview("%context", CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, full=True)
+CtxKit.context.__doc__ = f"{CtxKit.context.__doc__}\n\n{_OVERVIEW}"

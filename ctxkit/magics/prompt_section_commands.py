@@ -1,0 +1,190 @@
+"""`%context` subcommands for prompt sections and the context store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.agent.document_store import STORE_FOLDERS, ContextStore, describe_skipped, import_files
+from ctxkit.agent.system_prompt import OFF, parse_section_names
+from ctxkit.errors import BadArguments
+from ctxkit.magics.arguments import option, rest, word
+from ctxkit.magics.session_report_commands import (
+    FILL_TASK,
+    EmptyArguments,
+    SessionArguments,
+    clean_texts,
+)
+from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.magics.kernel_state import KitState
+
+
+@dataclass(frozen=True)
+class SectionsArguments(SessionArguments):
+    """The line of `%context sections`."""
+
+    words: str = rest("on, off, names, or what changes: -name, +name; nothing: what they cost")
+
+
+@dataclass(frozen=True)
+class AddArguments:
+    """The line of `%context add`."""
+
+    path: str = word("a file, or a folder", completes="path")
+    name: str = option("what it is called in the store: letters, digits, - and _", default="")
+    desc: str = option("one line that says what it is, in quotes", default="")
+    fuseraft: bool = option("keep it in fuseraft's folder", default=False)
+
+
+@dataclass(frozen=True)
+class RemoveArguments:
+    """The line of `%context remove`."""
+
+    name: str = word("what it is called in the store")
+
+
+def show_or_switch_sections(kit: KitState, line: SectionsArguments) -> pd.DataFrame | TextPage:
+    """Say what the sections of a session cost; or switch them from the next prompt on."""
+    if not line.words.strip():
+        from ctxkit.experiments.section_costs import sections as costs
+
+        table = clean_texts(costs(kit.session(line.session)))
+        return table.drop(columns="session").set_index("section")
+    session_name = line.session or kit.lives.standing
+    if session_name is None or session_name not in kit.lives:
+        if line.session is not None:
+            kit.lives.get(line.session)
+        names, kit.sections = _switch_sections(line.words.strip(), kit.sections)
+        return TextPage(f"Sections of new sessions: {', '.join(names) or 'none'}.")
+    live = kit.lives.get(session_name)
+    kit.lives.free(live.name)
+    # Instructions are put only into a session that is still empty.
+    own = "" if live.session.log else kit.lives.named.system(live.settings)
+    names, words = _switch_sections(line.words.strip(), live.settings["sections"])
+    live.inject(words, own)
+    live.settings["sections"] = words
+    live.limit(live.agent.limits)  # it is kept with the session
+    lines = [f"Sections of {live.name} from the next prompt on: {', '.join(names) or 'none'}."]
+    return TextPage("\n".join([*lines, *_describe_remaining(live, names)]))
+
+
+def _switch_sections(words: str, before: str) -> tuple[tuple[str, ...], str]:
+    """Return the sections that are on once words are taken, and words that say so by themselves.
+
+    Names with signs change what words before them switched on.
+    """
+    names = parse_section_names(words, parse_section_names(before))
+    # Words with signs depend on those before; then the names themselves are kept.
+    alone = words if parse_section_names(words) == names else ",".join(names)
+    return names, alone or OFF
+
+
+def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
+    """Return what must be said of sections that are off now and are in the session."""
+    session = live.session
+    if not session.calls:
+        return []
+    stand = {name for m in session.view() for name, _, _ in m.sections} - set(names)
+    if not stand:
+        return []
+    from ctxkit.experiments.section_costs import sections as costs
+
+    table = costs(session).set_index("section")
+    tokens, whole = table.loc[sorted(stand), "tokens"].sum(), live.agent.gauge()[0]
+    sentences = (
+        f"Said already, and kept so that the cache holds: {', '.join(sorted(stand))} "
+        f"({tokens:,} tokens a call). Taking it out would have the whole prompt ({whole:,} tokens) "
+        "read anew; `%context reset` begins without."
+    )
+    return [sentences]
+
+
+def add_item(kit: KitState, line: AddArguments) -> TextPage:  # noqa: ARG001  the shape of a subcommand
+    """Keep a file or a folder in the context store; documents are kept as their text."""
+    if not line.name:
+        raise BadArguments(
+            f"Give it a name: `%context add {sanitize_line(line.path, 200)} --name N`."
+        )
+    found, home = import_files(line.path), STORE_FOLDERS[1 if line.fuseraft else 0]
+    item = ContextStore().put(line.name, found.files, source=line.path, description=line.desc,
+                         info=found.info, home=home)  # fmt: skip
+    files = "1 file" if len(item.files) == 1 else f"{len(item.files)} files"
+    lines = [(f"Kept {files}, {item.size_bytes:,} bytes of text, as {home}/context/{item.name}: "
+             "agents see it in their index and read it with read_file.")]  # fmt: skip
+    lines += [found.info[0].upper() + found.info[1:] + "."] if found.info else []
+    return TextPage("\n".join([*lines, *filter(None, [describe_skipped(found.left)])]))
+
+
+def remove_item(kit: KitState, line: RemoveArguments) -> TextPage:  # noqa: ARG001  as above
+    """Take something out of the context store."""
+    item = ContextStore().remove(line.name)
+    return TextPage(
+        f"Removed {item.name} from the context store; where it came from stays as it was."
+    )
+
+
+def list_store(kit: KitState, _: EmptyArguments) -> pd.DataFrame:  # noqa: ARG001  as above
+    """Return one row an item of the context store: sizes raw, extracted, and put into prompts."""
+    import pandas as pd
+
+    from ctxkit.agent.document_store import INDEX_HEADING, format_index_block
+
+    library = ContextStore()
+    for fault in library.faults():
+        print(f"Note: {fault}")  # noqa: T201  beside the table
+    store = library.items()
+    infos = (item.extraction_info for item in store.values())
+    columns = {
+        "path": list(store),
+        "files_n": [len(item.files) for item in store.values()],
+        "raw_bytes": [item.raw_bytes for item in store.values()],
+        "text_bytes": [item.size_bytes for item in store.values()],
+        "injected_chars": [
+            len(format_index_block({p: item})) - len(INDEX_HEADING) for p, item in store.items()
+        ],
+        "description": [item.description or "" for item in store.values()],
+        "source": [item.source_path for item in store.values()],
+        "info": [info if isinstance(info, str) else "" for info in infos],
+    }
+    names = [path.rsplit("/", 1)[1] for path in store]
+    return clean_texts(pd.DataFrame(columns, index=pd.Index(names, name="item", dtype="object")))
+
+
+PROMPT_SUBCOMMANDS = (
+    Subcommand(
+        "sections",
+        "What the sections of the prompts cost; with words: switch them.",
+        SectionsArguments,
+        show_or_switch_sections,
+        FILL_TASK,
+    ),
+    Subcommand(
+        "store",
+        "The context store, raw, as text, and in prompts; `add` and `remove` change it.",
+        EmptyArguments,
+        list_store,
+        FILL_TASK,
+    ),
+    Subcommand(
+        "add",
+        "Keep a file or a folder in the context store.",
+        AddArguments,
+        add_item,
+        FILL_TASK,
+        hidden=True,
+    ),
+    Subcommand(
+        "remove",
+        "Take something out of the context store.",
+        RemoveArguments,
+        remove_item,
+        FILL_TASK,
+        hidden=True,
+    ),
+)

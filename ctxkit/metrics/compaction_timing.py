@@ -1,0 +1,643 @@
+"""The best trigger, floor and wait for compactions of a session, computed from its log."""
+
+# Cost model of a trigger
+#
+# A context that is compacted at h tokens and comes down to s grows by g tokens a call, so a cycle
+# lasts (h - s) / g calls. One call costs on average
+#
+#   c (s + h) / 2  +  (p_w - p_r) g  +  (A + p_in (h - s)) g / (h - s)
+#
+# with c the price of a carried token (mostly read, written again after a miss), p_r, p_w and p_in
+# the prices of a read, a write and fresh input, and A the part of a compaction's cost that does not
+# depend on h: the summary and rewriting the floor behind its unchanged front. The minimum over h
+# has a closed form (`breakeven.best_trigger`) within one price tier; across tiers, and for the
+# range of near-optimal triggers, 200 sizes are evaluated. A recorded session has an end, so the
+# range is narrowed to triggers whose replays cost about the same (`trigger_replays`).
+#
+# Dollars alone would compact far too early, as each carried token costs. So two bounds apply: what
+# must stay bounds the floor from below (`growth_profile.estimate_floor`), and what replays of the
+# record would lose bounds the trigger from below (`growth_profile.LossRisk`).
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import inf, isinf
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    escape_html,
+    format_percent,
+    format_usd,
+    sanitize_line,
+    wrap_lines,
+)
+from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
+from ctxkit.errors import BadArguments
+from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
+from ctxkit.metrics.growth_profile import ContextFloor, GrowthProfile, LossRisk, estimate_floor
+from ctxkit.metrics.item_index import ItemIndex
+from ctxkit.metrics.losable_items import MessageItemCache
+from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL, TriggerReplays
+from ctxkit.metrics.trigger_settings import describe_setting
+from ctxkit.session.titles import get_title
+
+if TYPE_CHECKING:
+    from ctxkit.session.session import Session
+
+
+__all__ = ["CompactionTiming", "TriggerCost", "get_floor", "when_to_compact"]
+__dir__ = public_dir(__all__)
+
+
+EXTRA_LOSS = 0.05
+"""Share of reused items that a trigger may put at stake beyond what compacting at the window does.
+"""
+_TABLE_COLUMNS = (
+    Column("trigger", "where the context is compacted", number=False),
+    Column("tokens", "of the prompt at which it is compacted"),
+    Column("calls between", "from one compaction to the next"),
+    Column("a call", "average dollars of a call"),
+    Column("at stake", "share of what is used again that would be taken before its use"),
+)
+
+
+class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """The recommended trigger, floor and wait, and the figures that they follow from.
+
+    Sizes are tokens, prices dollars per token; None: the log cannot say.
+    """
+
+    session: str
+    title: str
+    """A readable name of the session: its title, else its first prompt."""
+    format: str
+    """The format of its log, which tells the tool that wrote it."""
+    model: str
+    calls_n: int
+    """Calls with recorded usage."""
+    peak: int
+    """Tokens of the largest prompt."""
+    recorded: int | None
+    """Tokens at which the log's own compactions came (median); None: it has none."""
+    saved_usd: float
+    """Dollars that the best trigger saves on this session's calls by the cost model, against the
+    recorded one, or against no compaction where the log has none; negative: it is dearer.
+    """
+    window: int
+    window_source: str
+    growth: float
+    """Mean growth of the prompt per call, compactions left out."""
+    floor: int
+    """Tokens that a compaction leaves."""
+    floor_source: str
+    reset_usd: float
+    """Dollars of a compaction at the best trigger: the summary call, and rewriting the floor."""
+    read_price: float
+    write_price: float
+    carry_price: float
+    """Price of a token that one more call carries: mostly read, but written again after a miss."""
+    missed: float | None
+    """Share of the carried tokens that the cache missed, compactions left out."""
+    cold_every: float | None
+    """Mean calls from any call to the next that finds the cache expired; infinite: none did."""
+    wait_at_most: float
+    """Calls that a due compaction may wait for a cold call before waiting costs more than it
+    saves.
+    """
+    best: int
+    """The cheapest trigger among those that put little more at stake than the window does, at most
+    the window.
+    """
+    low: int
+    """The smallest such trigger around the best whose calls cost about the same, in a session that
+    continues and in replays of this one (see `trigger_replays`).
+    """
+    high: int
+    """The largest such trigger."""
+    cheapest: int
+    """The trigger that is cheapest in dollars alone, whatever it loses."""
+    session_usd: float | None
+    """Dollars of this session, replayed with compactions at the best trigger."""
+    uncompacted_usd: float | None
+    """Dollars of this session, replayed without a compaction, whatever the window."""
+    stays: ContextFloor
+    """The tokens that no compaction can remove."""
+    max_loss: float | None
+    """Share of reused items that may be at stake; None: unknown."""
+    pays_after: float
+    """Calls after which a compaction at the best trigger is paid back."""
+    kept_usd: float
+    """Dollars per call of 1,000 more tokens in the floor."""
+    ceilings: tuple[TriggerCost, ...]
+    """The best trigger beside others, by size."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what the session's log lacks or states wrongly."""
+
+    @property
+    def keep(self) -> int:
+        """Tokens of the newest messages and the summary that a compaction leaves."""
+        return self.floor - self.stays.fixed
+
+    @property
+    def wait(self) -> bool | None:
+        """True where a due compaction should wait for a cold call; None without times."""
+        return None if self.cold_every is None else self.cold_every <= self.wait_at_most
+
+    @property
+    def answer(self) -> str:
+        """The recommendation in one sentence, with its price and its loss."""
+        usd, loss = format_usd(abs(self.saved_usd)), self._loss_at("best")
+        taken = f"; {loss} of what is used again would be taken before its use" if loss else ""
+        if not self.is_change:
+            return self._describe_no_change()
+        if self.recorded is None and self.saved_usd < 0:
+            return (
+                f"Compaction does not pay on this session: at best, at {self.best:,} tokens, it"
+                f" costs about {usd} more{taken}."
+            )
+        if self.recorded is None:
+            return (
+                f"Compact at {self.best:,} tokens: about {usd} less on this session than without"
+                f" compaction{taken}."
+            )
+        start = f"Compact at {self.best:,} tokens, not {self.recorded:,}: about {usd}"
+        if self.saved_usd >= 0:
+            return f"{start} less on this session{taken}."
+        before = self._loss_at("recorded")
+        taken = f", but {loss} of what is used again would be taken, not {before}" if before else ""
+        return f"{start} more on this session{taken}."
+
+    @property
+    def is_change(self) -> bool:
+        """True where the best trigger differs from what the session did."""
+        if self.recorded is None:
+            return self.peak > self.best
+        return not self.low <= self.recorded <= self.high
+
+    def _describe_no_change(self) -> str:
+        compaction = f"{_usd(self.reset_usd)} a compaction"
+        if self.recorded is None:
+            return (
+                f"Nothing to compact: the largest prompt had {self.peak:,} tokens, and compacting"
+                f" is due from {self.best:,} on, at {compaction}."
+            )
+        loss = self._loss_at("recorded")
+        taken = f"; {loss} of what is used again is taken before its use" if loss else ""
+        return (
+            f"Keep compacting at about {self.recorded:,} tokens: {self.low:,} to {self.high:,} cost"
+            f" about the same, {compaction}{taken}."
+        )
+
+    def _loss_at(self, name: str) -> str:
+        """Return what is at stake at a trigger of the table; empty where it is unknown."""
+        loss = {c.name: c.loss for c in self.ceilings}.get(name)
+        return "" if loss is None else format_percent(loss)
+
+    @property
+    def setting(self) -> str:
+        """The setting to change, in the syntax of the tool that wrote the log; empty where nothing
+        is to be changed.
+        """
+        does_not_pay = self.recorded is None and self.saved_usd < 0
+        if does_not_pay or not self.is_change:
+            return ""
+        return describe_setting(self.format, self.best, self.window)
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the reasons for the recommendation as sentences."""
+        return (
+            (
+                f"A call adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,}"
+                f" ({self.floor_source})."
+            ),
+            self._describe_trigger(),
+            *self._describe_short_session(),
+            (
+                f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after"
+                f" {_calls(self.pays_after)}."
+            ),
+            self._describe_wait(),
+        )
+
+    def reservations(self) -> tuple[str, ...]:
+        """Return what the figures rest on, and what they leave open, as sentences."""
+        return (
+            f"Floor: {self.stays.total:,} must stay ({self.stays}).",
+            f"1,000 tokens more kept cost {_usd(self.kept_usd)} a call.",
+            self.assumptions(),
+        )
+
+    def _describe_trigger(self) -> str:
+        """Return the trigger, its interval, and why it is not the one of dollars alone."""
+        window = " (the window)" if self.best == self.window else ""
+        sentence = f"Trigger: compact at {self.best:,} tokens{window}"
+        if self.low < self.high:
+            sentence += f"; {self.low:,} to {self.high:,} cost about the same, also in replays"
+        loss_by_name = {c.name: c.loss for c in self.ceilings}
+        loss, max_loss = loss_by_name.get("dollars alone"), self.max_loss
+        if loss is not None and max_loss is not None:
+            sentence += (
+                f". In dollars alone {self.cheapest:,}, but there {format_percent(loss)} of what is"
+                f" used again would be taken before its use (at most {format_percent(max_loss)}"
+                " may be)"
+            )
+        return sentence + "."
+
+    def _describe_short_session(self) -> tuple[str, ...]:
+        """Return the sentence on a session that is cheaper without a compaction; else nothing."""
+        best, uncompacted = self.session_usd, self.uncompacted_usd
+        if best is None or uncompacted is None or best <= uncompacted:
+            return ()
+        sentence = (
+            "The rates are those of a session that goes on: this one, replayed with compactions at"
+            f" the ceiling, costs {_usd(best)}, and {_usd(uncompacted)} without any."
+        )
+        return (sentence,)
+
+    def _describe_wait(self) -> str:
+        if self.cold_every is None:
+            return (
+                "Pauses: the log has no times that can be used, so whether to wait for one cannot "
+                "be said."
+            )
+        if isinf(self.cold_every):
+            return (
+                "Pauses: none was longer than the cache lives, so there is no cold call to wait"
+                " for."
+            )
+        verdict = "wait for it" if self.wait else "do not wait"
+        return (
+            f"Pauses: the next cold call is {_calls(self.cold_every)} away on average, and waiting"
+            f" pays for up to {_calls(self.wait_at_most)}: {verdict}."
+        )
+
+    def assumptions(self) -> str:
+        """Return the assumptions behind the figures as one paragraph."""
+        unknown = "nothing, as no cache split and no times are known"
+        miss_share = unknown if self.missed is None else f"{self.missed:.1%}"
+        return (
+            f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is"
+            f" carried the cache missed {miss_share}. Growth is taken as even and the trajectory as"
+            " recorded; the summary's call sends what it summarises. What is taken before its use"
+            f" is at stake: a summary may still say it. One session carries this, {self.session}:"
+            " ask others, or advise for many." + "".join(f" Note: {note}" for note in self.notes)
+        )
+
+    @property
+    def table(self) -> Table:
+        """The best trigger beside others, by size."""
+        rows = tuple(
+            (
+                Cell(c.name, None, "", "good" if c.name == "best" else ""),
+                Cell(f"{c.tokens:,}", c.tokens),
+                Cell(f"{c.calls:,.0f}", c.calls),
+                Cell(_usd(c.usd), c.usd),
+                Cell(_share(c.loss), c.loss),
+            )
+            for c in self.ceilings
+        )
+        return Table(_TABLE_COLUMNS, rows)
+
+    def to_text(self, *, why: bool = False) -> str:
+        """Return the answer, its reasons and the table as lines of 80 columns.
+
+        Args:
+            why: add what the figures rest on.
+        """
+        title = f"{sanitize_line(self.title, 40)}: {self.calls_n:,} calls, {self.model}"
+        lines = [*wrap_lines(self.answer, TERMINAL_COLUMNS), *self.setting.splitlines(), "", title]
+        lines += [line for s in self.sentences() for line in wrap_lines(s, TERMINAL_COLUMNS)]
+        lines += ["", self.table.to_text()]
+        if why:
+            lines += [
+                "",
+                *(w for s in self.reservations() for w in wrap_lines(s, TERMINAL_COLUMNS)),
+            ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return cast("dict[str, Any]", msgspec.to_builtins(self))
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        reasons = "".join(f"<li>{escape_html(s)}</li>" for s in self.sentences())
+        basis = "".join(f"<li>{escape_html(s, 1500)}</li>" for s in self.reservations())
+        return (
+            f'<div class="ctxkit-when {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">'
+            f'<strong style="font-size:120%">{escape_html(self.answer, 600)}</strong>'
+            f'<div style="white-space:pre-wrap">{escape_html(self.setting, 400)}</div>'
+            f"<ul>{reasons}</ul>"
+            f"{self.table.to_html(sorts=False)}"
+            "<details><summary>What these figures rest on</summary>"
+            f"<ul>{basis}</ul></details></div>"
+        )
+
+
+@accepts_session
+def when_to_compact(
+    session: Session,
+    *,
+    context_window: int | None = None,
+    floor: int | None = None,
+    summary_tokens: int | None = None,
+    memory: ItemIndex | None = None,
+) -> CompactionTiming:
+    """Compute at which prompt size to compact, to which size, and whether to wait for a pause.
+
+    The trigger is the cheapest in dollars among those that put at most 5 % more of the reused items
+    at stake than compacting at the window does. A due compaction may wait for a cold call, where
+    the prompt is written again in any case, for as many calls as their extra reads cost less than
+    that write; it waits no longer than to the next compaction, nor past the window.
+
+    Args:
+        session: a recorded session with usage, of a model that has a price.
+        context_window: tokens of the window asked about; None: the one that the session ran in.
+        floor: tokens that a compaction leaves; None: what the log's own left (median), else its
+            smallest prompt and a summary; but at least what must stay.
+        summary_tokens: tokens of a summary; None: those of the log's own (median), else 1,000.
+        memory: the items of the session, where they are already indexed.
+
+    Returns:
+        The trigger and its near-optimal range, the floor, the wait, and the costs of other
+        triggers. It prints as sentences and a table.
+
+    Raises:
+        BadArguments: the log has no usage or no price, its prompts do not grow, the floor is no
+            smaller than the window, or the summary is negative.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> timing = ck.metrics.when_to_compact(ck.samples.path("billing"))
+        >>> timing.low <= timing.best <= timing.high <= timing.window
+        True
+    """
+    profile = GrowthProfile(session)
+    summary = profile.summary if summary_tokens is None else summary_tokens
+    if summary < 0:
+        raise BadArguments(f"A summary has 0 tokens or more, not {summary:,}.")
+    if memory is None and session.has_text:
+        memory = ItemIndex(session, MessageItemCache(profile.anchored))
+    context_floor = estimate_floor(session, profile.anchored, memory)
+    floor, floor_source = (
+        get_floor(profile, context_floor, summary) if floor is None else (floor, "given")
+    )
+    window, window_source = profile.window if context_window is None else (context_window, "given")
+    if not 0 <= floor < window:
+        raise BadArguments(
+            f"A floor of {floor:,} tokens does not lie in a window of {window:,}: give a lower one."
+        )
+    front = min(context_floor.fixed, floor)
+    costs = TriggerCostModel(profile, floor, front, summary)
+    cheapest = costs.find_cheapest(window)
+    risk = LossRisk(memory, profile.anchored, floor, front) if memory is not None else None
+    max_loss, best = _bounded_trigger(risk, cheapest, window)
+    low, high = costs.find_near_optimal(
+        best, window, smallest=best if best > cheapest else floor + 1
+    )
+    replays = TriggerReplays(session, profile.anchored, floor - front - summary, summary)
+    low, high = replays.find_alike(best, low, high, profile.growth / 2)
+    rates = costs.rates(best)
+    triggers = {"best": best, "half": (best + floor) // 2, "double": 2 * best - floor}
+    triggers |= {"window": window, **profile.recorded_trigger}
+    triggers |= {"dollars alone": cheapest} if cheapest < best else {}
+    rows = [
+        costs.cost_trigger(name, size)._replace(loss=None if risk is None else risk.at(size))
+        for name, size in triggers.items()
+        if floor < size <= window
+    ]
+    recorded = profile.recorded_trigger.get("recorded")
+    return CompactionTiming(
+        session=session.id,
+        title=get_title(session),
+        format=(session.origin or session).format,
+        calls_n=len(profile.billed),
+        peak=profile.peak,
+        recorded=recorded,
+        saved_usd=len(profile.billed) * costs.estimate_saving(best, recorded, profile.peak),
+        notes=session.notes,
+        model=profile.model,
+        window=window,
+        window_source=window_source,
+        growth=profile.growth,
+        floor=floor,
+        floor_source=floor_source,
+        stays=context_floor,
+        reset_usd=costs.cost_compaction(best),
+        read_price=rates.read,
+        write_price=rates.write,
+        carry_price=rates.carry,
+        missed=profile.miss_share,
+        cold_every=None if _clock_runs_backwards(session) else profile.calls_to_cold,
+        wait_at_most=costs.count_wait_calls(best, window),
+        best=best,
+        low=low,
+        high=high,
+        cheapest=cheapest,
+        session_usd=replays.bill(best),
+        uncompacted_usd=replays.bill(None),
+        max_loss=max_loss,
+        pays_after=costs.count_calls_to_break_even(best),
+        kept_usd=costs.cost_floor(best),
+        ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),
+    )
+
+
+def _clock_runs_backwards(session: Session) -> bool:
+    """Return True where most times of a log run backwards, so that its pauses mean nothing."""
+    times = [c.message.time for c in session.calls if c.message.time is not None]
+    return len(times) > 1 and sum(b < a for a, b in pairwise(times)) * 2 > len(times) - 1
+
+
+def _bounded_trigger(risk: LossRisk | None, cheapest: int, window: int) -> tuple[float | None, int]:
+    """Return the share of reused items that may be at stake, and the cheapest trigger within it."""
+    loss_at_window = None if risk is None else risk.at(window)
+    if risk is None or loss_at_window is None:
+        return None, cheapest
+    max_loss = loss_at_window + EXTRA_LOSS
+    fits = (risk.at(cheapest) or 0.0) <= max_loss
+    return max_loss, cheapest if fits else risk.find_smallest_size(cheapest, window, max_loss)
+
+
+def get_floor(profile: GrowthProfile, context_floor: ContextFloor, summary: int) -> tuple[int, str]:
+    """Return what a compaction leaves, at least what must stay, and the source of the figure.
+
+    Args:
+        profile: the growth profile of a session.
+        context_floor: the tokens that must stay.
+        summary: tokens of a summary.
+    """
+    floor, source = profile.estimate_floor_after(summary)
+    total = context_floor.total
+    return (floor, source) if floor >= total else (total, "what must stay")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else format_percent(value)
+
+
+def _usd(value: float) -> str:
+    return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
+
+
+def _calls(value: float) -> str:
+    if isinf(value):
+        return "any number of calls"
+    return f"{value:,.0f} calls" if value >= 10 else f"{value:,.1f} calls"
+
+
+SEARCH_STEPS = 200
+"""Sizes evaluated on either side of the best trigger."""
+
+
+class TriggerCost(NamedTuple):
+    """The average cost of a call if the context is compacted at a trigger."""
+
+    name: str
+    tokens: int
+    """The trigger."""
+    calls: float
+    """Calls from one compaction to the next."""
+    usd: float
+    loss: float | None = None
+    """Share of reused items that compactions at this trigger would remove before their use: an
+    upper bound of the loss. None: no item is used again, or the log has no text.
+    """
+
+
+class TokenPrices(NamedTuple):
+    """Dollars per token of a prompt of some size."""
+
+    read: float
+    write: float
+    carry: float
+    """A token that one more call carries: mostly read, but written again after a miss."""
+
+
+class TriggerCostModel:
+    """The costs of compactions of a session that continues for ever, as a function of the trigger.
+
+    Prices are those of the session's model, for prompts of each size and writes of the lifetime
+    that its log has.
+
+    Args:
+        profile: growth and prices of the session.
+        floor: tokens that a compaction leaves.
+        front: tokens at the front of the floor that do not change, so the cache still has them.
+        summary: tokens of a summary.
+    """
+
+    def __init__(self, profile: GrowthProfile, floor: int, front: int, summary: int) -> None:
+        self.price, self.hour, self.growth = profile.price, profile.hour, profile.growth
+        self.miss_share = profile.miss_share or 0.0
+        self.floor, self.front, self.summary = floor, front, summary
+        self._edges = [t.above for t in self.price.tiers if t.above > floor]
+        at_floor = self.rates(floor)
+        self.rewrite = (at_floor.write - at_floor.read) * (floor - front)
+        """Dollars of writing the floor again behind its front."""
+
+    def rates(self, size: int) -> TokenPrices:
+        """Return the prices of a prompt of a size."""
+        p = self.price.at(size)
+        read, write = p.read, p.write(hour=self.hour)
+        return TokenPrices(read, write, read + self.miss_share * max(write - read, 0.0))
+
+    def cost_compaction(self, size: int) -> float:
+        """Return the dollars of a compaction, its summary made from all that it replaces."""
+        source = size - self.floor + self.summary
+        return self.price.request_usd(source, self.summary) + self.rewrite
+
+    def find_cheapest(self, window: int) -> int:
+        """Return the trigger that is cheapest in dollars alone, at most the window."""
+        p = self.price.at(self.floor)
+        size = best_trigger(
+            floor=self.floor,
+            start=self.floor,
+            growth=self.growth,
+            cost_usd=self.summary * (p.input + p.output) + self.rewrite,
+            read_price=self.rates(self.floor).carry,
+        )
+        size = min(max(round(size), self.floor + 1), window)
+        edges = [e for e in self._edges if e < window]
+        if size <= min(edges, default=size):
+            return size
+        # the closed form holds within the first tier
+        step = (window - self.floor) / SEARCH_STEPS
+        others = (self.floor + round(step * k) for k in range(1, SEARCH_STEPS + 1))
+        return min((*edges, *others), key=lambda n: (self.cost_trigger("", n).usd, n))
+
+    def count_calls_to_break_even(self, size: int) -> float:
+        """Return the calls after which a compaction at a size is paid back."""
+        rates = self.rates(size)
+        return requests_until_reset_pays(
+            size,
+            self.floor,
+            cost_usd=self.cost_compaction(size) - self.rewrite,
+            read_price=rates.carry,
+            write_price=rates.write,
+            front=self.front,
+        )
+
+    def count_wait_calls(self, size: int, window: int) -> float:
+        """Return the calls that a compaction due at a size may wait for a cold call.
+
+        Each call of waiting reads what would be gone, and saves writing its growth; at a cold call
+        the compaction saves writing twice what it leaves behind the front. Waiting ends at the next
+        compaction and at the window.
+        """
+        rates = self.rates(size)
+        extra_usd = rates.read * (size - self.floor) - rates.write * self.growth
+        break_even_calls = self.rewrite / extra_usd if extra_usd > 0 else inf
+        return min(
+            break_even_calls, (size - self.floor) / self.growth, (window - size) / self.growth
+        )
+
+    def cost_floor(self, size: int) -> float:
+        """Return the dollars per call of 1,000 more tokens in the floor."""
+        rates = self.rates(self.floor)
+        compactions_per_call = self.growth / max(size - self.floor, 1)
+        return 1_000 * (rates.carry + (rates.write - rates.read) * compactions_per_call)
+
+    def find_near_optimal(self, best: int, window: int, *, smallest: int) -> tuple[int, int]:
+        """Return the smallest and the largest trigger in ``smallest..window`` of about the best
+        cost.
+        """
+        max_usd = NEAR_OPTIMAL * self.cost_trigger("", best).usd
+        below = [smallest + (best - smallest) * k // SEARCH_STEPS for k in range(SEARCH_STEPS)]
+        above = [best + (window - best) * k // SEARCH_STEPS for k in range(SEARCH_STEPS + 1)]
+        fits = [n for n in (*below, *above) if self.cost_trigger("", n).usd <= max_usd]
+        return min(fits), max(fits)
+
+    def estimate_saving(self, best: int, recorded: int | None, peak: int) -> float:
+        """Return the dollars per call that a trigger saves against the record.
+
+        Args:
+            best: the trigger.
+            recorded: the trigger of the record; None: it was never compacted.
+            peak: tokens of its largest prompt.
+        """
+        if recorded is not None:
+            return self.cost_trigger("", recorded).usd - self.cost_trigger("", best).usd
+        grown = self.cost_trigger("", max(peak, self.floor + 1))
+        uncompacted_usd = grown.usd - self.cost_compaction(grown.tokens) / grown.calls
+        return uncompacted_usd - self.cost_trigger("", best).usd
+
+    def cost_trigger(self, name: str, size: int) -> TriggerCost:
+        """Return the average cost of a call with compactions at a size."""
+        calls = max((size - self.floor) / self.growth, 1.0)
+        carried_usd = growth_usd = 0.0
+        bounds = [self.floor, *(e for e in self._edges if e < size), size]
+        for low, high in pairwise(bounds):
+            rates = self.rates(high)
+            share = (high - low) / (size - self.floor)
+            carried_usd += rates.carry * (low + high) / 2 * share
+            growth_usd += (rates.write - rates.read) * self.growth * share
+        usd = carried_usd + growth_usd + self.cost_compaction(size) / calls
+        return TriggerCost(name, size, calls, usd)

@@ -1,0 +1,349 @@
+"""Items that a summary can lose (paths, ids, numbers, rules ...), extracted from messages."""
+
+# Extraction by regular expressions, one per family. Patterns start only at the beginning of a token
+# (a look-behind), and their repeats are bounded, so the time is linear in the text, also for a word
+# of a megabyte. Cheap tests run first: each pattern reads only the words, or the lines, that hold
+# a character or a word without which it cannot match.
+#
+# Sentences give three families by phrases: constraints (the user's "must", "never" ...), decisions
+# (the agent's "going with" ...) and open points (either's "TODO", "still need" ...).
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+from ctxkit.session.messages import SizeOnly, Text, Thinking, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ctxkit.session.messages import Message
+    from ctxkit.tokens.message_sizes import MessageSizes
+
+
+ItemFamily = Literal[
+    "path", "url", "id", "name", "number", "command", "error", "constraint", "decision", "open"
+]
+ITEM_FAMILIES: tuple[ItemFamily, ...] = get_args(ItemFamily)
+MAX_ITEM_CHARS = 300
+"""Characters of a sentence, error line or command that are compared: the first ones."""
+ERROR_LINE_CHARS = 200
+"""Characters of an error line after its first word; a text of so many may have been cut."""
+MAX_SEARCHED_CHARS = 400_000
+"""Characters of one text that are searched: the first ones."""
+SPEAKERS = ("user", "assistant")
+"""Roles whose sentences are searched for constraints, decisions and open points."""
+
+
+class Item(NamedTuple):
+    """One item; its text is normalised, so that equal items are equal."""
+
+    family: ItemFamily
+    text: str
+
+
+_PATH_CHARS = r"\w./~@+-"
+_PATH = re.compile(
+    rf"(?<![{_PATH_CHARS}])(?:~?/|\.{{1,2}}/)?(?:[\w.@+-]{{1,80}}/){{1,20}}[\w@+-][\w.@+-]{{0,80}}\b"
+)
+_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
+_URL = re.compile(r"(?<![A-Za-z])https?://[^\s\"'<>)\]}`\\]{3,500}")
+_ID = re.compile(  # begins as a search skips ahead best, then looks back at what it begins with
+    r"[\dA-Za-f#](?<![\w-].)"
+    r"(?:(?<=[0-9a-fA-F])[0-9a-fA-F]{7}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"  # UUID
+    r"|(?<=[0-9a-fA-F])[0-9a-fA-F]{6,63}"  # hashes; one of digits alone needs six
+    r"|(?<=\d)\d{5,19}|(?<=#)\d{1,7}|(?<=[A-Z])[A-Z]{1,9}-\d{1,7})(?![\w-])"
+)
+_DIGIT = re.compile(r"\d")
+_UUID_HYPHENS = 4
+"""Hyphens of a UUID, the only id that may have no digit."""
+_HYPHENATED_CODE = re.compile(  # fin-import-7, INV-2026-118842: words and numbers joined by hyphens
+    r"(?<![\w./-])[A-Za-z][A-Za-z0-9]{0,40}(?:-[A-Za-z0-9]{1,40}){1,9}(?!-?\w|/|\.\w)"
+)
+_NAME = re.compile(  # X-Bill-Trace, MAX_RETRIES
+    r"[A-Z](?<![\w./-].)(?:[A-Za-z0-9]{0,40}(?:-[A-Z][A-Za-z0-9]{0,40}){1,9}"
+    r"|[A-Z0-9]{0,40}(?:_[A-Z0-9]{1,40}){1,9})(?!-?\w|/|\.\w)"
+)
+_COMMON_CODES = frozenset(
+    ("utf-8", "utf-16", "utf-8-sig", "iso-8859-1", "sha-1", "sha-256", "x86-64", "a-za-z0-9")
+)
+"""Words that are spelled like a code but are common names."""
+_NUMBER = re.compile(
+    r"\d(?<![\w.,-].)\d{0,14}(?:[.,]\d{1,10})? ?"  # begins as a search skips ahead best
+    r"(?:%|ms|µs|us|ns|s|min|h|days?|hours?|minutes?|seconds?|[kKMGT]i?B|bytes?|px|tokens?|lines?|tests?|files?|USD)"
+    r"(?!\w)"
+)
+_ERROR = re.compile(
+    r"(?<!\w)(?:[A-Z]\w{0,60}(?:Error|Exception|Failure|Fault)\b|error(?: TS\d{1,6}|\[E\d{1,5}\])?:"
+    rf"|fatal:|panic:|FAILED\b|Traceback\b)[^\n]{{0,{ERROR_LINE_CHARS}}}"
+)
+_ERROR_WORDS = (
+    "Error",
+    "Exception",
+    "Failure",
+    "Fault",
+    "error",
+    "fatal:",
+    "panic:",
+    "FAILED",
+    "Traceback",
+)
+_SENTENCE_END = re.compile(r"\s(?:(?<=[.!?].)\s*|(?<=\n)\n*)", re.DOTALL)
+"""The end of a sentence: a stop before white space, so not the dot of 3.9 or main.py."""
+_MIN_SENTENCE_CHARS = 8
+"""Shorter sentences are skipped."""
+
+
+class PhraseMatcher:
+    """Finds phrases as whole words, in any case."""
+
+    def __init__(self, *phrases: str) -> None:
+        self._phrases = phrases
+        words = "|".join(map(re.escape, phrases))
+        self._whole = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
+
+    def stand_in(self, text: str) -> bool:
+        """Return True where a text holds one of the phrases."""
+        if text.isascii():
+            low = text.lower()
+            if True not in map(low.__contains__, self._phrases):
+                return False
+        return self._whole.search(text) is not None
+
+
+_CONSTRAINT_PHRASES = PhraseMatcher(
+    *("must", "never", "always", "do not", "don't", "dont", "only", "make sure", "ensure"),
+    *("should", "shouldn't", "without", "keep"),
+)
+_DECISION_PHRASES = PhraseMatcher(
+    *("decided", "i'll use", "i will use", "we'll use", "we will use", "let's use", "going with"),
+    *("instead of", "rather than", "chose"),
+)
+_OPEN_PHRASES = PhraseMatcher(
+    *("todo", "fixme", "still need", "remains to", "remaining", "next step", "not yet"),
+    *("follow-up", "later we"),
+)
+_OPEN_CHECKBOX = "- [ ]"
+"""An unchecked box of a task list."""
+_COMMAND_ARGUMENTS = ("command", "cmd", "script")
+
+
+def extract_items(message: Message) -> frozenset[Item]:
+    """Return the items of a message."""
+    return frozenset(_iter_items(message))
+
+
+def expand_path_endings(items: Iterable[Item]) -> frozenset[Item]:
+    """Return items, and the endings of the paths among them: `src/a/b.ts` mentions `a/b.ts` too."""
+    items = frozenset(items)
+    paths = [item.text for item in items if item.family == "path"]
+    return items.union(*map(path_endings, paths)) if paths else items
+
+
+def extract_spoken_items(message: Message) -> frozenset[Item]:
+    """Return the items of a message without those of its thinking."""
+    if not message.thinks:
+        return extract_items(message)
+    spoken_parts = tuple([p for p in message.parts if type(p) is not Thinking])
+    return extract_items(msgspec.structs.replace(message, parts=spoken_parts))
+
+
+def extract_thinking_items(message: Message) -> frozenset[Item]:
+    """Return the items of a message's thinking."""
+    return frozenset(
+        item
+        for part in message.parts
+        if type(part) is Thinking
+        for item in extract_text_items(part.text[:MAX_SEARCHED_CHARS])
+    )
+
+
+def _iter_items(message: Message) -> Iterator[Item]:
+    for text in iter_texts(message):
+        yield from extract_text_items(text)
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            yield from _iter_command_items(part)
+        elif isinstance(part, Text):
+            yield from _iter_sentence_items(message.role, part.text[:MAX_SEARCHED_CHARS])
+
+
+def iter_texts(message: Message) -> Iterator[str]:
+    """Yield the texts of a message, and every string in the arguments of its tool calls."""
+    for part in message.parts:
+        if isinstance(part, (Text, Thinking)):
+            yield part.text[:MAX_SEARCHED_CHARS]
+        elif isinstance(part, ToolCall):
+            if part.raw is not None:
+                yield part.raw[:MAX_SEARCHED_CHARS]
+            yield from _iter_strings(part.arguments)
+
+
+def extract_text_items(text: str) -> Iterator[Item]:
+    """Yield the paths, URLs, ids, names, numbers and errors of a text; some repeat."""
+    rest = text
+    if "://" in text:
+        for hit in _URL.findall(text):
+            yield Item("url", hit.rstrip(".,;:!?"))
+        rest = _URL.sub(" ", text)
+    if words := [w for w in set(rest.split()) if not w.isalpha()]:
+        yield from _iter_word_items(words)
+        for hit in _NUMBER.findall(rest):
+            yield Item("number", hit.replace(" ", ""))
+    for start, end in _find_lines_with(_ERROR_WORDS, rest).items():
+        for hit in _ERROR.findall(rest, start, end):
+            yield Item("error", normalise_text(hit))
+
+
+def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
+    """Return the end of each line that holds one of some words, by the start of the line."""
+    line_ends: dict[int, int] = {}
+    for word in words:
+        at = text.find(word)
+        while at >= 0:
+            start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+            line_ends[start] = end if end >= 0 else len(text)
+            at = text.find(word, line_ends[start])
+    return line_ends
+
+
+def _iter_word_items(words: list[str]) -> Iterator[Item]:
+    """Yield items without a space; each pattern reads only the words with its character."""
+    joined_words = " ".join(words)
+    if "/" in joined_words:
+        for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
+            if _EXTENSION.search(hit):
+                yield Item("path", hit)
+    if _DIGIT.search(joined_words) or joined_words.count("-") >= _UUID_HYPHENS:
+        for hit in _ID.findall(joined_words):
+            if not hit.isalpha() and (
+                hit.isdigit() or hit[0] == "#" or "-" in hit or _has_digits_and_letters(hit)
+            ):
+                yield Item("id", hit.casefold())
+    joined = [w for w in words if "-" in w] if "-" in joined_words else []
+    for hit in _HYPHENATED_CODE.findall(" ".join(joined)) if joined else ():
+        code = hit.casefold()
+        if any(c.isdigit() for c in hit) and code not in _COMMON_CODES:
+            yield Item("id", code)
+    if "_" in joined_words:
+        joined += [w for w in words if "_" in w]
+    for hit in _NAME.findall(" ".join(joined)) if joined else ():
+        if "_" in hit or not any(c.isdigit() for c in hit):
+            yield Item("name", hit)
+
+
+@lru_cache(1 << 13)
+def path_endings(path: str) -> tuple[Item, ...]:
+    """Return a path and its endings of at least two components."""
+    parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
+    ends = (Item("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
+    return Item("path", path), *ends
+
+
+def normalise_text(text: str) -> str:
+    """Return a text for comparison: single spaces, at most `MAX_ITEM_CHARS` characters."""
+    return " ".join(text[: 2 * MAX_ITEM_CHARS].split())[:MAX_ITEM_CHARS]
+
+
+def _has_digits_and_letters(word: str) -> bool:
+    return any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
+
+
+def _iter_command_items(call: ToolCall) -> Iterator[Item]:
+    for name in _COMMAND_ARGUMENTS:
+        value = call.arguments.get(name)
+        if isinstance(value, list):
+            value = " ".join(v for v in value if isinstance(v, str))
+        if isinstance(value, str) and value.strip():
+            yield Item("command", normalise_text(value))
+
+
+def _iter_sentence_items(role: str, text: str) -> Iterator[Item]:
+    """Yield the user's constraints, the agent's decisions, and open points of both."""
+    if role not in SPEAKERS:
+        return
+    for hit in split_sentences(text):
+        if role == "user" and _CONSTRAINT_PHRASES.stand_in(hit):
+            yield Item("constraint", normalise_text(hit))
+        if role == "assistant" and _DECISION_PHRASES.stand_in(hit):
+            yield Item("decision", normalise_text(hit))
+        if _OPEN_CHECKBOX in hit or _OPEN_PHRASES.stand_in(hit):
+            yield Item("open", normalise_text(hit))
+
+
+def split_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences and lines of a text without their final stop, short ones skipped."""
+    for part in _SENTENCE_END.split(text):
+        sentence = part.strip().rstrip(".!?")[: 2 * MAX_ITEM_CHARS]
+        if len(sentence) >= _MIN_SENTENCE_CHARS:
+            yield sentence
+
+
+def _iter_strings(value: object, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value[:MAX_SEARCHED_CHARS]
+    elif depth < 20 and isinstance(value, (dict, list)):
+        inner: Iterable[object] = value.values() if isinstance(value, dict) else value
+        for each in inner:
+            yield from _iter_strings(each, depth + 1)
+
+
+class MessageItemCache:
+    """The items and sizes of messages, each computed once.
+
+    Args:
+        anchored: the sizes of a recorded session; None: all sizes are estimated.
+    """
+
+    def __init__(self, anchored: MessageSizes | None = None) -> None:
+        self._items: dict[int, tuple[Any, frozenset[Item], frozenset[Item]]] = {}
+        """By identity of the parts: the parts (kept alive), items, and items with path endings."""
+        self._used: dict[int, frozenset[Item]] = {}
+        self._size: dict[int, int] = {}
+        if anchored is not None:
+            messages = anchored.session.messages
+            self._size = {
+                id(m.parts): n for m, n in zip(messages, anchored.tokens, strict=True) if m.parts
+            }
+
+    def items(self, message: Message) -> frozenset[Item]:
+        """Return the items of a message."""
+        return self._get_entry(message)[1]
+
+    def names(self, message: Message) -> frozenset[Item]:
+        """Return the items of a message and the endings of its paths."""
+        return self._get_entry(message)[2]
+
+    def used(self, message: Message) -> frozenset[Item]:
+        """Return the items that a reply mentions in text and arguments, not in thinking."""
+        self._get_entry(message)
+        return self._used[id(message.parts)]
+
+    def size(self, message: Message) -> int:
+        """Return the tokens of a message: anchored for one of the record, else characters / 4."""
+        anchored_size = self._size.get(id(message.parts))
+        if anchored_size is not None:
+            return anchored_size
+        recorded = sum(p.tokens or 0 for p in message.parts if isinstance(p, SizeOnly))
+        return recorded or len(message.text) // 4
+
+    def extract(self, message: Message) -> tuple[frozenset[Item], frozenset[Item]]:
+        """Return the items of a message without its thinking, and those of its thinking."""
+        if not message.thinks:
+            return extract_items(message), frozenset()
+        return extract_spoken_items(message), extract_thinking_items(message)
+
+    def _get_entry(self, message: Message) -> tuple[Any, frozenset[Item], frozenset[Item]]:
+        key = id(message.parts)
+        entry = self._items.get(key)
+        if entry is None:
+            spoken, thought = self.extract(message)
+            items = spoken | thought if thought else spoken
+            mentions = expand_path_endings(items)
+            self._used[key] = expand_path_endings(spoken) if thought else mentions
+            entry = self._items[key] = (message.parts, items, mentions)
+        return entry

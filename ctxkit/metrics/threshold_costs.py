@@ -1,0 +1,203 @@
+"""Costs and losses of sessions with compactions at each of some sizes, and the choice of one."""
+
+# Choice of a threshold
+#
+# Every session is replayed with compactions at each of some sizes, down to the floor that its own
+# log gives (`trigger_replays`), and what these would take before its use is counted
+# (`growth_profile.LossRisk`). So all that a bill depends on is that of the person: growth, pauses
+# that outlive the cache, one-hour writes, price tiers. Over the sessions the threshold is the
+# cheapest that loses at most as much as the tool's default and some share more.
+#
+# Near a price step: a tool compacts at the first prompt above its threshold, and some settings are
+# shares of the window in whole per cent. So sizes nearer to a step than `STEP_MARGIN` are no
+# candidates; the size just below that margin is.
+#
+# The dollars of a session are known only to the cache model's accuracy; the intervals are those of
+# drawing other sessions (bootstrap), and hold for more sessions like these.
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ctxkit.metrics.compaction_timing import get_floor
+from ctxkit.metrics.growth_profile import LossRisk, estimate_floor
+from ctxkit.metrics.item_index import ItemIndex
+from ctxkit.metrics.losable_items import MessageItemCache
+from ctxkit.metrics.trigger_replays import TriggerReplays
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.metrics.growth_profile import GrowthProfile
+
+
+CANDIDATES = 24
+"""Sizes of which the threshold is one, besides the default and those below price steps."""
+STEP_MARGIN = 0.05
+"""No threshold lies nearer to a price step than this share of it."""
+ROUND_TO = 1_000
+"""Thresholds are multiples of so many tokens."""
+LATER_SESSIONS = 2
+"""Sessions on which a choice from the earlier ones is tried, at least."""
+
+
+class ThresholdCost(NamedTuple):
+    """What a session costs and loses with compactions at a size."""
+
+    usd: float
+    loss: float | None
+    """Share of what is used again that is taken before its use; None: nothing is used again."""
+
+
+class SessionThresholdCosts(NamedTuple):
+    """The costs of one session with compactions at each of some sizes."""
+
+    session: str
+    floor: int
+    """Tokens that a compaction leaves."""
+    keep: int
+    """Of them, the newest messages and the summary."""
+    peak: int
+    """Tokens of its largest prompt."""
+    steps: tuple[int, ...]
+    """Prompts longer than these are dearer."""
+    costs: dict[int, ThresholdCost]
+
+
+def list_sizes(window: int, default: int | None, steps: Iterable[int]) -> tuple[int, ...]:
+    """Return the sizes that are replayed, rising: candidates, the default and the window.
+
+    Args:
+        window: tokens of the window.
+        default: tokens at which the tool compacts by itself; None: not known.
+        steps: tokens above which prompts are dearer.
+    """
+    low = max(window // 25, ROUND_TO)
+    spaced = np.geomspace(low, window, CANDIDATES)
+    below_steps = [s * (1 - STEP_MARGIN) for s in steps if low < s < window]
+    rounded = {int(n // ROUND_TO) * ROUND_TO for n in (*spaced, *below_steps)}
+    return tuple(sorted({n for n in rounded if n > 0} | {default or window, window}))
+
+
+def measure_session_sizes(
+    profile: GrowthProfile,
+    sizes: Sequence[int],
+    *,
+    floor: int | None = None,
+    summary_tokens: int | None = None,
+) -> SessionThresholdCosts:
+    """Replay a session with compactions at each of some sizes.
+
+    Args:
+        profile: the growth profile of the session.
+        sizes: tokens at which to compact; sizes that the session does not reach cost alike, and
+            those within its floor are left out.
+        floor: tokens that a compaction leaves; None: see `when`.
+        summary_tokens: tokens of a summary; None: see `when`.
+    """
+    session, anchored = profile.session, profile.anchored
+    summary = profile.summary if summary_tokens is None else summary_tokens
+    index = ItemIndex(session, MessageItemCache(anchored)) if session.has_text else None
+    stays = estimate_floor(session, anchored, index)
+    tokens, _ = get_floor(profile, stays, summary) if floor is None else (floor, "")
+    front = min(stays.fixed, tokens)
+    replays = TriggerReplays(session, anchored, tokens - front - summary, summary)
+    risk = None if index is None else LossRisk(index, anchored, tokens, front)
+    costs = {}
+    for size in sizes:
+        usd = replays.bill(size) if size > tokens else None
+        if usd is not None:
+            costs[size] = ThresholdCost(usd, None if risk is None else risk.at(size))
+    return SessionThresholdCosts(
+        session.id, tokens, tokens - front, profile.peak, list_steps(profile), costs
+    )
+
+
+def choose_size(
+    measured: Sequence[SessionThresholdCosts], default: int, extra_loss: float = 0.0
+) -> int | None:
+    """Return the cheapest size that loses at most what the default does, and a share more.
+
+    None where every size is within a session's floor or near a price step. The default itself is
+    always allowed to be the answer unless it lies near a price step.
+
+    Args:
+        measured: sessions, replayed at the same sizes.
+        default: the size whose loss bounds that of the answer.
+        extra_loss: share of reused items that may be taken beyond that.
+    """
+    steps = {step for m in measured for step in m.steps}
+    common = set.intersection(*(set(m.costs) for m in measured)) if measured else set()
+    far = [n for n in sorted(common) if not is_near_step(n, steps)]
+    most = mean_loss(measured, default)
+    fits = [n for n in far if most is None or (mean_loss(measured, n) or 0.0) <= most + extra_loss]
+    # of two that cost the same, the default, then the later compaction
+    return min(
+        fits, key=lambda n: (round(mean_usd(measured, n), 9), n != default, -n), default=None
+    )
+
+
+def is_near_step(size: int, steps: Iterable[int]) -> bool:
+    """Return whether a size is nearer to a price step than `STEP_MARGIN` of it."""
+    return any(abs(size / step - 1) < STEP_MARGIN - 1e-9 for step in steps)
+
+
+def mean_usd(measured: Sequence[SessionThresholdCosts], size: int) -> float:
+    """Return the mean dollars of some sessions at a size."""
+    return fmean(m.costs[size].usd for m in measured)
+
+
+def mean_loss(measured: Sequence[SessionThresholdCosts], size: int) -> float | None:
+    """Return the mean loss of the sessions that use something again; None: none does."""
+    costs = (m.costs.get(size) for m in measured)
+    losses = [c.loss for c in costs if c is not None and c.loss is not None]
+    return fmean(losses) if losses else None
+
+
+def list_steps(profile: GrowthProfile) -> tuple[int, ...]:
+    """Return the sizes above which prompts of a session are dearer."""
+    return tuple(tier.above for tier in profile.price.tiers)
+
+
+class HoldOutTrial(NamedTuple):
+    """What the earlier sessions would have chosen, on the later ones."""
+
+    size: int
+    earlier_n: int
+    later_n: int
+    usd: float
+    """Mean dollars of a later session."""
+    default_usd: float
+    loss: float | None
+    default_loss: float | None
+
+
+def hold_out(
+    measured: Sequence[SessionThresholdCosts], default: int, extra_loss: float = 0.0
+) -> HoldOutTrial | None:
+    """Choose from the earlier half of some sessions, and try it on the later half.
+
+    None with fewer than `LATER_SESSIONS` in either half, or where nothing can be chosen.
+
+    Args:
+        measured: sessions by time, replayed at the same sizes.
+        default: the size that the tool compacts at by itself.
+        extra_loss: see `choose_size`.
+    """
+    half = len(measured) // 2
+    earlier, later = measured[:half], measured[half:]
+    size = choose_size(earlier, default, extra_loss) if half >= LATER_SESSIONS else None
+    if size is None or not all({size, default} <= set(m.costs) for m in later):
+        return None
+    return HoldOutTrial(
+        size,
+        len(earlier),
+        len(later),
+        mean_usd(later, size),
+        mean_usd(later, default),
+        mean_loss(later, size),
+        mean_loss(later, default),
+    )

@@ -1,0 +1,352 @@
+"""The messages of a prompt, as an edited head and an unchanged tail of the log, with its edits."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import numpy as np
+
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.policies.history.columns import ROLE_CODES, SUMMARY
+from ctxkit.policies.history.edited_head import EMPTY_HEAD, EditedHead, HeadItem
+from ctxkit.policies.history.message_log import MessageLog
+from ctxkit.session.messages import RECORD_CHARS_KEY, EditKind, Usage, get_plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from ctxkit.session.messages import Message
+
+
+Mask = Any
+"""A boolean for each message (array or list), or an array of positions."""
+
+COLUMNS = (
+    "tokens",
+    "estimates",
+    "chars",
+    "roles",
+    "turns",
+    "calls",
+    "groups",
+    "agents",
+    "tools",
+    "times",
+    "errors",
+    "asks",
+    "thinks",
+)
+
+
+class HistoryView(msgspec.Struct, frozen=True):
+    """The messages of the prompt of one call, frozen.
+
+    A message's *position* is its index in the prompt, its *row* the index in the log. Positions
+    below ``len(head.items)`` are the edited head; all others are the rows `lo` to `hi` of the log,
+    unchanged. Sizes are O(1); columns and messages are computed on request.
+    """
+
+    log: MessageLog
+    head: EditedHead
+    lo: int
+    """First row of the unchanged tail."""
+    hi: int
+    """One past the last row of the tail."""
+    call: int
+    """The call whose prompt this is."""
+    since: int = 0
+    """The call of the last compaction that took effect; 0: none."""
+    stable: int = 0
+    """Tokens of the prefix that no edit of this call changed, which a cache may still hold."""
+    steps: tuple[HistoryEdit, ...] = ()
+    """The edits of this call."""
+
+    # -- sizes: O(1) ------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.head.size + self.hi - self.lo
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole prompt, with the fixed part (system prompt and tools)."""
+        sizes = self.log.tokens
+        head_difference = self.head.tokens - sizes.P[self.lo]
+        if self.call < len(sizes.C):
+            return head_difference + sizes.C[self.call]
+        return head_difference + sizes.P[self.hi] + self.log.fixed
+
+    @property
+    def estimated(self) -> int:
+        """Size of all messages by the system's own estimate (`Rules.estimator`)."""
+        sums = self.log.estimates.P
+        return self.head.estimate + sums[self.hi] - sums[self.lo]
+
+    @property
+    def fixed(self) -> int:
+        """Tokens of the fixed part of the prompt: system prompt and tools outside the log."""
+        return self.log.fixed_in(self.call)
+
+    def count(self, *roles: str) -> int:
+        """Return the number of messages of these roles."""
+        total = 0
+        for role in roles:
+            code = role_code(role)
+            counts = self.log.counts[code]
+            total += counts[self.hi] - counts[self.lo] + self.head.count(self.log, code)
+        return total
+
+    # -- messages: built on request -------------------------------------------------------------
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages in order, for sending: O(n)."""
+        log = self.log
+        return (*self.head.messages(log), *log.messages[self.lo : self.hi])
+
+    def __getitem__(self, position: int) -> Message:
+        """Return the message at a position; negative positions count from the end."""
+        nh = self.head.size
+        if not 0 <= position < nh + self.hi - self.lo:
+            position = range(len(self))[position]
+        if position < nh:
+            return self.head.message(self.log, position)
+        return self.log.messages[self.lo + position - nh]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    @property
+    def said(self) -> Iterator[Message]:
+        """All messages of the log up to this call, in the prompt or not, the newest first."""
+        return (self.log.messages[row] for row in range(self.hi - 1, -1, -1))
+
+    def item(self, position: int) -> HeadItem:
+        """Return the item at a position: row, sizes, and source of the message."""
+        if position < self.head.size:
+            return self.head.item(position)
+        row = self.row(position)
+        return HeadItem(row, self.log.tokens.sizes[row], self.log.estimates.sizes[row])
+
+    def row(self, position: int) -> int:
+        """Return the row of the log at a position; -1 for a message that replaced others."""
+        nh = self.head.size
+        return self.head.row(position) if position < nh else self.lo + position - nh
+
+    def position(self, row: int) -> int:
+        """Return the position of a row of the log.
+
+        Raises:
+            BadArguments: the prompt does not hold the row.
+        """
+        if self.lo <= row < self.hi:
+            return self.head.size + row - self.lo
+        for p in range(self.head.size):
+            if self.head.row(p) == row:
+                return p
+        raise BadArguments(f"Row {row} is not in the prompt of call {self.call}.")
+
+    # -- columns: one value per message, read-only arrays ---------------------------------------
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column: of `COLUMNS`, `rows` (-1: replaced others), `keys` (0: recorded)."""
+        tail: NDArray[Any]
+        if name == "stays":
+            return self._protected_mask()
+        if name in ("rows", "stands"):
+            tail = np.arange(self.lo, self.hi)
+        elif name == "keys":
+            tail = np.zeros(self.hi - self.lo, np.int64)
+        else:
+            tail = self.log.column(name, self.hi)[self.lo :]
+        return np.concatenate((self.head.column(self.log, name), tail)) if self.head.size else tail
+
+    def _protected_mask(self) -> NDArray[Any]:
+        """Return a mask of the messages that are protected as of the call."""
+        log, head = self.log, self.head
+        # Rows that become protected after this call are not protected yet.
+        tail = log.column("stays", self.hi)[self.lo :]
+        if log.late_stays:
+            tail = tail.copy()
+            for row, since in log.late_stays.items():
+                if since > self.call and self.lo <= row < self.hi:
+                    tail[row - self.lo] = False
+        if not head.size:
+            return tail
+        protected_in_head = np.zeros(head.size, bool)
+        protected_in_head[list(head.firm(log, self.call))] = True
+        return np.concatenate((protected_in_head, tail))
+
+    def front(self, name: str, n: int) -> NDArray[Any]:
+        """Return the first `n` values of a column, without computing the rest."""
+        if name != "stays" and n <= self.head.size:
+            return self.head.column(self.log, name)[:n]
+        return self.column(name)[:n]
+
+    @property
+    def sizes(self) -> NDArray[Any]:
+        """Tokens of each message."""
+        return self.column("tokens")
+
+    @property
+    def estimates(self) -> NDArray[Any]:
+        """Size of each message by the system's own estimate."""
+        return self.column("estimates")
+
+    @property
+    def chars(self) -> NDArray[Any]:
+        """Characters of each message: text, reasoning, tool names and arguments."""
+        return self.column("chars")
+
+    @property
+    def turns(self) -> NDArray[Any]:
+        """Turn of each message, from 0; of a summary, the turn of the last message it replaced."""
+        return self.column("turns")
+
+    @property
+    def calls(self) -> NDArray[Any]:
+        """The first call whose prompt held each message."""
+        return self.column("calls")
+
+    @property
+    def times(self) -> NDArray[Any]:
+        """Time of each message in seconds since 1970; NaN: unknown."""
+        return self.column("times")
+
+    @property
+    def groups(self) -> NDArray[Any]:
+        """Group of each message: equal for a reply and the results of its tool calls."""
+        return self.column("groups")
+
+    @property
+    def errors(self) -> NDArray[Any]:
+        """True for failed calls, and for tool results that report a failure."""
+        return self.column("errors")
+
+    @property
+    def stays(self) -> NDArray[Any]:
+        """True for protected messages: system, pinned, pending, and their groups."""
+        return self.column("stays")
+
+    def role(self, *roles: str) -> NDArray[Any]:
+        """Return a mask of the messages of these roles."""
+        codes = self.column("roles")
+        mask = np.zeros(len(codes), np.bool_)
+        for role in roles:
+            mask |= codes == role_code(role)
+        return mask
+
+    def agent(self, *patterns: str) -> NDArray[Any]:
+        """Return a mask of the messages of agents, by name or glob in any case."""
+        return self._matches_name("agent", patterns)
+
+    def tool(self, *patterns: str) -> NDArray[Any]:
+        """Return a mask of the tool results, by tool name or glob in any case."""
+        if "*" in patterns:  # no need to compute the column of tools
+            return self.role("tool")
+        mask: NDArray[Any] = self._matches_name("tool", patterns) & self.role("tool")
+        return mask
+
+    def _matches_name(self, kind: str, patterns: tuple[str, ...]) -> NDArray[Any]:
+        # Match the few distinct names, then select rows by their codes.
+        codes = self.column(f"{kind}s")
+        lower_patterns = [p.lower() for p in patterns]
+        names = self.log.names(kind)
+        matching = [
+            c for c, n in enumerate(names) if any(fnmatchcase(n.lower(), p) for p in lower_patterns)
+        ]
+        mask: NDArray[Any] = np.isin(codes, matching)
+        return mask
+
+    def at(self, call: int) -> Self:
+        """Return the history at another call: the same head, and the tail as of that call. O(1)."""
+        upto = self.log.upto
+        hi = upto[call] if call < len(upto) else len(self.log.messages)
+        return self.__class__(self.log, self.head, self.lo, hi, call, self.since)
+
+    @classmethod
+    def start(cls, log: MessageLog, call: int = 0) -> Self:
+        """Return the unedited log as of a call."""
+        upto = log.upto
+        return cls(log, EMPTY_HEAD, 0, upto[call] if call < len(upto) else len(log.messages), call)
+
+
+def role_code(role: str) -> int:
+    """Return the code of a role.
+
+    Raises:
+        BadArguments: there is no such role; the message names the nearest one.
+    """
+    code = ROLE_CODES.get(role)
+    if code is None:
+        raise BadArguments(f"There is no role {role!r}.{did_you_mean(role, ROLE_CODES)}")
+    return code
+
+
+EditInfo = tuple[EditKind, str, str | None, Usage | None]
+"""Kind and reason of an edit, the policy's name for its method, and the summariser's usage."""
+
+
+class HistoryEdit(msgspec.Struct, frozen=True):
+    """The effect of one verb on a history; `History.edits` turns it into a recorded `Edit`."""
+
+    words: EditInfo
+    was: Any
+    """The history before."""
+    at: Any
+    """Removed or changed positions of the history before: an array, or a pair (first, one past the
+    last), which excludes protected messages.
+    """
+    new: tuple[HeadItem, ...] | None
+    """The new items; None: those at the same positions of the history after."""
+    added: bool = False
+    """True where messages were only inserted, before the position `at`."""
+    error: str = ""
+    """Error of the summary that this edit replaced; empty: none failed."""
+
+    @property
+    def kind(self) -> EditKind:
+        """Kind of the edit."""
+        return self.words[0]
+
+    @property
+    def usage(self) -> Usage | None:
+        """Usage of the summariser's call, real or estimated."""
+        return self.words[3]
+
+    @property
+    def first(self) -> int:
+        """The first position that differs from the history before."""
+        if isinstance(self.at, tuple):
+            return int(self.at[0])
+        return int(self.at[0]) if len(self.at) else len(self.was)
+
+    def positions(self) -> list[int]:
+        """Return the positions of the history before that were removed or changed."""
+        if self.added:
+            return []
+        if not isinstance(self.at, tuple):
+            return [int(p) for p in self.at]
+        stays = self.was.stays
+        return [p for p in range(*self.at) if not stays[p]]
+
+    def written(self, log: MessageLog) -> int:
+        """Return the tokens that a model wrote: those of summaries, else of all new items.
+
+        Messages inserted beside a summary are the user's own, or files attached again; the part of
+        a summary that was worked out from the record is not the model's either.
+        """
+        new = self.new or ()
+        summaries = [_written_by_model(i, log) for i in new if i.role(log) == SUMMARY]
+        return sum(summaries) if summaries else sum(i.tokens for i in new)
+
+
+def _written_by_model(item: HeadItem, log: MessageLog) -> int:
+    message = item.message(log)
+    record_chars = message.details.get(RECORD_CHARS_KEY, 0)
+    if not record_chars:
+        return item.tokens
+    return min(log.counter(get_plain_text(message)[record_chars:]), item.tokens)

@@ -1,0 +1,511 @@
+"""The columnar message log under a history: call groups, safe cuts, and calls with a cold cache."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import inf, nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.history.columns import (
+    ASSISTANT,
+    ROLE_CODES,
+    SYSTEM,
+    TOOL,
+    USER,
+    GrowingColumn,
+    SizeSums,
+    count_chars,
+)
+from ctxkit.policies.history.running_turn import RunningTurn
+from ctxkit.tokens.tiktoken_counters import MemoizingCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from ctxkit.session.messages import Edit, Message
+    from ctxkit.tokens.counters import TokenCounter
+
+
+# Layout of a log: lists with one value per row (`messages`, `roles`, `first_calls`, `groups`, ...)
+# and lists with one value per call (`upto`, `fixed_at`, `sent`, `done`, `agents`, `replies`, ...).
+# Both only grow. A prompt without edits is the rows 0 to ``upto[call]``, so every question about it
+# is answered from running sums over rows, by bisection, without looking at messages.
+# NumPy columns are derived lazily (`GrowingColumn`); values that other code derives from the log
+# (clocks, extracts, schedules) are cached in `memo` and live as long as the log.
+
+
+class GroupedRows:
+    """The rows of a log, one per message, with their groups.
+
+    A *group* is a reply with the results of its tool calls: it is kept or removed as a whole. A
+    *cut* before a row is safe where no group has rows on both sides. *Protected* rows are system,
+    pinned and pending messages, with their groups; no policy removes them.
+
+    A row appended later can change earlier ones: a late result makes cuts between it and its call
+    unsafe, a pinned result protects its reply. Both are recorded with the call from which they
+    hold (`late_cuts`, `late_stays`), so that a replay at an earlier call sees the log as of then.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.roles: list[int] = []
+        self.of_role: tuple[list[int], ...] = tuple([] for _ in ROLE_CODES)
+        self.first_calls: list[int] = []
+        self.upto: list[int] = []
+        self.groups: list[int] = []
+        self.results: dict[int, list[int]] = {}
+        self.stays: list[int] = []
+        """Protected rows, sorted."""
+        self.is_cut = bytearray()
+        """1 for each row before which a cut is safe."""
+        self.late_stays: dict[int, int] = {}
+        """Rows that became protected after their first call, and the call since which they are."""
+        self.late_cuts: dict[int, int] = {}
+        """Rows before which a late result made a cut unsafe, and the call since which it is."""
+        self.memo: dict[Any, Any] = {}
+        """Caches of values that other code derives from this log, by their own keys."""
+        self._protected: set[int] = set()
+        self._call_rows: dict[str, int] = {}
+        self._columns = {
+            "stays": GrowingColumn(lambda a, b: [self.stays_in(r) for r in range(a, b)], np.bool_)
+        }
+
+    def _add_to_group(self, message: Message, role: int, row: int) -> None:
+        """Add a row to its group, and mark the safe cuts."""
+        group = self._calling_row(message, row) if role == TOOL else row
+        if role == ASSISTANT:
+            self._call_rows.update({call.id: row for call in message.tool_calls})
+        self.groups.append(group)
+        self.is_cut.append(group == row)
+        if group != row:
+            self.results.setdefault(group, []).append(row)
+            call = len(self.upto)
+            for r in range(group + 1, row):  # nothing between a result and its call can be cut
+                if self.is_cut[r]:
+                    self.is_cut[r] = 0
+                    if self.first_calls[r] < call:
+                        self.late_cuts[r] = call
+        if role == SYSTEM or message.pinned or message.pending or group in self._protected:
+            self._protect_group(group)
+
+    def _calling_row(self, message: Message, row: int) -> int:
+        """Return the row of the reply whose call a result answers; its own row if there is none."""
+        # An id that is used again names the last reply with it.
+        if message.call_id:
+            return self._call_rows.get(message.call_id, row)
+        replies = self.of_role[ASSISTANT]
+        # a result without an id belongs to the last reply, if only results follow that
+        follows_reply = bool(replies) and all(r == TOOL for r in self.roles[replies[-1] + 1 :])
+        return replies[-1] if follows_reply and self.messages[replies[-1]].tool_calls else row
+
+    def _protect_group(self, group: int) -> None:
+        new = [r for r in (group, *self.results.get(group, ())) if r not in self._protected]
+        if not new:
+            return
+        self._protected.update(new)
+        # Keep the list sorted; nearly always the new rows are the last ones.
+        self.stays.extend(new)
+        if len(self.stays) > len(new) and self.stays[-len(new) - 1] > new[0]:
+            self.stays.sort()
+        call = len(self.upto)
+        self.late_stays.update({r: call for r in new if self.first_calls[r] < call})
+        self._columns["stays"].forget(new[0])
+
+    def stays_in(self, row: int, call: float = inf) -> bool:
+        """Return True where a row is protected, as of a call."""
+        return row in self._protected and self.late_stays.get(row, 0) <= call
+
+    def stays_at(self, call: int) -> list[int]:
+        """Return the protected rows as of a call, sorted; rows after the call may be included."""
+        if not self._has_mark_after(self.late_stays, call):
+            return self.stays
+        return [r for r in self.stays if self.late_stays.get(r, 0) <= call]
+
+    def cuts_at(self, call: int) -> bytearray:
+        """Return 1 for each row before which a cut is safe as of a call; do not write to it."""
+        if not self._has_mark_after(self.late_cuts, call):
+            return self.is_cut
+        cached: tuple[int, int, bytearray] | None = self.memo.get("cuts at")
+        if cached is None or cached[:2] != (call, len(self.is_cut)):
+            cuts = bytearray(self.is_cut)
+            for row, since in self.late_cuts.items():
+                cuts[row] = since > call
+            cached = self.memo["cuts at"] = call, len(cuts), cuts
+        return cached[2]
+
+    @staticmethod
+    def _has_mark_after(late: dict[int, int], call: int) -> bool:
+        """Return True where a mark is later than a call; marks are in the order of calls."""
+        return bool(late) and next(reversed(late.values())) > call
+
+    def tool(self, row: int) -> str:
+        """Return the name of the tool of a result; an empty string for other rows."""
+        message = self.messages[row]
+        if message.tool or self.roles[row] != TOOL or self.groups[row] == row:
+            return message.tool or ""
+        calls = self.messages[self.groups[row]].tool_calls
+        return next((c.name for c in calls if c.id == message.call_id), "")
+
+
+class MessageLog(GroupedRows):
+    """The visible messages of a session as columns, and its calls; both only grow.
+
+    Recorded compactions are not rows, but are in `recorded`. Rows and calls count from 0. Call c
+    is sent the rows before ``upto[c]``.
+
+    Args:
+        counter: counts the tokens of new text (summaries, shortened messages).
+        fixed: tokens of each prompt outside all messages (system prompt, tool schemas), if known.
+        agent: name of the agent of messages that name none.
+        estimator: the system's own size estimate; None: the same as the tokens.
+    """
+
+    def __init__(
+        self,
+        counter: TokenCounter,
+        *,
+        fixed: int = 0,
+        agent: str = "main",
+        estimator: TokenCounter | None = None,
+    ) -> None:
+        super().__init__()
+        self.counter, self.agent = counter, agent
+        self.fixed = fixed
+        """Fixed part of the next call, unless `open` sets another."""
+        self.fixed_at: list[int] = []
+        self.estimator = estimator or counter
+        self.tokens = SizeSums()
+        self.estimates = self.tokens if estimator is None else SizeSums()
+        self.scale = 1.0
+        """Factor that corrects the counter where recorded sizes show a bias."""
+        self.turns: list[int] = []
+        self.turn = RunningTurn()
+        self.turn_firsts: list[int] = []
+        """For each call the first row of its turn; it never falls."""
+        self.counts: tuple[list[int], ...] = tuple([0] for _ in ROLE_CODES)
+        self.index: dict[str, int] = {}
+        self.sent: list[float] = []
+        self.done: list[float] = []
+        self.agents: list[str] = []
+        self.callers: dict[str, None] = {}
+        self.replies: list[Message | None] = []
+        self.recorded: list[tuple[int, Edit]] = []
+        self.known: Callable[[Message], int | None] = lambda _message: None
+        """Recorded sizes of messages that recorded compactions inserted; None: not recorded."""
+        self._names: dict[str, dict[str, int]] = {"agent": {}, "tool": {}}
+        self._has_open_call = False
+        self._has_answer = False
+        self._unsent_estimate = 0
+        self._columns |= _make_columns(self)
+
+    @classmethod
+    def of(cls, messages: Iterable[Message], counter: TokenCounter, **settings: Any) -> MessageLog:
+        """Return a log of messages, with one call before each reply."""
+        log = cls(counter, **settings)
+        for message in messages:
+            log.append(message)
+        return log
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @property
+    def calls(self) -> int:
+        """Number of calls, an open one included."""
+        return len(self.upto)
+
+    def fixed_in(self, call: int) -> int:
+        """Return the tokens of the fixed part of a call; for a future one, of the next call."""
+        return self.fixed_at[call] if call < len(self.fixed_at) else self.fixed
+
+    def fixed_before(self, call: int) -> int:
+        """Return the tokens of the fixed part that a call shares with the call before."""
+        fixed = self.fixed_at
+        return min(fixed[max(call - 1, 0)], fixed[call])
+
+    def turn_first(self, call: int) -> int:
+        """Return the first row of the turn of a call; for a future call, as of now.
+
+        Rows before it belong to earlier turns, and so do the rows `turn.past_at_once`.
+        """
+        firsts = self.turn_firsts
+        return firsts[call] if call < len(firsts) else self.turn.coming(len(self.messages))
+
+    # -- growing ----------------------------------------------------------------------------------
+
+    def open(
+        self,
+        time: float | None = None,
+        agent: str | None = None,
+        fixed: int | None = None,
+        *,
+        implied: bool = False,
+    ) -> int:
+        """Append a call whose prompt holds all rows so far; return its number.
+
+        Args:
+            time: time of sending, in seconds since 1970.
+            agent: the agent; None: the agent of the log.
+            fixed: tokens of the fixed part; None: as in the call before.
+            implied: the call is only known from its reply.
+        """
+        self.fixed = self.fixed if fixed is None else fixed
+        self.fixed_at.append(self.fixed)
+        self.upto.append(len(self.messages))
+        self.turn_firsts.append(self.turn.open(len(self.messages), implied=implied))
+        # The prompt of a call is all rows before it, so its size is a running sum.
+        self.tokens.call(len(self.messages), self.fixed)
+        if self.estimates is not self.tokens:
+            self.estimates.call(len(self.messages))
+        self.sent.append(nan if time is None else time)
+        self.done.append(self.sent[-1])
+        self.agents.append(agent or self.agent)
+        self.replies.append(None)
+        self.callers.setdefault(self.agents[-1])
+        self._has_open_call = True
+        return len(self.upto) - 1
+
+    def append(
+        self,
+        message: Message,
+        tokens: int | None = None,
+        estimate: int | None = None,
+        turn: int | None = None,
+    ) -> None:
+        """Append a message; a reply without an open call opens one.
+
+        Args:
+            message: the message; an invisible one is no row, but an invisible reply is a call.
+            tokens: its tokens; None: count them.
+            estimate: its size by the estimator; None: count it.
+            turn: number of its turn; None: the message's own, else one per user message.
+        """
+        role = ROLE_CODES[message.role]
+        if role == ASSISTANT:
+            self._record_reply(message)
+        if not message.visible:
+            self._carry_unsent_estimate(message, role)
+            return
+        row = len(self.messages)
+        self.messages.append(message)
+        self.index.setdefault(message.id, row)
+        self.tokens.row(
+            self._recorded_or_counted(message, self.counter.message) if tokens is None else tokens
+        )
+        if self.estimates is not self.tokens:
+            size = self.estimator.message(message) if estimate is None else estimate
+            self.estimates.row(size + self._unsent_estimate)
+            self._unsent_estimate = 0
+        self.turns.append(self._turn_number(message, role) if turn is None else turn)
+        self.first_calls.append(len(self.upto))
+        for counts in self.counts:
+            counts.append(counts[-1])
+        self.counts[role][-1] += 1
+        self.roles.append(role)
+        self.of_role[role].append(row)
+        self._add_to_group(message, role, row)
+        self.turn.add(row, role, message, group=self.groups[row], number=self.turns[row])
+
+    def _carry_unsent_estimate(self, message: Message, role: int) -> None:
+        """Add the estimate of a failed reply to the next message, if the estimator counts failures.
+
+        So running sums of estimates equal the system's, and a cut at the failed reply becomes one
+        at the message after it.
+        """
+        if role == ASSISTANT and message.is_error and getattr(self.estimator, "unsent", False):
+            self._unsent_estimate += self.estimator.message(message)
+
+    def measure(self, message: Message, row: int = -1) -> int:
+        """Return the tokens of a message that is no row, or that replaces one.
+
+        They are counted, and corrected by `scale`. A message with no more characters than the row
+        that it replaces has at most the tokens of that row, whatever was recorded for it.
+
+        Args:
+            message: the message.
+            row: the row that it replaces; -1: none.
+        """
+        count = self.counter.message
+        if row < 0 and isinstance(self.counter, MemoizingCounter):
+            count = self.counter.composed  # cached: policies write the same lines many times
+        tokens = self._recorded_or_counted(message, count)
+        row_tokens = tokens if row < 0 else self.tokens.sizes[row]
+        if tokens > row_tokens and count_chars(message) <= count_chars(self.messages[row]):
+            return row_tokens
+        return tokens
+
+    def _recorded_or_counted(self, message: Message, count: Callable[[Message], int]) -> int:
+        recorded = self.known(message)
+        if recorded is not None:
+            return recorded
+        return count(message) if self.scale == 1.0 else round(count(message) * self.scale)
+
+    def _record_reply(self, message: Message) -> None:
+        # A log read from a file knows a call only by its reply: its time is that less the latency.
+        if not self._has_open_call:
+            has_times = message.time is not None and message.latency is not None
+            before = self.messages[-1].time if self.messages else None
+            sent = message.time - message.latency if has_times else before  # type: ignore[operator]
+            self.open(sent, message.agent, implied=True)
+        if message.time is not None:
+            self.done[-1] = message.time
+        self.replies[-1] = message
+        self._has_open_call = False
+
+    def _turn_number(self, message: Message, role: int) -> int:
+        turn = self.turns[-1] if self.turns else 0
+        if message.turn is not None:
+            self._has_answer = False
+            return message.turn
+        if role in (ASSISTANT, TOOL):
+            self._has_answer = True
+        elif role == USER and self._has_answer:
+            self._has_answer = False
+            return turn + 1
+        return turn
+
+    def owe(self, tokens: int) -> None:
+        """Bill the last call `tokens` more than its prompt was known to have."""
+        self.tokens.owe(tokens)
+        self.memo.pop("spending", None)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def column(self, name: str, n: int | None = None) -> NDArray[Any]:
+        """Return a column: one value for each of the first `n` rows (None: all), read-only.
+
+        Args:
+            name: one of `tokens estimates chars roles turns calls groups agents tools times errors
+                asks thinks stays`. `calls` is the first call with a row, `groups` the row of its
+                reply, `agents` and `tools` are codes (see `code`), `times` seconds since 1970 (NaN:
+                unknown); `asks` and `thinks` are True for tool calls and reasoning, `stays` for
+                protected rows.
+            n: number of rows.
+        """
+        return self._columns[name].upto(len(self.messages) if n is None else n)
+
+    def code(self, kind: str, name: str) -> int:
+        """Return the code of an agent or a tool; a new name gets a new code."""
+        names = self._names[kind]
+        return names.setdefault(name, len(names))
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Return the names of agents or tools, indexed by code; ``""`` stands for no tool."""
+        self.column(f"{kind}s")
+        return tuple(self._names[kind])
+
+    @property
+    def one_agent(self) -> bool:
+        """True where one agent makes all calls."""
+        return len(self.callers) <= 1
+
+    def spending(self) -> dict[str, tuple[list[int], list[int]]]:
+        """Return for each agent running sums over calls: number and size of its own calls."""
+        Q = self.tokens.Q  # noqa: N806  as it is called there
+        sums: dict[str, tuple[list[int], list[int]]] = self.memo.setdefault("spending", {})
+        for name in self.callers:
+            sums.setdefault(name, ([0], [0]))
+        for name, (counts, sizes) in sums.items():
+            for call in range(len(counts) - 1, len(self.upto)):
+                is_by_agent = self.agents[call] == name
+                counts.append(counts[-1] + is_by_agent)
+                sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if is_by_agent else 0))
+        return sums
+
+
+def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:
+    """Return the columns of a log, computed from its rows on demand."""
+    part = {
+        "tokens": (log.tokens.sizes, np.int64),
+        "estimates": (log.estimates.sizes, np.int64),
+        "roles": (log.roles, np.int8),
+        "turns": (log.turns, np.int64),
+        "calls": (log.first_calls, np.int64),
+        "groups": (log.groups, np.int64),
+    }
+    columns = {
+        name: GrowingColumn(lambda a, b, x=values: x[a:b], kind)  # type: ignore[misc]
+        for name, (values, kind) in part.items()
+    }
+
+    def column_of(value: Any, kind: Any) -> GrowingColumn:
+        return GrowingColumn(lambda a, b: [value(row) for row in range(a, b)], kind)
+
+    messages = log.messages
+    columns["chars"] = GrowingColumn(lambda a, b: [count_chars(m) for m in messages[a:b]], np.int64)
+    columns["times"] = column_of(
+        lambda r: nan if messages[r].time is None else messages[r].time, np.float64
+    )
+    columns["errors"] = column_of(lambda r: bool(messages[r].is_error), np.bool_)
+    columns["asks"] = column_of(lambda r: bool(messages[r].tool_calls), np.bool_)
+    columns["thinks"] = column_of(lambda r: messages[r].thinks, np.bool_)
+    columns["agents"] = column_of(
+        lambda r: log.code("agent", messages[r].agent or log.agent), np.int64
+    )
+    columns["tools"] = column_of(lambda r: log.code("tool", log.tool(r)), np.int64)
+    return columns
+
+
+class CacheClock:
+    """Calls with a cold cache, and running sums of uncached tokens, if nothing is edited.
+
+    A call is cold where it is the first, or is sent `life` seconds or more after the end of the
+    call before; where a time is unknown it counts as warm. `N[c]` is the number of cold calls
+    before call `c`. `F[c]` is the number of uncached (fresh) tokens of the calls before `c`: the
+    whole prompt of a cold call, and the growth of a warm one.
+    """
+
+    __slots__ = ("F", "N", "_fresh", "calls", "cold", "life", "log")
+
+    def __init__(self, log: MessageLog, life: float) -> None:
+        if not life > 0:
+            raise BadArguments(
+                f"A cache that lives {life} seconds is none: give a number above 0, or infinity."
+            )
+        self.log, self.life = log, life
+        self.cold: list[bool] = []
+        self.calls: list[int] = []
+        self.N: list[int] = [0]
+        self.F: list[int] = [0]
+        self._fresh = GrowingColumn(
+            lambda a, b: [new - old for old, new in pairwise(self.F[a : b + 1])], np.int64
+        )
+
+    @classmethod
+    def of(cls, log: MessageLog, life: float) -> CacheClock:
+        """Return the clock of a log for a cache lifetime, cached and extended to all calls."""
+        key = ("clock", life)
+        clock: CacheClock | None = log.memo.get(key)
+        if clock is None:
+            clock = log.memo[key] = cls(log, life)
+        return clock.sync()
+
+    def sync(self) -> CacheClock:
+        """Extend the columns to the calls of the log."""
+        log, first_new, fixed = self.log, len(self.cold), self.log.fixed_at
+        if first_new == len(log.upto):
+            return self
+        sent, done, sizes = log.sent, log.done, log.tokens.C
+        for c in range(first_new, len(log.upto)):
+            is_cold = c == 0 or sent[c] - done[c - 1] >= self.life
+            shrunk = 0 if is_cold else max(fixed[c - 1] - fixed[c], 0)
+            fresh = sizes[c] if is_cold else max(sizes[c] + shrunk - sizes[c - 1], 0)
+            self.cold.append(is_cold)
+            if is_cold:
+                self.calls.append(c)
+            self.N.append(self.N[-1] + is_cold)
+            self.F.append(self.F[-1] + fresh)
+        return self
+
+    def alive(self, before: int, call: int) -> bool:
+        """Return True where the cache of one call is alive at a later one, or times are unknown."""
+        return not self.log.sent[call] - self.log.done[before] >= self.life
+
+    def fresh(self, upto: int) -> NDArray[Any]:
+        """Return the uncached tokens of each call before `upto`, read-only."""
+        return self._fresh.upto(upto)

@@ -1,0 +1,424 @@
+"""The input of a `schedule` method: the new calls, their messages, and methods to change them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from ctxkit.policies.history.columns import USER
+from ctxkit.policies.history.history_view import role_code
+from ctxkit.policies.schedules.layers import (
+    SUM_CHARS,
+    SUM_RESULT_CHARS,
+    SUM_TOKENS,
+    changes_between,
+)
+from ctxkit.policies.schedules.message_changes import ChangeRule
+from ctxkit.policies.schedules.rows import NEVER
+from ctxkit.session.tool_calls import matches_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ctxkit.policies.schedules.layers import Layer
+    from ctxkit.policies.schedules.message_changes import NewContent, PartChanges, UndoChange
+    from ctxkit.policies.schedules.rows import HistoryRows, MessageState
+    from ctxkit.session.messages import Message, ToolCall
+    from ctxkit.tokens.counters import ContextBudget
+
+    StageChooser = Callable[[int, Callable[[int], int]], int]
+
+
+class MessageNews(NamedTuple):
+    """Positions of some roles that arrive, are hidden or become protected at one call, sorted."""
+
+    call: int
+    came: list[int]
+    """They arrive at this call, or are no longer hidden."""
+    went: list[int]
+    """A part before hides them from this call on."""
+    settled: list[int]
+    """They arrived before, and are protected from pruning from this call on."""
+
+
+class _NewsByCall(dict[int, MessageNews]):
+    def __missing__(self, call: int) -> MessageNews:
+        self[call] = new = MessageNews(call, [], [], [])
+        return new
+
+
+@runtime_checkable
+class HasSchedule(Protocol):
+    """A part of a pruning that says which messages it changes, and from which call on."""
+
+    def schedule(self, view: ScheduleView, room: ContextBudget, /) -> None:
+        """Say what changes at the new calls of the view."""
+
+
+class ScheduleView:
+    """The new calls `start` to `stop`, as a part of a pruning sees and changes them.
+
+    A message is addressed by its *position*: its index among all messages that this history ever
+    shows. Protected messages (system, pinned, pending, and what is grouped with them) are never
+    changed, whatever rules a part gives.
+    """
+
+    def __init__(self, changes: PartChanges, memory: dict[Any, Any]) -> None:
+        self._changes = changes
+        self.rows: HistoryRows = changes.rows
+        self.before: Layer = changes.before
+        self.start, self.stop = changes.start, changes.stop
+        self.memory = memory
+        """The part's own state between batches of calls, for this history only."""
+        self.first = self.rows.shown(self.start - 1)
+        """The first position that arrives at the new calls."""
+        self.staged: tuple[tuple[Any, ...], StageChooser] | None = None
+
+    # -- changing messages -------------------------------------------------------------------------
+
+    def change(
+        self,
+        p: int,
+        content: NewContent | UndoChange,
+        since: int,
+        until: int = NEVER,
+        *,
+        only_if_smaller: bool = True,
+        min_chars: int = 0,
+    ) -> None:
+        """Change a message at the calls since..until; the last change in force at a call counts.
+
+        Change one message in the order of calls: then the result is the same for one batch of all
+        calls and for one batch per call.
+
+        Args:
+            p: position of the message.
+            content: the new content. A text replaces the text (tool calls remain); None hides the
+                message; a function gets the message as the parts before left it, and returns a
+                message or None; a tuple is applied in order; `UNDO_CHANGE` undoes the part's
+                change.
+            since: the first call, one of the new calls.
+            until: one past the last call.
+            only_if_smaller: change it only where it becomes smaller, in tokens.
+            min_chars: change it only where it has at least this many characters.
+
+        Raises:
+            BadArguments: `since` is no new call; two changes with an end overlap; the new message
+                is larger.
+        """
+        self._changes.add_rule(p, ChangeRule(since, until, content, only_if_smaller, min_chars))
+
+    def append(self, make: Message | Callable[[], Message | None], call: int) -> None:
+        """Append a message at the end of one call only. The class of the part declares `appends`.
+
+        Args:
+            make: a message, or a function that builds it when it is needed; None appends nothing.
+            call: one of the new calls.
+        """
+        self._changes.add_appended(call, make if callable(make) else lambda: make)
+
+    def stages(self, parts: Sequence[HasSchedule | None], choose: StageChooser) -> None:
+        """Prune each call by one of several parts, chosen by prompt size.
+
+        Args:
+            parts: the stages, each with a `schedule`; None: no change.
+            choose: ``choose(call, size) -> index``, where ``size(n)`` is the prompt in tokens under
+                the n-th stage.
+        """
+        self.staged = tuple(parts), choose
+
+    # -- reading messages and calls ----------------------------------------------------------------
+
+    def calls(self) -> range:
+        """Return the new calls."""
+        return range(self.start, self.stop)
+
+    def turns(self) -> Iterator[tuple[int, int]]:
+        """Yield the new calls that begin a turn, each with the first position of the turn."""
+        for call in self.rows.turn_changes(self.start, self.stop):
+            yield call, self.rows.turn_edge(call)
+
+    def shown(self, call: int) -> int:
+        """Return the number of positions at a call."""
+        return self.rows.shown(call)
+
+    def arrival(self, p: int) -> int:
+        """Return the first call whose prompt holds a position."""
+        return self.rows.arrival(p)
+
+    def role(self, p: int) -> int:
+        """Return the code of a message's role."""
+        return self.rows.role(p)
+
+    def left(self, p: int, call: int) -> MessageState:
+        """Return the state of a message at a call, after the parts before."""
+        return self.before.state(p, call)
+
+    def after(self, p: int, what: NewContent, call: int) -> MessageState:
+        """Return the state that `change` would give a message at a call, without changing it."""
+        state = self.before.state(p, call)
+        if self.stays(p, call):
+            return state
+        rule = ChangeRule(call, NEVER, what, only_if_smaller=True, min_chars=0)
+        return self._changes.apply_rule(p, state, rule, call)
+
+    def message(self, p: int, call: int) -> Message | None:
+        """Return a message at a call, after the parts before; None where it is hidden."""
+        return self.before.state(p, call).message
+
+    def asked(self, p: int) -> ToolCall | None:
+        """Return the tool call that a result answers, as recorded."""
+        return self.rows.asked(p)
+
+    def said_calls(self, p: int) -> tuple[ToolCall, ...]:
+        """Return the tool calls of a reply as recorded, whatever parts changed of them."""
+        return self.rows.calls(p)
+
+    def turn_edge(self, call: int) -> int:
+        """Return the first position of the turn of a call; those before it are earlier turns."""
+        return self.rows.turn_edge(call)
+
+    def has_prompt(self, call: int) -> bool:
+        """Return True where the turn of a call begins with a user message."""
+        edge = self.turn_edge(call)
+        return edge < self.shown(call) and self.role(edge) == USER
+
+    def stays(self, p: int, call: int) -> bool:
+        """Return True where a message is protected from pruning at a call."""
+        return self.rows.stays_from(p) <= call
+
+    def is_safe(self, p: int, call: int) -> bool:
+        """Return True where a cut before a position parts no tool call from its result."""
+        return self.rows.is_safe(p, call)
+
+    def prompt(self, call: int) -> int:
+        """Return the tokens of a prompt after the parts before, its fixed part included."""
+        return self.before.total(call, SUM_TOKENS) + self.fixed(call)
+
+    def fixed(self, call: int) -> int:
+        """Return the tokens of the fixed part of a prompt: system prompt, tools outside the log."""
+        return self.rows.log.fixed_in(call)
+
+    def chars(self, call: int, *, of_results: bool = False) -> int:
+        """Return the characters of the messages, or results, of a call after the parts before."""
+        return self.before.total(call, SUM_RESULT_CHARS if of_results else SUM_CHARS)
+
+    def pause(self, call: int) -> float:
+        """Return the seconds between the end of the last call and a call; NaN if unknown."""
+        log = self.rows.log
+        return log.sent[call] - log.done[call - 1] if 0 < call < log.calls else float("nan")
+
+    def is_tool(self, p: int, patterns: tuple[str, ...]) -> bool:
+        """Return True for the result of a tool that matches one of these names or globs."""
+        if not patterns or "*" in patterns:
+            return bool(patterns)
+        row = self.rows.row(p)
+        return matches_tool(self.rows.log.tool(row) if row >= 0 else "", patterns)
+
+    # -- iterating over news -----------------------------------------------------------------------
+
+    def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
+        """Yield the positions that arrive, of these roles (none: all); of results, these tools."""
+        codes = {role_code(r) for r in roles}
+        for p in range(self.first, self.shown(self.stop - 1)):
+            if (not codes or self.rows.role(p) in codes) and self.is_tool(p, tools):
+                yield p
+
+    def long(self, p: int, low: int) -> bool:
+        """Return False where a message has at most `low` characters at all calls: a cheap check."""
+        return self.rows.chars(p) > low or p in self._changed_before
+
+    @property
+    def _changed_before(self) -> set[int]:
+        """The positions that a part before changes, cached for this batch."""
+        cached = self.memory.get("touched before")
+        if cached is None or cached[0] != self.stop:
+            cached = self.memory["touched before"] = self.stop, self.before.touched()
+        positions: set[int] = cached[1]
+        return positions
+
+    def news(self, *roles: str) -> Iterator[MessageNews]:
+        """Yield, call by call, which messages of these roles (none: all) arrive or are hidden.
+
+        Calls at which a late result makes a cut unsafe are included, even without such messages.
+        """
+        codes = frozenset(role_code(r) for r in roles) or None
+        by_call = _NewsByCall()
+        # Three sources, all sorted by call: arrivals, changes of the parts before, protections.
+        for call, p in self._arrivals(codes):
+            by_call[call].came.append(p)
+        for call, p, was, now in changes_between(self.before.events, self.start):
+            if (codes is not None and self.role(p) not in codes) or call <= self.arrival(p):
+                continue
+            if now.message is None:
+                by_call[call].went.append(p)
+            elif was.message is None:
+                insort(by_call[call].came, p)
+        for call, p in self.rows.came_to_stay(self.start, self.stop):
+            if self.arrival(p) < call and (codes is None or self.role(p) in codes):
+                by_call[call].settled.append(p)
+        other_calls = self.rows.parted(self.start, self.stop) | self._turn_calls()
+        yield from (by_call[call] for call in sorted(by_call.keys() | other_calls))
+
+    def _arrivals(self, codes: frozenset[int] | None) -> Iterator[tuple[int, int]]:
+        """Yield (call, position) of the messages that arrive and are not hidden on arrival."""
+        # A message that a part before hides on arrival never arrives for this part.
+        events = changes_between(self.before.events, self.start)
+        hidden = {(call, p) for call, p, _, now in events if now.message is None}
+        for p in self.rows.of_roles(self.first, self.shown(self.stop - 1), codes):
+            call = self.rows.arrival(p)
+            if (call, p) not in hidden:
+                yield call, p
+
+    def _turn_calls(self) -> set[int]:
+        """Return the calls that `news` includes because a turn begins: none."""
+        return set()
+
+    def events(self, *roles: str) -> dict[int, list[int]]:
+        """Return, by call, the messages of these roles (none: all) that a part before changes."""
+        codes, by_call = {role_code(r) for r in roles}, dict[int, list[int]]()
+        for call, p, _, _ in changes_between(self.before.events, self.start):
+            if call >= self.arrival(p) and (not codes or self.rows.role(p) in codes):
+                by_call.setdefault(call, []).append(p)
+        return by_call
+
+    def window(
+        self, role: str, old: Callable[[int], int], *, with_protected: bool = True
+    ) -> Iterator[tuple[int, int, bool]]:
+        """Yield (position, call, is_old) when a message becomes old, or is no longer old.
+
+        Of the n messages of a role at a call, the first ``old(n)`` are old: ``lambda n: n - 3``
+        leaves the newest three.
+
+        Args:
+            role: the role whose messages are counted, after the parts before.
+            old: the number of old messages as a function of the number of messages.
+            with_protected: count protected messages, too.
+        """
+        window: SlidingWindow = self.memory.setdefault(("window", role), SlidingWindow())
+        for call, added, hidden, protected in self.news(role):
+            for p in hidden:
+                if p in window and window.out(p):
+                    yield p, call, False  # it may come back as one of the newest
+            for p in added:
+                if (with_protected or not self.stays(p, call)) and window.put(p):
+                    yield p, call, True
+            if not with_protected:
+                for p in protected:
+                    if p in window:
+                        window.out(p)
+            for p, is_old in window.settle(old(len(window.found))):
+                yield p, call, is_old
+
+
+# Helpers for parts that act on "all but the newest n". A part keeps them in `ScheduleView.memory`,
+# so a batch of calls costs only the messages that arrive, are hidden, or pass the boundary in it.
+
+
+class SlidingWindow:
+    """A sorted list of positions, of which the first few are old; any can be added or removed."""
+
+    __slots__ = ("found", "old")
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+        self.old = 0
+        """Number of old positions."""
+
+    def __contains__(self, p: int) -> bool:
+        i = bisect_left(self.found, p)
+        return i < len(self.found) and self.found[i] == p
+
+    def put(self, p: int) -> bool:
+        """Insert a position; return True where it is old."""
+        i = bisect_left(self.found, p)
+        self.found.insert(i, p)
+        self.old += i < self.old
+        return i < self.old
+
+    def out(self, p: int) -> bool:
+        """Remove a position; return True where it was old."""
+        i = bisect_left(self.found, p)
+        was_old = i < self.old
+        del self.found[i]
+        self.old -= was_old
+        return was_old
+
+    def is_old(self, p: int) -> bool:
+        """Return True for an old position."""
+        return bisect_left(self.found, p) < self.old
+
+    def settle(self, old: int) -> Iterator[tuple[int, bool]]:
+        """Set the number of old positions; yield those that become old (True) or not (False)."""
+        target = min(max(old, 0), len(self.found))
+        # Move the boundary one by one: each position that it passes changes its age.
+        while self.old < target:
+            yield self.found[self.old], True
+            self.old += 1
+        while self.old > target:
+            self.old -= 1
+            yield self.found[self.old], False
+
+
+class OrderedTexts:
+    """Texts sorted by position, with snapshots that later changes do not alter (copy on write).
+
+    Appending at the end is O(1), as a snapshot stores its length; any other change copies the list.
+    """
+
+    __slots__ = ("_positions", "_texts")
+
+    def __init__(self) -> None:
+        self._positions: list[int] = []
+        self._texts: list[str] = []
+
+    def put(self, p: int, text: str) -> None:
+        """Insert the text of a position, or replace it."""
+        i = bisect_left(self._positions, p)
+        is_present = i < len(self._positions) and self._positions[i] == p
+        if i == len(self._positions):
+            self._texts.append(text)
+        elif not is_present or self._texts[i] != text:
+            self._texts = [*self._texts[:i], text, *self._texts[i + is_present :]]
+        if not is_present:
+            self._positions.insert(i, p)
+
+    def out(self, p: int) -> None:
+        """Remove the text of a position, if there is one."""
+        i = bisect_left(self._positions, p)
+        if i < len(self._positions) and self._positions[i] == p:
+            del self._positions[i]
+            self._texts = [*self._texts[:i], *self._texts[i + 1 :]]
+
+    def now(self) -> tuple[list[str], int]:
+        """Return a snapshot (texts, n): the first n texts of the list are the present ones."""
+        return self._texts, len(self._texts)
+
+
+class VisibleWindow(SlidingWindow):
+    """The positions that a part sees at a call, sorted; an *index* counts them from 0."""
+
+    __slots__ = ()
+
+    def follow(self, added: Iterable[int], hidden: Iterable[int]) -> None:
+        """Apply the news of a call."""
+        for p in hidden:
+            self.out(p)
+        for p in added:
+            self.put(p)
+
+    def index(self, p: int) -> int:
+        """Return the index of the first position at or after one."""
+        return bisect_left(self.found, p)
+
+    def safe(self, view: ScheduleView, i: int, call: int) -> int:
+        """Return the first index >= `i` at which a cut is safe, or the number of positions."""
+        while i < len(self.found) and not view.is_safe(self.found[i], call):
+            i += 1
+        return min(i, len(self.found))
+
+    def safe_before(self, view: ScheduleView, i: int, call: int) -> int:
+        """Return the last index <= `i` at which a cut is safe; 0 where there is none."""
+        while 0 < i < len(self.found) and not view.is_safe(self.found[i], call):
+            i -= 1
+        return i

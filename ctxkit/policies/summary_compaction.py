@@ -1,0 +1,444 @@
+"""Compaction by a summary: the base policy, Pi's summary, and a time limit for summarisers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from ctxkit._internal.formatting import failure_text
+from ctxkit.errors import BadArguments, CtxkitError, ModelError
+from ctxkit.policies.base import BasePolicy, DataclassPolicy
+from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.history.columns import USER
+from ctxkit.policies.history.history import (
+    end_of_leading_summaries,
+    find_turn_start,
+    first_since_compaction,
+    has_content,
+    is_new_request,
+)
+from ctxkit.policies.method_names import FUNCTION_METHOD
+from ctxkit.policies.offline_summarisers import (
+    Extractive,
+    Fixed,
+    Passage,
+    RecordedSummary,
+    ShareOfInput,
+    summary_text,
+    validate_summary,
+    written_instead,
+)
+from ctxkit.policies.texts import summary_prompts, tool_actions
+from ctxkit.policies.texts.summary_prompts import PI_SECTIONS, PI_TURN_SECTIONS
+from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ctxkit.policies.base import Natural, Positive, Proportion
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+
+LOCAL_SUMMARISERS = (Extractive, Fixed, RecordedSummary, ShareOfInput)
+"""Summarisers without a model: they take no instructions, and are neither timed nor audited."""
+
+
+# Compaction by a summary, step by step:
+# 1. The range: from the first position that may go (`front`) to the first that is kept (`cut`), by
+#    tokens, turns, messages or a share of the window. The cut is moved to a safe one, so that no
+#    tool call loses its result.
+# 2. The passages: all old turns, and if the cut splits a turn, its first part by itself, so that
+#    the kept second part has its context.
+# 3. The summariser writes one summary per passage. A model's summary is audited (sections,
+#    identifiers, last request) and asked for again, `retries` times; a failure goes to `otherwise`.
+# 4. The summaries are joined, and replace the range. A result that is not smaller is discarded.
+# Subclasses override single steps; they never change the history themselves.
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Summary(DataclassPolicy):
+    """Summarise old messages; keep the newest tokens, turns or messages as they are.
+
+    The last summary is among the summarised messages (a rolling summary), so there is at most one.
+    Where the summariser fails, `otherwise` writes the summary; without it a ModelError is raised
+    and the history stays as it was.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("summary:keep_tokens=2000", above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('summarised', 4242, 2915)]
+    """
+
+    keep_tokens: Natural | None = None
+    """Newest tokens to keep; 20,000 if no other measure is set."""
+    keep_turns: Positive | None = None
+    """Newest turns to keep, each from its user message on."""
+    keep_messages: Positive | None = None
+    """Newest messages to keep."""
+    keep_share: Proportion | None = None
+    """Newest tokens to keep, as a share of the window (0 to 1)."""
+    split_turns: bool = True
+    """True: the cut may fall inside a turn; False: the whole turn is kept."""
+    apart: bool = True
+    """True: the first part of a split turn gets a summary of its own."""
+    estimated: bool = False
+    """Count tokens by the system's own estimate instead of the billed ones."""
+    summariser: Any = None
+    """Writes the summary, ``(passage) -> text``; None: the summariser of the rules."""
+    limit: Positive | None = None
+    """Most tokens of a summary."""
+    split_limit: Positive | None = None
+    """Most tokens of the summary of a split turn's first part."""
+    instructions: str = ""
+    """Instructions for summarisers that use a model."""
+    sections: tuple[str, ...] = ()
+    """Headings that a summary must have."""
+    identifiers: Literal["strict", "off", "custom"] = "off"
+    """Keep identifiers exactly: `strict`, `off`, or `custom` with `identifier_instructions`."""
+    identifier_instructions: str = ""
+    """Instructions about identifiers, with `custom`."""
+    focus: str = ""
+    """A topic that the summary should cover, in the user's words."""
+    retries: Natural = 0
+    """Number of retries where a summary lacks sections, identifiers or the last request."""
+    seconds: float | None = None
+    """Time limit of the summariser, in seconds; None: no limit."""
+    prefix: str = ""
+    """Text in front of the summary, unless the summary begins with it."""
+    file_lists: bool = False
+    """Append lists of the files that were read and changed, as Pi does."""
+    otherwise: Any = None
+    """Writes the summary where the summariser fails: ``(passage) -> text``; None: nothing does."""
+    must_shrink: bool = True
+    """Change nothing where the result is not smaller."""
+    summaries_stay: bool = False
+    """Earlier summaries stay, and the new one follows them."""
+    request_stays: bool = False
+    """The first user request stays, with all before it."""
+
+    def __post_init__(self) -> None:
+        measures = ("keep_tokens", "keep_turns", "keep_messages", "keep_share")
+        names = [name for name in measures if getattr(self, name) is not None]
+        if len(names) > 1:
+            raise BadArguments(
+                f"Summary keeps by one measure: give {' or '.join(names)}, not both."
+            )
+
+    @property
+    def keeps(self) -> int | None:
+        """Tokens that are always kept; None: it keeps by another measure."""
+        if self.keep_tokens is not None:
+            return self.keep_tokens
+        others = (self.keep_turns, self.keep_messages, self.keep_share)
+        return 20_000 if all(o is None for o in others) else None
+
+    @property
+    def maker(self) -> Any:
+        """The summariser in use: the extractive one where none is set."""
+        return self.summariser or Extractive()
+
+    @property
+    def writer(self) -> Any:
+        """The source of the summary, for tables: `maker`, unless the policy does not use it."""
+        return self.maker
+
+    def name_method(self, word: str = "summary") -> str:
+        """Return the method of the summary's edit: by what it was written.
+
+        Args:
+            word: the policy's word for a summary that a model writes, or that stands for one.
+        """
+        # A summariser that puts the record before another's text is free where the other one is.
+        writer = getattr(self.writer, "summariser", self.writer)
+        if isinstance(writer, (FunctionType, BuiltinFunctionType, partial)):
+            return FUNCTION_METHOD
+        is_from_record = getattr(writer, "is_from_record", False)
+        return str(writer.name) if is_from_record else word
+
+    def using(self, summariser: Any) -> Self:
+        """Return the policy with a summariser, where it has none."""
+        return self if self.summariser is not None else replace(self, summariser=summariser)
+
+    def focused(self, focus: str) -> Self:
+        """Return the policy with a focus, a topic that the summary should cover."""
+        return replace(self, focus=focus)
+
+    def __call__(self, history: History, room: ContextBudget) -> History:
+        """Return the history with its old part summarised.
+
+        Raises:
+            ModelError: the summariser failed, and `otherwise` is None.
+        """
+        start, first = self.front(history), self.cut(history, room)
+        if first <= start or not has_content(history, first, start):
+            return history
+        summary = self.written(history, first)
+        why = "between the beginning and what is kept" if start else "older than what is kept"
+        method = self.name_method()
+        new = history.summarise(first, summary, why, start=start, method=method)
+        return take_if_smaller(history, new) if self.must_shrink else new
+
+    # -- the range that is summarised --------------------------------------------------------------
+
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position, from `first` on, that may be summarised."""
+        if self.request_stays:
+            request = history.next(first, "user")
+            if 0 <= request < len(history) - 1:
+                first = max(first, history.safe(request + 1))
+        if self.summaries_stay:
+            first = end_of_leading_summaries(history, first)
+        return first
+
+    def cut(self, history: History, room: ContextBudget) -> int:
+        """Return the first position that is kept; 0 where nothing can be summarised."""
+        if self.keep_turns is not None:
+            return history.safe_before(max(history.nth_last_request(self.keep_turns), 0))
+        if self.keep_messages is not None:
+            return self.at(history, max(len(history) - self.keep_messages, 0))
+        tokens = self.keep_tokens if self.keep_tokens is not None else 20_000
+        if self.keep_share is not None:
+            tokens = int(room.limit * self.keep_share)
+        return self.at(history, history.back(tokens, estimated=self.estimated))
+
+    def at(self, history: History, position: int) -> int:
+        """Return the safe cut at or after a position; the start of its turn if turns stay whole."""
+        if not self.split_turns:
+            return history.safe_before(max(find_turn_start(history, position), 0))
+        cut = history.safe(position)
+        return cut or history.safe_before(min(position, max(len(history) - 1, 0)))
+
+    def turn(self, history: History, first: int) -> int:
+        """Return the start of the turn that a cut splits; 0: it splits none, or the first one."""
+        splits = self.apart and 0 < first < len(history)
+        if not splits or history.item(first).role(history.log) == USER:
+            return 0
+        return max(find_turn_start(history, first), 0)
+
+    # -- the text of the summary -------------------------------------------------------------------
+
+    def written(self, history: History, first: int) -> Message | str | int:
+        """Return the summary of all messages before a position: a message, a text, or its size."""
+        maker = self.maker
+        if isinstance(maker, Fixed):  # its size is fixed, so a split turn needs no second summary
+            parts = [Passage(history, first, 0, self.limit)]
+        else:
+            parts = self.behind(history, first)
+        return self.joined([self.asked(maker, passage) for passage in parts], parts)
+
+    def behind(self, history: History, first: int) -> list[Passage]:
+        """Return the passages, cut to what follows the messages that stay in front."""
+        start, parts = self.front(history), self.passages(history, first)
+        return [
+            p if p.start >= start else replace(p, start=start) for p in parts if p.before > start
+        ]
+
+    def start(self, history: History) -> int:  # noqa: ARG002  subclasses use it
+        """Return the first position that is read: 0."""
+        return 0
+
+    def passages(self, history: History, first: int) -> list[Passage]:
+        """Return the passages to summarise: the old turns, and the first part of a split turn."""
+        instructions, start, turn = self.told(), self.start(history), self.turn(history, first)
+        if turn <= start or not has_content(history, turn, start):
+            return [Passage(history, first, start, self.limit, instructions)]
+        return [
+            Passage(history, turn, start, self.limit, instructions),
+            Passage(history, first, turn, self.split_limit or self.limit, instructions),
+        ]
+
+    def told(self) -> str:
+        """Return the instructions for the summariser."""
+        names = ", ".join(self.sections)
+        sections = f"Write these sections: {names}." if names else ""
+        rest = summary_prompts.identifier_instructions(
+            self.identifiers, self.identifier_instructions, self.focus
+        )
+        return "\n\n".join(t for t in (self.instructions, sections, rest) if t)
+
+    def joined(
+        self, summaries: list[Message | str | int], parts: list[Passage]
+    ) -> Message | str | int:
+        """Return one summary, joined from those of the passages."""
+        failed = [m for m in summaries if isinstance(m, Message) and SUMMARY_ERROR_KEY in m.details]
+        used_fallback = self.otherwise is not None and bool(failed)
+        if len(summaries) == 1 and not isinstance(summaries[0], str) and not used_fallback:
+            return summaries[0]
+        # Sizes without a text: add them up, and count the texts among them.
+        if any(isinstance(m, int) for m in summaries):
+            return sum(
+                m if isinstance(m, int) else parts[0].history.log.counter(summary_text(m))
+                for m in summaries
+            )
+        text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(summary_text, summaries))
+        if self.file_lists:
+            file_paths = (
+                tool_actions.map_messages(p.history, p.places, tool_actions.files_in_message)
+                for p in parts
+            )
+            text += tool_actions.format_file_lists(chain.from_iterable(file_paths))
+        text = text if text.startswith(self.prefix) else self.prefix + text
+        return written_instead(text, failed[0].details[SUMMARY_ERROR_KEY]) if failed else text
+
+    def asked(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
+        """Return the summary of a passage; ask again while the audit finds something missing."""
+        try:
+            summary = self._once(maker, passage)
+            for _ in range(0 if isinstance(maker, LOCAL_SUMMARISERS) else self.retries):
+                missing = self.audit(summary, passage)
+                if not missing:
+                    break
+                instructions = (
+                    f"{passage.instructions}\n\nThe last attempt lacked: {'; '.join(missing)}."
+                )
+                summary = self._once(maker, replace(passage, instructions=instructions))
+        except (CtxkitError, OSError, ValueError, RuntimeError) as error:
+            if self.otherwise is not None:
+                summary = validate_summary(
+                    self.otherwise(replace(passage, instructions=failure_text(error)))
+                )
+                return summary if isinstance(summary, int) else written_instead(summary, error)
+            if isinstance(error, ModelError):
+                raise
+            raise ModelError(f"No summary was made: {error}") from error
+        return summary
+
+    def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
+        if self.seconds is None or isinstance(maker, LOCAL_SUMMARISERS):
+            summary = maker(passage)
+        else:
+            summary = call_with_timeout(self.seconds, maker, passage)
+        return validate_summary(summary)
+
+    def audit(self, summary: Message | str | int, passage: Passage) -> tuple[str, ...]:
+        """Return what a summary lacks: sections, identifiers (`strict`), the last request."""
+        if isinstance(summary, int):
+            return ()
+        texts = [summary_prompts.plain_text(m) for m in passage.messages]
+        requests = [summary_prompts.plain_text(m) for m in passage.messages if m.role == "user"]
+        strict = self.identifiers == "strict"
+        names = summary_prompts.identifiers_to_audit(texts) if strict else ()
+        ask = requests[-1] if requests else ""
+        text, sections = summary_text(summary), self.sections
+        return summary_prompts.audit_summary(
+            text, sections=sections, names=names, ask=ask, strict=strict
+        )
+
+
+def writers_of(part: BasePolicy) -> Iterator[Any]:
+    """Yield the sources of a policy's summaries, also of policies within it."""
+    if isinstance(part, Summary):
+        yield part.writer
+        return
+    for value in vars(part).values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, BasePolicy):
+                yield from writers_of(each)
+
+
+PI_INSTRUCTIONS = (
+    "Summarise this conversation so that another model can go on with the work. Update the earlier"
+    " summary where there is one: keep what still holds. Keep exact file paths, function names and"
+    " error messages."
+)
+PI_TURN_INSTRUCTIONS = (
+    "This is the beginning of a turn whose end is kept. Say what the end needs: "
+    + ", ".join(PI_TURN_SECTIONS)
+    + "."
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PiSummary(Summary):
+    """Pi's compaction: cut by its own estimate, split turns apart, lists of files.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(PiSummary(keep_tokens=2000), above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('summarised', 4242, 2915)]
+    """
+
+    estimated: bool = True
+    file_lists: bool = True
+    sections: tuple[str, ...] = PI_SECTIONS
+    instructions: str = PI_INSTRUCTIONS
+    quirks: bool = False
+    """Reproduce Pi's defects: what its second compaction lost, and where it cut nothing."""
+    remembers: bool = False
+    """With quirks: summarise what the last compaction kept (Pi from 0.73 on)."""
+    before_request: bool = False
+    """Cut as if the pending request were not there: Pi compacts before it adds the request."""
+
+    def cut(self, history: History, room: ContextBudget) -> int:
+        """Return the first position that is kept; a pending request is always kept."""
+        if not self.before_request:
+            return super().cut(history, room)
+        # Pi adds the pending request after the compaction: keep as much before it as usual.
+        last = len(history) - 1
+        row = history.row(last) if last >= 0 else -1
+        if not is_new_request(history.log, row, history.call):
+            return super().cut(history, room)
+        request = history.item(last)
+        tail_tokens = (self.keeps or 0) + (request.estimate if self.estimated else request.tokens)
+        first = self.at(history, history.back(tail_tokens, estimated=self.estimated))
+        if first < last:
+            return first
+        return 0 if self.quirks else history.safe_before(max(last - 1, 0))
+
+    def start(self, history: History) -> int:
+        """Return the first position that is read: with quirks, after what was kept before."""
+        if not self.quirks or self.remembers:
+            return 0
+        return first_since_compaction(history, waiting=self.before_request)
+
+    def at(self, history: History, position: int) -> int:
+        """Return Pi's cut at or after a position."""
+        if not self.quirks:
+            return super().at(history, position)
+        start = self.start(history)
+        first = history.safe(max(position, start))
+        return first if first > start else 0
+
+    def passages(self, history: History, first: int) -> list[Passage]:
+        """Return the old turns, and a split turn's first part, with Pi's instructions."""
+        parts = super().passages(history, first)
+        if len(parts) > 1:
+            parts[1] = replace(parts[1], instructions=PI_TURN_INSTRUCTIONS)
+        return parts
+
+
+def call_with_timeout(seconds: float, maker: Callable[[Passage], Any], passage: Passage) -> Any:
+    """Return the result of a summariser within a time limit, in seconds.
+
+    Raises:
+        ModelError: it took longer. Its thread is not stopped; its result is discarded.
+    """
+    result: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            result.put((True, maker(passage)))
+        except Exception as error:  # noqa: BLE001  raised in the calling thread
+            result.put((False, error))
+
+    # A thread cannot be stopped, so it is a daemon, and its result is ignored after the limit.
+    Thread(target=run, daemon=True, name="ctxkit-summary").start()
+    try:
+        is_success, value = result.get(timeout=seconds)
+    except Empty:
+        raise ModelError(f"The summary took longer than {seconds:g} s.") from None
+    if is_success:
+        return value
+    raise value

@@ -1,0 +1,360 @@
+"""An index of the lines of messages: split, tagged and numbered once per session."""
+
+from __future__ import annotations
+
+import re
+import threading
+from itertools import chain
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from ctxkit.policies.history.columns import GrowingColumn
+from ctxkit.policies.texts.content import one_line
+from ctxkit.session.messages import RECALLED_KIND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from ctxkit.policies.history.message_log import MessageLog
+    from ctxkit.session.messages import Message
+
+
+MAX_HELD_CHARS = 16_000_000
+"""Most characters of cached texts beside the log; with more a new index is built."""
+MAX_KEPT_LINES = 100_000
+"""Most lines of an index of messages without a log that stays cached."""
+USER_LINE, SUMMARY_LINE, OTHER_LINE = range(3)
+_NESTED_TAGS = ("User: ", "Earlier: ")
+"""Tags of lines of an extract that stay their tags in the next extract."""
+_LINE_CODES = {"User": USER_LINE, "Earlier": SUMMARY_LINE}
+
+
+class GrowingArray:
+    """An array that only grows at its end.
+
+    Values are collected in a list and moved to the array when it is read: one conversion of many
+    values takes a tenth of the time of many conversions of a few.
+    """
+
+    __slots__ = ("_array", "_new", "_size")
+
+    def __init__(self, dtype: DTypeLike, *first: int) -> None:
+        self._array: NDArray[Any] = np.array(first, dtype)
+        self._new: list[float] = []
+        self._size = len(first)
+
+    def __len__(self) -> int:
+        return self._size + len(self._new)
+
+    def extend(self, values: Iterable[float]) -> None:
+        """Append values; arrays that were returned before do not change."""
+        self._new += values
+
+    @property
+    def all(self) -> NDArray[Any]:
+        """All values, read-only."""
+        if self._new:
+            end = len(self)
+            if end > len(self._array):
+                larger = np.empty(max(2 * end, 64), self._array.dtype)
+                larger[: self._size] = self._array[: self._size]
+                self._array = larger
+            self._array[self._size : end] = self._new
+            self._size, self._new = end, []
+        return self._array[: self._size]
+
+
+class _WordNumbers(dict[str, int]):
+    """Numbers of words, from 0 on; a new word gets the next number."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        return number
+
+
+class LineIndex:
+    """The lines of messages as arrays; each message has a number, its *part*.
+
+    Messages are identified by object identity; results and summaries also by content, so that equal
+    summaries of two runs are one part. The index holds references to its messages, as an identity
+    could be reused otherwise. It lives as long as its session or log.
+
+    Layout (compressed rows): part k has the lines ``firsts[k]`` to ``firsts[k + 1]``; line i has
+    the words ``ids[starts[i]:starts[i + 1]]``.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """For callers: sessions are compacted and replayed in several threads."""
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.words = _WordNumbers()
+        """Word numbers; a line has each of its words once."""
+        self.ids = GrowingArray(np.int32)
+        """Word numbers of all lines, line by line."""
+        self.starts = GrowingArray(np.int64, 0)
+        """Start of each line in `ids`, and the end of the last line."""
+        self.costs = GrowingArray(np.int64)
+        """Characters of each line in an extract."""
+        self.cues = GrowingArray(np.bool_)
+        self.kinds = GrowingArray(np.int8)
+        self.firsts = GrowingArray(np.int64, 0)
+        """First line of each part, and one past the last line."""
+        self.messages: list[Message] = []
+        """The message of each part."""
+        self.written: dict[Any, str] = {}
+        """Cached extracts, by passage and options."""
+        self.near: dict[str, GrowingArray] = {}
+        """For each term of a focus, 1 for each word near it, else 0."""
+        self._parts: dict[int, int] = {}
+        self._part_by_content: dict[Any, int] = {}
+        self._summary_lines: dict[str, tuple[tuple[int, ...], bool]] = {}
+        self._equal_messages: list[Message] = []
+        self._cached_chars: float = 0
+
+    @property
+    def full(self) -> bool:
+        """True where the cached texts beside the log are over the bound."""
+        return self._cached_chars > MAX_HELD_CHARS
+
+    def hold(self, chars: int) -> None:
+        """Count characters of cached texts beside the log."""
+        self._cached_chars += chars
+
+    def parts(self, messages: Sequence[Message]) -> NDArray[Any]:
+        """Return the parts of messages; new messages are added."""
+        # Without the lock while all messages are known: a lookup in a dict that only grows is safe.
+        try:
+            return np.fromiter(map(self._parts.__getitem__, map(id, messages)), np.int32)
+        except KeyError:
+            pass
+        with self.lock:
+            try:
+                return np.fromiter(map(self._part_of, messages), np.int32)
+            except BaseException:  # an interrupt may leave half a message: retire the index
+                self._cached_chars = inf
+                raise
+
+    def made(self, messages: Sequence[Message]) -> NDArray[Any]:
+        """Return the parts of messages outside the log: summaries, shortened messages."""
+        old_count = len(self._parts)
+        parts = self.parts(messages)
+        if len(self._parts) > old_count:
+            self.hold(sum(len(m.text) + 500 for m in messages))
+        return parts
+
+    def _part_of(self, message: Message) -> int:
+        part = self._parts.get(id(message))
+        if part is None:
+            part = self._parts[id(message)] = self._find_or_add_part(message)
+        return part
+
+    def _find_or_add_part(self, message: Message) -> int:
+        key = None
+        if message.role in ("summary", "tool"):
+            key = message.role, message.tool, message.is_error, message.text
+            same_part = self._part_by_content.get(key)
+            if same_part is not None:
+                self._equal_messages.append(message)
+                return same_part
+        part = len(self.messages)
+        self.messages.append(message)
+        self._add_lines(message)
+        if key is not None:
+            self._part_by_content[key] = part
+        return part
+
+    def _add_lines(self, message: Message) -> None:
+        ids: list[int] = []
+        ends, costs, cues, kinds = [], [], [], []
+        at = len(self.ids)
+        for line in message_lines(message):
+            tag, text = line if line[0] != "Earlier" else _unnest_line(line)
+            words, has_cue = (
+                self._read_line(text) if tag != "Earlier" else self._read_summary_line(text)
+            )
+            if not words:
+                continue
+            ids += words
+            ends.append(at + len(ids))
+            costs.append(len(tag) + len(text) + 3)
+            cues.append(has_cue)
+            kinds.append(_LINE_CODES.get(tag, OTHER_LINE))
+            self.tags.append(tag)
+            self.texts.append(text)
+        self.ids.extend(ids)
+        self.starts.extend(ends)
+        self.costs.extend(costs)
+        self.cues.extend(cues)
+        self.kinds.extend(kinds)
+        self.firsts.extend([len(self.texts)])
+
+    def _read_line(self, text: str) -> tuple[tuple[int, ...], bool]:
+        """Return the word numbers of a line, and whether it has a cue."""
+        ids = tuple(map(self.words.__getitem__, line_words(text)))
+        return ids, bool(ids) and CUE_PATTERN.search(text) is not None
+
+    def _read_summary_line(self, text: str) -> tuple[tuple[int, ...], bool]:
+        """Return the same, cached: summaries of one session share most of their lines."""
+        cached = self._summary_lines.get(text)
+        if cached is None:
+            cached = self._summary_lines[text] = self._read_line(text)
+        return cached
+
+
+def _unnest_line(line: tuple[str, str]) -> tuple[str, str]:
+    """Return a line of an earlier extract under the tag that it has there.
+
+    So the user's words stay the user's through all summaries, and no tag is repeated.
+    """
+    tag, text = line
+    while tag == "Earlier" and text.startswith(_NESTED_TAGS):
+        tag, _, text = text.partition(": ")
+    return tag, text
+
+
+_live_indexes: WeakValueDictionary[int, LineIndex] = WeakValueDictionary()
+"""Indexes by the identity of their first message: logs of one session share one."""
+_last_index: list[LineIndex] = []
+"""The last index of messages without a log."""
+
+
+def index_for_messages(messages: Sequence[Message]) -> LineIndex:
+    """Return the index whose first message is that of `messages`, or a new one."""
+    if not messages:
+        return LineIndex()
+    lines = _live_indexes.get(id(messages[0]))
+    if lines is None or lines.full or lines.messages[0] is not messages[0]:
+        lines = LineIndex()
+        lines.parts(messages[:1])
+        _live_indexes[id(messages[0])] = lines
+    return lines
+
+
+def cache_last_index(lines: LineIndex) -> None:
+    """Keep an index of messages without a log alive until the next one, unless it is large."""
+    _last_index[:] = [lines] if len(lines.texts) < MAX_KEPT_LINES else []
+
+
+def index_for_log(log: MessageLog) -> tuple[LineIndex, GrowingColumn]:
+    """Return the index of a log and the parts of its rows, cached in log and session."""
+    entry: tuple[LineIndex, GrowingColumn] | None = log.memo.get("lines")
+    if entry is None or entry[0].full:
+        lines, messages = index_for_messages(log.messages), log.messages
+        entry = lines, GrowingColumn(lambda a, b: lines.parts(messages[a:b]), np.int32)
+        log.memo["lines"] = entry
+        session = log.memo.get("session")
+        if session is not None:
+            session.__dict__["lines"] = lines
+    return entry
+
+
+class WeighedLines(NamedTuple):
+    """The lines of a passage, and the weight of each."""
+
+    at: NDArray[Any]
+    """Line numbers in the index."""
+    ids: NDArray[Any]
+    """Word numbers, line by line."""
+    starts: NDArray[Any]
+    sizes: NDArray[Any]
+    """Number of words of each line."""
+    costs: NDArray[Any]
+    weights: NDArray[Any]
+
+    def words(self, place: int) -> NDArray[Any]:
+        """Return the word numbers of one line."""
+        start = self.starts[place]
+        return self.ids[start : start + self.sizes[place]]
+
+
+def expand_ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
+    """Return the concatenated ranges start..start + size."""
+    ends = sizes.cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - ends + sizes, sizes) + np.arange(total)
+
+
+MAX_LINE_CHARS = 300
+"""Most characters of a line."""
+MAX_READ_CHARS = 4_000_000
+"""Most characters of a message that are read, half at each end: about a million tokens."""
+FOCUS_MARK = "[Focus "
+"""Beginning of an extract's audit line, which later extracts leave out."""
+CUE_PATTERN = re.compile(
+    r"\b(?:must|never|always|don't|do not|only|need|should|because|decided?|instead|"
+    r"fix(?:ed)?|todo|next|error|fail(?:ed|s)?|"
+    r"exception|wrong|bug|done|works?|passed|created|changed|exit code)\b|"
+    r"(?<![\w-])[\w-]{1,200}/[\w./-]|`[^`]+`|https?://",
+    re.IGNORECASE,
+)
+"""Cues of informative lines: demands, decisions, outcomes, paths, quotes."""
+ROLE_TAGS = {"user": "User", "assistant": "Assistant", "summary": "Earlier", "system": "System"}
+_SENTENCE_GAP = re.compile(r"(?<=[.!?])\s+|\n+")
+_TEXT_ROW = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+"""The lines of `str.splitlines`, without empty ones, found one at a time."""
+_WORD = re.compile(r"[\w./-]{2,}")
+
+
+def speaker_tag(message: Message) -> str:
+    """Return the tag of a message in an extract: its role, or the tool of a result."""
+    return ROLE_TAGS.get(message.role) or f"Result of {message.tool or 'a tool'}"
+
+
+def message_lines(message: Message) -> Iterator[tuple[str, str]]:
+    """Yield tag and text of each line of a message that has words; none of recalled memory."""
+    if message.kind == RECALLED_KIND:
+        return
+    if message.role == "tool":
+        tag = speaker_tag(message)
+        for row in _informative_rows(message):
+            yield tag, one_line(row, MAX_LINE_CHARS)
+        return
+    has_word, is_summary, tag = _WORD.search, message.role == "summary", ROLE_TAGS[message.role]
+    for sentence in chain.from_iterable(map(split_sentences, _readable_parts(message.text))):
+        if has_word(sentence) and not (is_summary and sentence.startswith(FOCUS_MARK)):
+            yield tag, one_line(sentence, MAX_LINE_CHARS)
+    for call in message.tool_calls:
+        values = call.arguments.values()
+        target = next((v for v in values if isinstance(v, str) and v), call.raw or "")
+        yield "Call", one_line(f"{call.name} {target[:120]}", MAX_LINE_CHARS)
+
+
+def line_words(line: str) -> set[str]:
+    """Return the words of a line without their case; a path is one word."""
+    if line.isascii():
+        return set(_WORD.findall(line.lower()))
+    return {w.lower() for w in _WORD.findall(line)}  # lowering can lengthen a non-ASCII text
+
+
+def _readable_parts(text: str) -> tuple[str, ...]:
+    return (
+        (text,)
+        if len(text) <= MAX_READ_CHARS
+        else (text[: MAX_READ_CHARS // 2], text[-MAX_READ_CHARS // 2 :])
+    )
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text."""
+    return _SENTENCE_GAP.split(text)
+
+
+def _informative_rows(message: Message) -> list[str]:
+    """Return the first row of a result with a cue (three if it failed), else its last row."""
+    max_rows, last, rows = 3 if message.is_error else 1, "", []
+    for hit in chain.from_iterable(map(_TEXT_ROW.finditer, _readable_parts(message.text))):
+        row = hit.group()
+        if row.isspace():
+            continue
+        if CUE_PATTERN.search(row):
+            rows.append(row)
+            if len(rows) == max_rows:
+                break
+        last = row
+    return rows or ([last] if last else [])

@@ -1,0 +1,458 @@
+"""The live sessions of a team: one for each agent, opened with its model, tools and memory."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from hashlib import sha256
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ctxkit._internal.formatting import sanitize_text
+from ctxkit.agent.agent import COMPACT_TOOL
+from ctxkit.agent.document_store import ContextStore
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.memory.folders import MemoryStore
+from ctxkit.agent.memory.session_memory import SessionMemory, make_memory_provider
+from ctxkit.agent.memory.session_memory import default_memory_folders as memory_homes
+from ctxkit.agent.models.names import make_model as named
+from ctxkit.agent.tools.file_tools import make_file_tools
+from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.policies.memory_entries import memory_folder_name
+from ctxkit.teams.handoffs import make_team_tools
+from ctxkit.teams.permissions import Capabilities, limit_tools
+from ctxkit.teams.scripted_agents import is_scripted
+from ctxkit.teams.team_members import (
+    ASKING,
+    PLUGIN_TOOLS,
+    SUB_AGENT_INSTRUCTIONS,
+    SUB_AGENT_RULES,
+    SubAgent,
+    sub_agent_name,
+)
+from ctxkit.tokens import default_counter
+from ctxkit.tokens.prices import price
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from ctxkit.agent.models.model import Model
+    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.runner import Approve
+    from ctxkit.agent.tools.tool import Tool
+    from ctxkit.agent.turn import Limits, Listener
+    from ctxkit.policies.context_rules import Rules
+    from ctxkit.teams.contract_checks import TurnChanges
+    from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan
+
+
+_SUMMARY_MODEL = "Compaction.Model"
+USER_MEMORY, WEBHOOK_MEMORY = MEMORY_ACCESS = ("user", "webhook")
+"""What the memory of a team can reach beyond its own: what the user keeps of agents of these names
+(fuseraft's folders, too), and an address that the config names.
+"""
+
+
+class _SessionSpec(NamedTuple):
+    """What one session is opened with."""
+
+    name: str
+    agent: str
+    parent: str
+    rules: Rules
+    tools: list[str | Tool]
+    calls: int | None
+    model: Model
+    instructions: str
+    memory: SessionMemory | None = None
+
+
+class SessionFactory:
+    """What the sessions of a team's agents are made of.
+
+    Args:
+        plan: the team.
+        models: models, or their names, by an agent's name or by the name that the config has for
+            one.
+        model: of all others; empty: as the config names them.
+        tools: what any agent may have at most, as `LiveSession` names them; own tools are
+            everybody's.
+        root: the folder in which all of them work.
+        allow: protected names that their tools may write all the same.
+        clock: seconds since 1970.
+        limits: of each turn.
+        approve: asked before each tool call.
+        hear: is told every event.
+        seed: what ids follow from.
+        sections: of each agent's system message, as `agent.system_prompt.parse_section_names` names
+            them.
+        memory: what a memory of the config reaches beyond the team's own: words of `MEMORY_ACCESS`.
+    """
+
+    def __init__(
+        self,
+        plan: TeamPlan,
+        *,
+        models: Mapping[str, Model | str],
+        model: Model | str,
+        tools: Sequence[str | Tool],
+        root: Root,
+        allow: Sequence[str],
+        clock: Callable[[], float],
+        limits: Limits,
+        approve: Approve | None,
+        hear: Listener,
+        seed: str,
+        sections: str = "",
+        memory: Sequence[str] = (),
+    ) -> None:
+        for name in (m for m in memory if m not in MEMORY_ACCESS):
+            raise BadArguments(
+                f"There is no memory {sanitize_text(name, 40)!r}: a team can reach "
+                f"{' and '.join(MEMORY_ACCESS)} beyond its own."
+            )
+        self._reaches = tuple(memory)
+        tool_groups = list(dict.fromkeys(PLUGIN_TOOLS.values()))
+        for name in (t for t in tools if isinstance(t, str) and t not in tool_groups):
+            raise BadArguments(
+                f"Agents of a team can have no tool {sanitize_text(name, 60)!r}; name some of "
+                f"{', '.join(tool_groups)}, or give tools of your own."
+                f"{did_you_mean(name, tool_groups)}"
+            )
+        self.root, self._plan, self._tools, self._allow = root, plan, tuple(tools), tuple(allow)
+        self._given = {k.casefold(): m for k, m in models.items()}
+        self._clock, self._limits, self._approve = clock, limits, approve
+        self._hear, self._seed, self._sections = hear, seed, sections
+        self._models = {  # what does not exist is said first
+            m.name: self._resolve_model((m.name, m.model), model or m.model) for m in plan.members
+        }
+        self._subs = {
+            m.name: self._resolve_model((sub_agent_name(m.name), m.sub.model), m.sub.model)
+            for m in plan.members
+            if m.sub is not None
+            and (m.sub.model or sub_agent_name(m.name).casefold() in self._given)
+        }
+        self._named: dict[str, dict[str, str]] = {}
+        self._writer = self._summary_model(plan.summary_model, model)
+        transitions = [t for s in plan.states.values() for t in s.transitions]
+        sources = [
+            *(s for t in transitions for s in t.handoff),
+            *(s for m in plan.members for s in m.context),
+        ]
+        self._summary = any(s.kind == "session_context" for s in sources)
+        self.envelope = plan.envelope
+        """Files that agents may write."""
+
+    def open(
+        self,
+        member: Member,
+        team: str,
+        parent: str,
+        workspace: Workspace,
+        *,
+        sub: SubAgent | None,
+        changes: Callable[[], Sequence[TurnChanges]],
+    ) -> LiveSession:
+        """Open the session of an agent, which may ask another; what was begun continues.
+
+        Args:
+            member: the agent.
+            team: name of the team.
+            parent: id of the team.
+            workspace: where the session is kept.
+            sub: the agent that it may ask.
+            changes: returns what the team changed so far.
+        """
+        question_tools = sub.tools() if sub is not None else []
+        spec = _SessionSpec(
+            name=self._session_names(team)[member.name], agent=member.name, parent=parent,
+            rules=member.rules,
+            tools=[*self._offered_tools(member, workspace, changes), *question_tools],
+            calls=member.max_calls,
+            model=self._models[member.name], instructions=member.instructions,
+            memory=self._make_memory(member, team, workspace),
+        )  # fmt: skip
+        return self._open_session(spec, team, workspace)
+
+    def open_sub(
+        self, member: Member, team: str, parent: LiveSession, workspace: Workspace
+    ) -> LiveSession:
+        """Open the session of the agent that works for another as its tool."""
+        plan = cast("SubAgentPlan", member.sub)
+        model = self._subs.get(member.name) or self._models[member.name]
+        granted = [t for t in plan.tools if t in self._tools]
+        tools = self._permitted_tools(granted, member.capabilities, workspace)
+        spec = _SessionSpec(
+            name=sub_agent_name(parent.name),
+            agent=sub_agent_name(member.name),
+            parent=parent.id,
+            rules=SUB_AGENT_RULES,
+            tools=tools,
+            calls=plan.max_calls,
+            model=model,
+            instructions=SUB_AGENT_INSTRUCTIONS,
+        )
+        return self._open_session(spec, team, workspace)
+
+    def tool_names(self) -> list[str]:
+        """Return the names of the tools that some agent has, each once."""
+        offered = [t for m in self._plan.members for t in self._offered_tools(m, None, tuple)]
+        for sub in (m.sub for m in self._plan.members if m.sub is not None):
+            offered += [*(t for t in sub.tools if t in self._tools), *ASKING]
+        groups = dict.fromkeys(t for t in offered if isinstance(t, str))
+        own_tools = [t for t in offered if not isinstance(t, str)]
+        tools = (*make_tools(list(groups), self.root, {}), *own_tools, COMPACT_TOOL)
+        return list(dict.fromkeys(t.name for t in tools))
+
+    def _session_names(self, team: str) -> dict[str, str]:
+        if team not in self._named:
+            self._named[team] = session_names(team, self._plan)
+        return self._named[team]
+
+    def _open_session(self, spec: _SessionSpec, team: str, workspace: Workspace) -> LiveSession:
+        live = LiveSession(
+            spec.name,
+            model=spec.model,
+            rules=spec.rules,
+            clock=self._clock,
+            tools=spec.tools,
+            root=self.root.folder,
+            allow=self._allow,
+            workspace=workspace,
+            hear=self._hear,
+            limits=replace(self._limits, calls=spec.calls) if spec.calls else self._limits,
+            approve=self._approve,
+            words={"model": spec.model.name, "team": team},
+            seed=self._seed,
+            agent=spec.agent,
+            parent=spec.parent,
+            memory=spec.memory,
+            summary_model=self._writer,
+        )
+        words = self._sections or ("memory" if spec.memory is not None else "off")
+        with ExitStack() as undo:
+            undo.callback(live.close)
+            live.inject(words, spec.instructions)
+            undo.pop_all()
+        return live
+
+    def _make_memory(self, member: Member, team: str, workspace: Workspace) -> SessionMemory | None:
+        """Return the memory of an agent; None: it has none.
+
+        It is in the user's own place, in a folder of this team; or, where the user says so, in
+        those of the agent's name, which all teams share.
+        """
+        memory_config = dict(self._plan.memory)
+        if memory_config.get("Provider") == WEBHOOK_MEMORY and WEBHOOK_MEMORY not in self._reaches:
+            memory_config = {}
+        if not (member.remembers or memory_config):
+            return None
+        team_home, *user_homes = memory_homes()
+        name = memory_folder_name(member.name)
+        if USER_MEMORY in self._reaches:
+            folders = [home.parent / "agents" for home in (team_home, *user_homes)]
+            homes = [folder / name for folder in folders]
+            homes += [
+                h for folder in folders if (h := _find_folder_as_written(folder, member.name))
+            ]
+        else:
+            # teams of one name in two workspaces must not share a memory
+            mark = sha256(f"{workspace.folder.resolve()}\n{team}".encode()).hexdigest()[:16]
+            homes = [team_home.parent / "teams" / mark / name]
+        store = MemoryStore(homes, self.root.folder)
+        providers = [make_memory_provider(memory_config, store)] if memory_config else []
+        return SessionMemory(store, providers, whole=member.remembers)
+
+    def _offered_tools(
+        self,
+        member: Member,
+        workspace: Workspace | None,
+        changes: Callable[[], Sequence[TurnChanges]],
+    ) -> list[str | Tool]:
+        granted = [t for t in self._tools if t in member.tools or not isinstance(t, str)]
+        own_tools = make_team_tools(
+            self.root,
+            by_call=member.handoff,
+            summary=self._summary,
+            changes=changes if member.reads_changes else None,
+        )
+        return [*self._permitted_tools(granted, member.capabilities, workspace), *own_tools]
+
+    def _permitted_tools(
+        self,
+        granted: Sequence[str | Tool],
+        capabilities: Capabilities,
+        workspace: Workspace | None,
+    ) -> list[str | Tool]:
+        """Return tools as an agent may use them: its capabilities, the team's envelope."""
+        named = [t for t in granted if t != "shell" or capabilities.may_run]
+        if FILE_TOOLS not in named or (capabilities.may_write and not self.envelope.globs):
+            return named
+        store = ContextStore(workspace.folder.parent) if workspace is not None else None
+        files = limit_tools(
+            make_file_tools(self.root, store), capabilities, self.envelope, self.root
+        )
+        return [*files, *(t for t in named if t != FILE_TOOLS)]
+
+    def _summary_model(self, name: str, model: Model | str) -> Model | None:
+        """Return who writes the summaries of all agents: the model that the config names, else the
+        first agent's; None: a script plays the agents, and a script of turns is none of summaries.
+        """
+        named_models = {name.casefold(), _SUMMARY_MODEL.casefold()}
+        if is_scripted(model) and not named_models & set(self._given):
+            return None
+        if not name:
+            first = self._models[self._plan.members[0].name]
+            return None if first.notice.startswith("scripted") else first
+        return self._resolve_model((_SUMMARY_MODEL, name), model or name)
+
+    def _resolve_model(self, names: tuple[str, str], default_model: Model | str) -> Model:
+        """Return a model by an agent's name, the config's name for it, or as it is named."""
+        agent, model = names
+        chosen = self._given.get(agent.casefold(), self._given.get(model.casefold(), default_model))
+        if not isinstance(chosen, str):
+            return chosen
+        if not chosen:
+            raise BadArguments(
+                f"No model is named for {sanitize_text(agent, 40)}: give the team model=."
+            )
+        if "/" not in chosen and price(chosen) is None:
+            raise BadArguments(
+                f"{sanitize_text(agent, 40)} asks for model {sanitize_text(chosen, 60)!r}, which "
+                "is not known:"
+                f" say which is meant, models={{{sanitize_text(chosen, 60)!r}: 'PROVIDER/MODEL'}}."
+            )
+        return named(chosen, counter=default_counter(), clock=self._clock)
+
+
+def _find_folder_as_written(folder: Path, agent: str) -> Path | None:
+    """Return the folder that bears an agent's name letter by letter, beside fuseraft's in small
+    letters; None: there is none.
+    """
+    is_name = re.fullmatch(r"[\w -]{1,100}", agent) is not None
+    if not is_name or agent == memory_folder_name(agent):
+        return None
+    names = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+    return folder / agent if agent in names else None
+
+
+def session_names(team: str, plan: TeamPlan) -> dict[str, str]:
+    """Return the name of each agent's session, by the agent's name."""
+    slugs = [_make_slug(m.name) for m in plan.members]
+    slug_counts = Counter(slugs)
+    return {
+        m.name: f"{team[:30]}.{slug}" + (f"-{n}" if slug_counts[slug] > 1 else "")
+        for n, (m, slug) in enumerate(zip(plan.members, slugs, strict=True))
+    }
+
+
+def _make_slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:28].strip("-") or "agent"
+
+
+def describe_missing_grants(
+    plan: TeamPlan, tools: Sequence[Any], memory: Sequence[str] = ()
+) -> list[str]:
+    """Say in sentences which tools and memory the config asks for that were not given."""
+    sentences = [
+        f"{sanitize_text(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may "
+        "have it."
+        for m in plan.members
+        for t in m.tools
+        if t not in tools
+    ]
+    if plan.memory.get("Provider") == WEBHOOK_MEMORY and WEBHOOK_MEMORY not in memory:
+        sentences.append(
+            "Memory asks a webhook: name it, memory=('webhook',), if the team's talk, and what the"
+            " headers name of your environment, may be sent to its address."
+        )
+    return sentences
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ctxkit.teams.plan import Member
+    from ctxkit.teams.team_members import EventSink
+
+    Open = Callable[[Member, SubAgent | None], LiveSession]
+    OpenSub = Callable[[Member, LiveSession], LiveSession]
+
+
+class TeamSessions(Mapping[str, LiveSession]):
+    """Live sessions by an agent's name.
+
+    Opening one makes five files and takes some milliseconds. An agent that is never asked has none.
+
+    Args:
+        members: the agents.
+        open_session: opens the session of an agent, which may ask another.
+        open_sub: opens the session of the agent that it asks.
+        tell: is told what that one does.
+    """
+
+    def __init__(
+        self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, emit: EventSink
+    ) -> None:
+        self._members = {m.name: m for m in members}
+        self._open, self._open_sub, self._tell = open_session, open_sub, emit
+        self._lock = RLock()
+        """One thread works, and another may read."""
+        self._hooks: list[Callable[[LiveSession], None]] = []
+        self.opened: dict[str, LiveSession] = {}
+        """Those that are open, in the order of their opening."""
+        self.subs: dict[str, LiveSession] = {}
+        """The sessions of agents that others ask, by the name of the one who asks."""
+        self._closing, self._closed = ExitStack(), False
+
+    def __getitem__(self, name: str) -> LiveSession:
+        with self._lock:
+            if name not in self.opened and not self._closed:
+                self._open_member(self._members[name])
+            return self.opened[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in (self.opened if self._closed else self._members)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._members if name in self)
+
+    def __len__(self) -> int:
+        return len(self.opened if self._closed else self._members)
+
+    def each(self, action: Callable[[LiveSession], None]) -> None:
+        """Do something with each session that is open, and with each as it is opened."""
+        with self._lock:
+            self._hooks.append(action)
+            for live in (*self.opened.values(), *self.subs.values()):
+                action(live)
+
+    def close(self) -> None:
+        """Give all that are open free; no other one is opened after that."""
+        with self._lock:
+            self._closed = True
+            self._closing.close()
+
+    def _open_member(self, member: Member) -> None:
+        with ExitStack() as undo:
+            sub = SubAgent(member.name, self._tell) if member.sub is not None else None
+            # a session is closed again where that of its sub-agent cannot be opened
+            live = self._open(member, sub)
+            undo.callback(live.close)
+            new = [live]
+            if sub is not None:
+                sub.live = self._open_sub(member, live)
+                undo.callback(sub.live.close)
+                self.subs[member.name] = sub.live
+                new.append(sub.live)
+            self.opened[member.name] = live
+            self._closing.push(undo.pop_all())
+        for each in new:
+            for do in self._hooks:
+                do(each)
