@@ -208,7 +208,7 @@ class _StepReader:
         )
         refs = [as_dict(r).get("session_id") for r in as_list(raw.get("subagent_trajectory_ref"))]
         sessions = [r for r in refs if type(r) is str]
-        self.builder.say(
+        self.builder.add_message(
             "tool" if calls else "user",
             _parse_content(raw.get("content"), self.builder.skipped),
             time=time,

@@ -104,7 +104,7 @@ class TranscriptConversation:
 
     def add_system_prompt(self, parts: tuple[Part, ...]) -> None:
         """Begin the conversation with its system prompt, before the first line is read."""
-        self.root = self.builder.say("system", parts)
+        self.root = self.builder.add_message("system", parts)
 
     # -- position in the tree ---------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class TranscriptConversation:
             ):
                 break
             position = builder.parents[position]
-        builder.stand(target)
+        builder.move_to(target)
 
     def _find_left_reply(self, target: int) -> list[int]:
         """Return the entries behind another where they are replies with usage and their results."""
@@ -262,7 +262,7 @@ class TranscriptConversation:
         agent = get_started_subagent(record)
         if agent and call_id:
             self.state.call_by_agent.setdefault(agent, call_id)
-        self.builder.say(
+        self.builder.add_message(
             "tool",
             parts,
             None if kind else record.get("uuid"),

@@ -222,7 +222,7 @@ class RolloutReader:
             system_prompt[:2000] in to_text(e) or system_prompt in _join_content_text(e)
             for e in self._early_items
         ):
-            self.builder.say("system", (Text(system_prompt),))
+            self.builder.add_message("system", (Text(system_prompt),))
 
     # -- items ------------------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ class RolloutReader:
         entries = [self.builder.entries[i] for i in path or ()]
         input_indices = [i for i, e in zip(path or (), entries, strict=True) if _is_input(e)]
         if input_indices:
-            self.builder.stand(
+            self.builder.move_to(
                 self.builder.parents[
                     input_indices[-n_turns] if n_turns <= len(input_indices) else input_indices[0]
                 ]

@@ -161,7 +161,7 @@ class _ThreadReader:
         is_failed = is_failed or is_failed_exit(item.get("exit_code"))
         details = {"exit_code": item["exit_code"]} if type(item.get("exit_code")) is int else {}
         parts = (Text(output),) if output else ()
-        self.builder.say(
+        self.builder.add_message(
             "tool", parts, tool=name, call_id=call_id, is_error=is_failed, details=details
         )
 

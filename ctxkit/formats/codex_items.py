@@ -85,7 +85,7 @@ class ReplyAssembler:
                 return
         usage, counted_at, window = self._pending_usage or (None, time, self.context_window)
         self._pending_usage, self._has_result = None, False
-        self._open_reply = self.builder.say(
+        self._open_reply = self.builder.add_message(
             "assistant",
             parts,
             item.get("id"),
@@ -113,7 +113,7 @@ class ReplyAssembler:
     ) -> None:
         """Add the result of a call; except for server tools (`kind`), a new reply follows it."""
         self._has_result = self._has_result or not kind
-        self.builder.say(
+        self.builder.add_message(
             "tool",
             parts,
             kind=kind,
@@ -165,7 +165,7 @@ class ReplyAssembler:
             return
         usage, time, window = self._pending_usage
         self._pending_usage = None
-        self.builder.say(
+        self.builder.add_message(
             "assistant",
             time=time,
             usage=usage,
@@ -177,7 +177,7 @@ class ReplyAssembler:
     def add_failed_call(self, stop_reason: str, message: str | None, time: float | None) -> None:
         """Add an invisible reply for a call that failed or was aborted."""
         self.flush_pending_usage()
-        self.builder.say(
+        self.builder.add_message(
             "assistant",
             time=time,
             model=self.model,

@@ -278,7 +278,7 @@ class AgentThread:
             as_str(error.get("message")) if is_failed else ""
         )
         call_id = str_or_none(data.get("toolCallId"))
-        self.builder.say(
+        self.builder.add_message(
             "tool",
             (Text(output),) if output else (),
             record.get("id"),

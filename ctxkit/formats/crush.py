@@ -198,7 +198,7 @@ class _MessageReader:
         parts: list[Part] = [Text(text)] if text else []
         if mime.startswith("image/"):
             parts.append(Image(mime, as_str(data.get("data"))))
-        self.builder.say(
+        self.builder.add_message(
             "tool",
             parts,
             time=time,

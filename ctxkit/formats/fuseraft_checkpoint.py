@@ -138,6 +138,6 @@ def _add_repl_message(raw: dict[str, Any], builder: SessionBuilder, names: dict[
         output = to_text(content.get("ResultJson"))
         tool = str_or_none(content.get("FunctionName")) or names.get(call_id)
         result_parts = (Text(output),) if output else ()
-        builder.say("tool", result_parts, tool=tool, call_id=call_id or None)
+        builder.add_message("tool", result_parts, tool=tool, call_id=call_id or None)
     if parts or not results:
-        builder.say("user" if role == "tool" else role, parts)
+        builder.add_message("user" if role == "tool" else role, parts)

@@ -176,7 +176,7 @@ class EventReader:
 
     def _user_input(self, event: FuseraftEvent) -> None:
         text = to_text(event.payload.get("content"))
-        self._builder.say("user", (Text(text),), time=event.time, turn=event.turn)
+        self._builder.add_message("user", (Text(text),), time=event.time, turn=event.turn)
 
     def _inner_call_context(self, event: FuseraftEvent) -> None:
         chars = as_dict(event.payload.get("content_chars"))
@@ -213,7 +213,7 @@ class EventReader:
             if event.time and agent_calls.requested_at and event.time >= agent_calls.requested_at
             else None
         )
-        agent_calls.reply_index = agent_calls.builder.say(
+        agent_calls.reply_index = agent_calls.builder.add_message(
             "assistant",
             agent=event.agent or None,
             turn=event.turn,
@@ -239,7 +239,7 @@ class EventReader:
             None if arguments or raw_arguments is None else to_text(raw_arguments),
         )
         if agent_calls.reply_index is None:  # a log without call events: one reply for the turn
-            agent_calls.reply_index = agent_calls.builder.say(
+            agent_calls.reply_index = agent_calls.builder.add_message(
                 "assistant", agent=event.agent or None, turn=event.turn, kind="turn"
             )
         agent_calls.open_calls = [*agent_calls.open_calls[-_MAX_OPEN_CALLS:], call]
@@ -251,7 +251,7 @@ class EventReader:
         call = next((call_ for call_ in agent_calls.open_calls if call_.name == name), None)
         if call is not None:
             agent_calls.open_calls.remove(call)
-        agent_calls.builder.say(
+        agent_calls.builder.add_message(
             "tool",
             (SizeOnly("tool_result", chars=count_or_none(event.payload.get("result_chars"))),),
             agent=event.agent or None,
@@ -314,7 +314,7 @@ class EventReader:
         ):
             agent_calls.complete_reply(usage=usage, time=event.time)
         else:
-            agent_calls.builder.say(
+            agent_calls.builder.add_message(
                 "assistant",
                 agent=event.agent or None,
                 turn=event.turn,
@@ -346,7 +346,7 @@ class EventReader:
         if event.agent in self._open_subagents:  # the end of the last one is missing
             self._close_subagent(event.agent)
         builder = SessionBuilder()
-        builder.say(
+        builder.add_message(
             "user", (Text(to_text(event.payload.get("query"))),), time=event.time, turn=event.turn
         )
         child = Session(

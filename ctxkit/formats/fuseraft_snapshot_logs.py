@@ -125,7 +125,7 @@ class _SessionRows:
             if cumulative < self.cumulative_by_agent.get(name, 0):
                 details["resumed"] = True
             self.cumulative_by_agent[name] = cumulative
-        self.builder.say(
+        self.builder.add_message(
             "assistant",
             kind="turn",
             agent=agent,

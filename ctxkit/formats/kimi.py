@@ -420,7 +420,7 @@ class LegacyWire:
         if event_type in _INPUT_KINDS:
             self.finish_reply()
             parts, _ = parse_parts(payload.get("user_input"), self.builder.skipped)
-            self.builder.say("user", parts, time=time, kind=_INPUT_KINDS[event_type])
+            self.builder.add_message("user", parts, time=time, kind=_INPUT_KINDS[event_type])
         elif event_type in _PART_TYPES:
             self._add_parts(
                 [{**payload, "type": _PART_TYPES[event_type] or payload.get("type")}], time
@@ -446,7 +446,7 @@ class LegacyWire:
 
     def _begin_reply(self, time: float | None) -> None:
         if self._reply_index is None:
-            self._reply_index = self.builder.say("assistant", time=time)
+            self._reply_index = self.builder.add_message("assistant", time=time)
 
     def _add_parts(self, raw_parts: list[Any], time: float | None) -> None:
         self._begin_reply(time)

@@ -126,7 +126,7 @@ class _AgentSessionReader:
     def read_turn(self, prompt: str, cell: Any) -> None:
         """Read a turn: the request, and the display of the turn."""
         request = Text(prompt.strip("\n"))
-        self.builder.say("user", (request,))
+        self.builder.add_message("user", (request,))
         texts = list(_iter_output_texts(cell))
         bill_match = next(
             (match for text_of_output in texts if (match := _BILL_PATTERN.match(text_of_output))),
@@ -157,7 +157,7 @@ class _AgentSessionReader:
             self._add_reply(call=self._open_calls[-1])
         elif result_match := _RESULT_PATTERN.fullmatch(line):
             answered_call = self._open_calls.pop(0) if self._open_calls else None
-            self.builder.say(
+            self.builder.add_message(
                 "tool",
                 (SizeOnly("result", chars=_parse_count(result_match[1])),),
                 call_id=answered_call.id if answered_call else None,

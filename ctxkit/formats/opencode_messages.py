@@ -100,7 +100,7 @@ class _MessageReader:
             for step_info, step_parts in split_steps(info, parts):
                 self._read_reply(step_info, step_parts)
         elif info.get("role") == "system":
-            self.builder.say("system", parse_opencode_parts(parts, {}), info.get("id"))
+            self.builder.add_message("system", parse_opencode_parts(parts, {}), info.get("id"))
         else:
             count_skipped(
                 self.builder.skipped, "message: " + (as_str(info.get("role")) or "no role")
@@ -151,14 +151,14 @@ class _MessageReader:
             as_str(as_dict(info.get("revert")).get("messageID")), -1
         )
         if reverted_index >= 0:
-            self.builder.stand(self.builder.parents[reverted_index])
+            self.builder.move_to(self.builder.parents[reverted_index])
 
     def _read_user_message(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
         sent_parts = [p for p in parts if p.get("ignored") is not True]
         is_synthetic = bool(sent_parts) and all(
             p.get("synthetic") is True for p in sent_parts if p.get("type") == "text"
         )
-        self.builder.say(
+        self.builder.add_message(
             "user",
             parse_opencode_parts(sent_parts or parts, self.builder.skipped),
             info.get("id"),

@@ -173,7 +173,7 @@ class EntryReader:
             self.has_parents = True
             self._move_to_parent(line, record["parentId"])
         elif self.has_parents and self.builder.at != len(self.builder.entries) - 1:
-            self.builder.stand(len(self.builder.entries) - 1)
+            self.builder.move_to(len(self.builder.entries) - 1)
         try:
             self.read_record(line, entry_type, record)
         finally:  # a damaged entry is a position in the tree, too
@@ -195,7 +195,7 @@ class EntryReader:
                     line, "expected 'parentId' to name an entry before this one; taken as the last"
                 )
             )
-        elif position != self.builder.at and not self.builder.stand(position):
+        elif position != self.builder.at and not self.builder.move_to(position):
             self.faults.append(
                 Fault(line, "branches too often; taken as following the entry before")
             )

@@ -87,7 +87,7 @@ class _ChatReader:
         """Read one record, after moving to its parent."""
         parent = self._index_by_uuid.get(as_str(record.get("parentUuid")))
         if parent is not None:
-            self.builder.stand(parent)
+            self.builder.move_to(parent)
         record_type = as_str(record.get("type"))
         if record_type == "system":
             self._read_system_record(record)

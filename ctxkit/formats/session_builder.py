@@ -93,7 +93,7 @@ class SessionBuilder:
                 self.shown += [m.id for m in entry.inserted]
         return index
 
-    def say(
+    def add_message(
         self, role: Role, parts: Iterable[Part] = (), preferred_id: object = None, **fields: Any
     ) -> int:
         """Append a message and return its index.
@@ -123,7 +123,7 @@ class SessionBuilder:
                 gone.add(entry.id)
         self.shown = [id_ for id_ in self.shown if id_ not in gone]
 
-    def stand(self, index: int) -> bool:
+    def move_to(self, index: int) -> bool:
         """Move the position to an entry (-1: before the first); False if the budget is spent."""
         if index == self.at:
             return True

@@ -121,13 +121,13 @@ class _HistoryReader:
         agent = str_or_none(raw_message.get("agent"))
         if raw_message.get("is_demo") is True:
             # A demonstration is part of the prompt and never was a call, whatever role it plays.
-            self.builder.say("user", parts, agent=agent, kind="demo")
+            self.builder.add_message("user", parts, agent=agent, kind="demo")
         elif role == "assistant":
             self._read_action(raw_message, parts, agent)
         elif role in ("user", "tool"):
             self._read_observation(raw_message, parts, agent, is_tool=role == "tool")
         elif role == "system":
-            self.builder.say("system", parts, agent=agent)
+            self.builder.add_message("system", parts, agent=agent)
         else:
             count_skipped(self.builder.skipped, "message: " + (role or "no role"))
 

@@ -106,11 +106,11 @@ def _add_few_shot_message(builder: SessionBuilder, role: str, text: str, number:
         builder.replace(
             len(builder.entries) - 1, replace(last_entry, parts=(*last_entry.parts, call))
         )
-        builder.say("tool", (Text(text),), call_id=call.id)
+        builder.add_message("tool", (Text(text),), call_id=call.id)
         return
     parts = () if role == "assistant" and text == "None" else (Text(text),)
     message_role: Role = "assistant" if role == "assistant" else "user"
-    builder.say(message_role, parts)
+    builder.add_message(message_role, parts)
 
 
 def _read_run(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:
