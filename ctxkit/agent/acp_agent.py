@@ -95,7 +95,7 @@ class ExternalAgent(Agent):
         """The session so far. What the agent's prompts held is known to the agent alone."""
         return self.transcript.session
 
-    def backed(self, session: Session) -> Session:
+    def attach_prompt_source(self, session: Session) -> Session:
         """Return the session as it is, as no prompt of the agent is known here."""
         return session
 

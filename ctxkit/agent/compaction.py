@@ -354,7 +354,7 @@ class Compactor:
     def session(self) -> Session:
         """The session so far, with the prompts that its calls were sent."""
         session = self.transcript.session
-        return session.backed(self.prompts.of(session))
+        return session.set_prompt_source(self.prompts.of(session))
 
     def _emit_start(
         self, trigger: str, size: PromptSize, messages: int, *, focus: str = ""

@@ -333,7 +333,7 @@ class Context:
             context_window=self.limit,
             tools=self._conversation.chat.tools,
         )
-        return session.backed(self._prompts.of(session))
+        return session.set_prompt_source(self._prompts.of(session))
 
     def _with_pruning(self, entry: Message | Edit) -> Message | Edit:
         """Return an entry of the session; a reply with the pruning and the usage of its prompt."""

@@ -201,7 +201,7 @@ def session_from_run(session: Session, done: Run, children: tuple[Session, ...] 
         },
         origin=session.origin or session,
     )
-    return replayed.backed(done)
+    return replayed.set_prompt_source(done)
 
 
 def sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
@@ -220,7 +220,7 @@ def sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
         BadArguments: the session has no such call.
     """
     index = None if call is None else session.call(call).index
-    return tuple((session.behind or run_record(session)).sent(index))
+    return tuple((session.prompt_source or run_record(session)).sent(index))
 
 
 def run_record(session: Session) -> Run:

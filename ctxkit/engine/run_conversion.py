@@ -105,7 +105,7 @@ def log_from_session(
 
 def run_of_replay(session: Session) -> Run | None:
     """Return the run behind a replay; None for other sessions and replays of other processes."""
-    return session.behind if isinstance(session.behind, Run) else None
+    return session.prompt_source if isinstance(session.prompt_source, Run) else None
 
 
 class FixedPromptTokens(NamedTuple):

@@ -64,7 +64,7 @@ def count_groups_by_call(
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record, where they are already measured.
     """
-    run = session.behind or (run_record(session) if masks_results(session) else None)
+    run = session.prompt_source or (run_record(session) if masks_results(session) else None)
     if run is None:
         rows = _groups_of_record(session, sized or measure_sizes(session, counter))
     else:
@@ -105,7 +105,7 @@ def _scale_to_bill(
     session: Session, call: int, current: dict[str, int], fixed: int
 ) -> dict[str, int]:
     """Return the groups of a prompt, scaled so that they add up to the billed prompt."""
-    fixed = session.behind.schemas if is_live(session) else fixed
+    fixed = session.prompt_source.schemas if is_live(session) else fixed
     groups, counted = {k: n for k, n in current.items() if n}, sum(current.values()) + fixed
     size = size_of(session, call, counted)
     if fixed < 0:
@@ -119,7 +119,7 @@ def _scale_to_bill(
 
 def is_live(session: Session) -> bool:
     """Return True where a session has the run in which its prompts were really sent."""
-    return session.behind is not None and session.format != "replay"
+    return session.prompt_source is not None and session.format != "replay"
 
 
 def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
@@ -134,7 +134,7 @@ def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
         return estimate_next_prompt(session) if call is None else get_prompt_size(session, call)
     billed = None
     if (
-        call is not None and session.behind is not None and session.behind.owing
+        call is not None and session.prompt_source is not None and session.prompt_source.owing
     ):  # a replay by recorded usage has bills
         billed = get_billed_prompt(session.calls[call].message)
     return PromptSize(counted, "estimated") if billed is None else PromptSize(billed, "recorded")

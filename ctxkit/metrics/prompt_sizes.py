@@ -34,8 +34,8 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     if any(recorded):
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"
-    if session.behind is not None:
-        return session.behind.prompt_sizes(len(recorded)), "estimated"
+    if session.prompt_source is not None:
+        return session.prompt_source.prompt_sizes(len(recorded)), "estimated"
     if masks_results(session):
         return run_record(session).prompt_sizes(len(recorded)), "estimated"
     if session.has_sizes:

@@ -236,19 +236,19 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return RecordedPrunings(() if is_replay else (c.message for c in self.calls))
 
     @property
-    def behind(self) -> Any:
+    def prompt_source(self) -> Any:
         """The run that has the sent prompts (`engine.Run`, `engine.live_prompts.SessionPrompts`);
         None for a recorded session whose log has no prunings.
 
         It is no field: it is neither compared nor written. A changed copy has that of its log.
         """
-        if "behind" not in self.__dict__ and self.prunings:
-            self.__dict__["behind"] = call_hook("session.behind", self)
-        return self.__dict__.get("behind")
+        if "prompt_source" not in self.__dict__ and self.prunings:
+            self.__dict__["prompt_source"] = call_hook("session.prompt_source", self)
+        return self.__dict__.get("prompt_source")
 
-    def backed(self, by: Any) -> Session:
+    def set_prompt_source(self, by: Any) -> Session:
         """Set the run that has the sent prompts; return this session."""
-        self.__dict__["behind"] = by
+        self.__dict__["prompt_source"] = by
         return self
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
@@ -276,10 +276,10 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         Args:
             call: number of the call, negatives from the end; None: the next call.
         """
-        if self.behind is None:
+        if self.prompt_source is None:
             return {}
         index = None if call is None else self.call(call).index
-        left_out: dict[int, str] = self.behind.left_out(index)
+        left_out: dict[int, str] = self.prompt_source.left_out(index)
         return left_out
 
     # -- what the log records ---------------------------------------------------------------------
@@ -387,7 +387,7 @@ def with_unique_ids(sessions: Iterable[Session]) -> list[Session]:
             out.append(session)
         else:
             copy = msgspec.structs.replace(session, id=new_id, parent=parent)
-            out.append(copy.backed(session.behind))
+            out.append(copy.set_prompt_source(session.prompt_source))
     return out
 
 

@@ -121,16 +121,16 @@ def get_prompt_size(session: Session, call: int) -> PromptSize:
     billed = get_billed_prompt(session.calls[call].message)
     if billed is not None:
         return PromptSize(billed, "recorded")
-    return PromptSize(session.behind.prompt_size(call), "estimated")
+    return PromptSize(session.prompt_source.prompt_size(call), "estimated")
 
 
 def estimate_next_prompt(session: Session) -> PromptSize:
     """Return the size of a live session's next prompt, as if nothing were compacted before it."""
-    behind, last = session.behind, _reply_before(session, len(session.path))
-    billed = collect_bills((c.message for c in session.calls), behind.schemas)
-    extends_last = last is not None and _is_plausible_bill(last, behind.schemas)
+    source, last = session.prompt_source, _reply_before(session, len(session.path))
+    billed = collect_bills((c.message for c in session.calls), source.schemas)
+    extends_last = last is not None and _is_plausible_bill(last, source.schemas)
     base = billed[-1] if billed and extends_last else None
-    return PromptSize(estimate_billed_tokens(behind.counted_next, billed, base), "estimated")
+    return PromptSize(estimate_billed_tokens(source.counted_next, billed, base), "estimated")
 
 
 def get_current_size(session: Session) -> PromptSize:
