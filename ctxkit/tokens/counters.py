@@ -145,10 +145,10 @@ def count_size_only_tokens(part: SizeOnly) -> int:
 class SplittableCounter(Protocol):
     """A counter that gives positions at which counts add up, as all of `ctxkit.tokens` do."""
 
-    def fresh(self, text: str) -> int:
+    def count_uncached(self, text: str) -> int:
         """Return the tokens of a text without storing the count."""
 
-    def cut(self, text: str) -> int:
+    def find_split(self, text: str) -> int:
         """Return the last position at which counts add up, or 0."""
 
 
@@ -177,11 +177,10 @@ class IncrementalCounter:
     def append(self, text: str) -> int:
         """Append a text; return the tokens of the whole."""
         tail = self._tail + text
-        count, cut = self._counter.fresh, self._counter.cut(tail)
-        # before the cut nothing can change any more, so it is counted once
-        if cut:
-            self._head_tokens += count(tail[:cut])
-            tail = tail[cut:]
+        count, split = self._counter.count_uncached, self._counter.find_split(tail)
+        if split:  # later text does not change the count before it
+            self._head_tokens += count(tail[:split])
+            tail = tail[split:]
         self._tail = tail
         self.tokens = self._head_tokens + (count(tail) if tail else 0)
         return self.tokens

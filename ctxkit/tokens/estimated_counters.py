@@ -76,11 +76,11 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
         """Return the tokens of a text by itself."""
         return self._to_tokens(self.units(text))
 
-    def fresh(self, text: str) -> int:
+    def count_uncached(self, text: str) -> int:
         """Return the tokens of a text by itself; an estimate stores no counts."""
         return self(text)
 
-    def cut(self, text: str) -> int:  # noqa: ARG002
+    def find_split(self, text: str) -> int:  # noqa: ARG002
         """Return 0: because of rounding there is no position at which estimates add up."""
         return 0
 

@@ -332,7 +332,7 @@ class MessageLog(GroupedRows):
         """
         count = self.counter.message
         if row < 0 and isinstance(self.counter, MemoizingCounter):
-            count = self.counter.composed  # cached: policies write the same lines many times
+            count = self.counter.count_composed  # cached: policies write the same lines many times
         tokens = self._recorded_or_counted(message, count)
         row_tokens = tokens if row < 0 else self.tokens.sizes[row]
         if tokens > row_tokens and count_chars(message) <= count_chars(self.messages[row]):
