@@ -212,7 +212,7 @@ def _fixed_parts(
         return list(fixed)
     if fixed is not None or anchored is None or not anchored.fixed_at:
         return [fixed or 0] * len(session.calls)
-    return [*anchored.unseen_at[:recorded_calls], *anchored.begun[recorded_calls:]]
+    return [*anchored.unseen_at[:recorded_calls], *anchored.first_fixed_at[recorded_calls:]]
 
 
 def weave_edits(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:

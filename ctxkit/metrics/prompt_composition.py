@@ -233,7 +233,7 @@ def measure_unlogged(
         rest = min(fixed, recorded)
     else:
         rest = max(recorded - visible, 0)
-        later = max(rest - sized.begun[at], 0) if fixed > sized.begun[at] else 0
+        later = max(rest - sized.first_fixed_at[at], 0) if fixed > sized.first_fixed_at[at] else 0
     is_whole = session.details.get(WHOLE_PROMPTS_KEY) is True
     if is_whole and is_count_near(rest, sum(schemas)):
         # nothing else can be in a whole request: the rest is how far the counts of schemas are off

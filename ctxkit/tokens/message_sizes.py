@@ -84,7 +84,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
     """Size of each message that the session's edits inserted, in order."""
 
     @cached_property
-    def begun(self) -> tuple[int, ...]:
+    def first_fixed_at(self) -> tuple[int, ...]:
         """For each call the first fixed part of its agent, model and set of tools."""
         first: dict[tuple[str, str | None, str | None], int] = {}
         tools, out = None, []
@@ -96,7 +96,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
     @property
     def is_regular(self) -> bool:
         """True where only another agent, model or set of tools changes what no message holds."""
-        return self.unseen_at == self.begun
+        return self.unseen_at == self.first_fixed_at
 
     @cached_property
     def unseen_at(self) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
         """
         return self._by_object[id(message)]
 
-    def shown(self, call: int | None = None) -> int:
+    def modelled_tokens(self, call: int | None = None) -> int:
         """Return the modelled tokens of a call's prompt.
 
         Args:
@@ -286,7 +286,7 @@ def _total_growth(anchors: list[UsageAnchor], counts: list[int]) -> tuple[int, i
     """Return by how many tokens prompts grew in all, as recorded and as counted."""
     growths = [a for a in anchors if a.kind == "growth"]
     recorded = sum(a.prompt - a.before for a in growths)
-    return recorded, sum(counts[i] for a in growths for i in a.shown)
+    return recorded, sum(counts[i] for a in growths for i in a.slots)
 
 
 def _unseen_by_call(session: Session, at_anchors: dict[int, tuple[str, int]]) -> tuple[int, ...]:
@@ -389,7 +389,7 @@ class UsageAnchor(msgspec.Struct):
     """`first`, `growth`, `edit` (something was edited since), `switch` (another model or other
     tools) or `drop` (it shrank).
     """
-    shown: list[int]
+    slots: list[int]
     """Slots of the visible messages; for `growth` only of those written since the call before."""
     before: int = 0
     """Prompt of the agent's call before."""
@@ -512,8 +512,8 @@ class MessageSizeAllocator:
 
     def add_anchor(self, anchor: UsageAnchor) -> None:
         """Size the messages that are new at an anchor, and note the unseen part of its prompt."""
-        new = [i for i in anchor.shown if not self.is_sized[i]]
-        old_tokens = sum(self.size[i] for i in anchor.shown if self.is_sized[i])
+        new = [i for i in anchor.slots if not self.is_sized[i]]
+        old_tokens = sum(self.size[i] for i in anchor.slots if self.is_sized[i])
         unseen = self._unseen_of_agent.get(anchor.agent, 0)
         is_growth = anchor.kind == "growth"
         base = anchor.before if is_growth else unseen
@@ -581,10 +581,10 @@ class MessageSizeAllocator:
         outputs = {i: n for i in new if (n := _returned_output(self.messages[i]))}
         reply_count = self.ratio * sum(self.counts[i] for i in outputs)
         other_count = self.ratio * sum(self.counts[i] for i in new if i not in outputs)
-        left = growth - sum(outputs.values())
+        rest = growth - sum(outputs.values())
         is_likely = all(self._is_near(n, self.ratio * self.counts[i]) for i, n in outputs.items())
-        fits = self._is_near(left, other_count) if other_count else left == 0
-        fits = fits or (reply_count == 0 and left > 0)
+        fits = self._is_near(rest, other_count) if other_count else rest == 0
+        fits = fits or (reply_count == 0 and rest > 0)
         return outputs if is_likely and fits else {}
 
     @staticmethod
