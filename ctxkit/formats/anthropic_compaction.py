@@ -145,7 +145,7 @@ class AnthropicConversation(ChatConversation):
             return
         settings = as_list(as_dict(request.get("context_management")).get("edits"))
         excluded = {t for e in settings for t in as_list(as_dict(e).get("exclude_tools"))}
-        entries = (self.log.entries[self.log.where[i]] for i in self.log.shown)
+        entries = (self.log.entries[self.log.index_by_id[i]] for i in self.log.visible_ids)
         results = [
             m for m in entries if type(m) is Message and m.call_id and m.tool not in excluded
         ]

@@ -89,7 +89,7 @@ class ChatConversation:
                 break
             n_same += 1
         same_ids = self._ids_by_raw_message[:n_same]
-        missing_ids = self.log.shown[sum(map(len, same_ids)) :]
+        missing_ids = self.log.visible_ids[sum(map(len, same_ids)) :]
         parsed = [self.make(raw) for raw in raw_messages[n_same:]]
         new_messages = [m for messages in parsed for m in messages]
         id_by_new_id = self._add_or_match(new_messages, missing_ids)

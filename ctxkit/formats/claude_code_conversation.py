@@ -356,9 +356,9 @@ class TranscriptConversation:
         metadata = as_dict(record.get("microcompactMetadata"))
         call_ids = {c for c in as_list(metadata.get("compactedToolIds")) if type(c) is str}
         visible_ids = (
-            set(self.builder.shown) if call_ids and self.builder.may_edit() else set[str]()
+            set(self.builder.visible_ids) if call_ids and self.builder.may_edit() else set[str]()
         )
-        indices = sorted(i for id_ in visible_ids if (i := self.builder.where[id_]) >= 0)
+        indices = sorted(i for id_ in visible_ids if (i := self.builder.index_by_id[id_]) >= 0)
         results = (self.builder.entries[i] for i in indices)
         cleared = [
             entry for entry in results if type(entry) is Message and entry.call_id in call_ids

@@ -214,7 +214,7 @@ class _TaskReader:
         self, compaction_id: str, messages: list[Message], *, is_summary: bool
     ) -> None:
         """Add Roo's compaction: a summary replaces what it hides, a marker what it truncates."""
-        visible_ids = set(self.builder.shown) if self.builder.may_edit() else set[str]()
+        visible_ids = set(self.builder.visible_ids) if self.builder.may_edit() else set[str]()
         removed_ids = tuple(
             i for i in self._ids_hidden_by.get(compaction_id, ()) if i in visible_ids
         )
@@ -239,7 +239,7 @@ class _TaskReader:
         last = min(last, len(self._ids_by_message) - 1)
         if last <= self._last_truncated or first < 0 or not self.builder.may_edit():
             return
-        visible_ids = set(self.builder.shown)
+        visible_ids = set(self.builder.visible_ids)
         range_ids = (
             i
             for ids in self._ids_by_message[max(first, self._last_truncated + 1) : last + 1]

@@ -399,8 +399,8 @@ class RolloutReader:
 
     def _visible_messages(self) -> list[Message]:
         messages = []
-        for id_ in self.builder.shown:
-            index = self.builder.where[id_]
+        for id_ in self.builder.visible_ids:
+            index = self.builder.index_by_id[id_]
             entry = self.builder.entries[index] if index >= 0 else self._inserted_by_id.get(id_)
             if isinstance(entry, Message):
                 messages.append(entry)

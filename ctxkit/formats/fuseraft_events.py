@@ -497,7 +497,7 @@ class CompactionRecorder:
         self._n_seen = len(self._builder.entries)
         visible = [
             message
-            for i in self._builder.shown
+            for i in self._builder.visible_ids
             if (message := self._message_by_id.get(i)) is not None
         ]
         turns = list(dict.fromkeys(message.turn for message in visible if message.turn is not None))

@@ -180,7 +180,7 @@ class _ConversationReader:
             self._hidden_ids += [m.id for m in messages]
 
     def _add_compaction(self, messages: list[Message]) -> None:
-        visible_ids = set(self.builder.shown) if self.builder.may_edit() else set[str]()
+        visible_ids = set(self.builder.visible_ids) if self.builder.may_edit() else set[str]()
         parts = tuple(p for m in messages for p in m.parts)
         summary_id = messages[0].id if messages else self.builder.new_id()
         time = messages[0].time if messages else None

@@ -326,7 +326,7 @@ class WireReader:
         self.end_step({}, None)
         summary_text = as_str(record.get("contextSummary")) or as_str(record.get("summary"))
         user_ids = (
-            [i for i in self.builder.shown if i in self._user_ids]
+            [i for i in self.builder.visible_ids if i in self._user_ids]
             if self.builder.may_edit()
             else []
         )

@@ -102,7 +102,7 @@ class ResponsesConversation(ChatConversation):
 
     def retained_ids(self) -> set[str]:
         """Return the ids of visible system messages, which a compaction leaves in the prompt."""
-        entries = ((i, self.log.entries[self.log.where[i]]) for i in self.log.shown)
+        entries = ((i, self.log.entries[self.log.index_by_id[i]]) for i in self.log.visible_ids)
         return {i for i, m in entries if isinstance(m, Message) and m.role == "system"}
 
 
@@ -206,7 +206,7 @@ def _read_new_input(conversation: ResponsesConversation, raw_items: list[Any]) -
         raw_items = raw_items[at:]
     n_seen = conversation.inputs
     if len(raw_items) < n_seen:  # no continuation: the caller replaced the prompt
-        visible_ids = tuple(conversation.log.shown)
+        visible_ids = tuple(conversation.log.visible_ids)
         conversation.log.add(
             Edit(
                 kind="dropped",

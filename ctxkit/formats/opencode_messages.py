@@ -123,10 +123,10 @@ class _MessageReader:
             due_results.append(heappop(self._pending_prunings))
         if not due_results:
             return
-        due_results.sort(key=lambda item: self.builder.where[item[1]])
-        visible_ids = set(self.builder.shown) if self.builder.may_edit() else set[str]()
+        due_results.sort(key=lambda item: self.builder.index_by_id[item[1]])
+        visible_ids = set(self.builder.visible_ids) if self.builder.may_edit() else set[str]()
         results = (
-            self.builder.entries[self.builder.where[result_id]]
+            self.builder.entries[self.builder.index_by_id[result_id]]
             for _, result_id in due_results
             if result_id in visible_ids
         )
@@ -147,7 +147,7 @@ class _MessageReader:
     def finish(self, info: dict[str, Any]) -> None:
         """Add the last prunings, and move to the message that the user reverted to."""
         self._add_prunings(None)
-        reverted_index = self.builder.where.get(
+        reverted_index = self.builder.index_by_id.get(
             as_str(as_dict(info.get("revert")).get("messageID")), -1
         )
         if reverted_index >= 0:
@@ -262,7 +262,7 @@ class _MessageReader:
         arguments = as_dict(state.get("input"))
         for part in as_list(arguments.get("content")):
             has_budget = self.builder.may_edit()
-            visible_ids = set(self.builder.shown) if has_budget else set[str]()
+            visible_ids = set(self.builder.visible_ids) if has_budget else set[str]()
             numbered = self._ids_by_message if has_budget else []
             first_number, last_number = (
                 parse_message_number(as_dict(part).get(k)) for k in ("startId", "endId")

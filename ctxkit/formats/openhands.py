@@ -462,7 +462,7 @@ class _EventReader:
 
     def _read_condensation(self, event: dict[str, Any], time: float | None) -> None:
         has_budget, summary_text = self.builder.may_edit(), as_str(event.get("summary"))
-        visible_ids = set(self.builder.shown) if has_budget else set[str]()
+        visible_ids = set(self.builder.visible_ids) if has_budget else set[str]()
         forgotten_ids = (
             self._message_by_event.get(i)
             for i in as_list(event.get("forgotten_event_ids"))

@@ -349,16 +349,16 @@ class EntryReader:
             self.faults.append(Fault(line, TOO_MANY_COMPACTIONS))
             return (), ()
         if first_retained is None:
-            return tuple(builder.shown), ()
+            return tuple(builder.visible_ids), ()
         return tuple(
-            i for i in builder.shown if builder.where[i] < first_retained
+            i for i in builder.visible_ids if builder.index_by_id[i] < first_retained
         ), self._select_restored(first_retained)
 
     def _select_restored(self, first_retained: int) -> tuple[Message, ...]:
         """Return the messages that an earlier compaction removed and this one keeps."""
         if first_retained >= self.compacted_before:
             return ()
-        builder, visible_ids = self.builder, set(self.builder.shown)
+        builder, visible_ids = self.builder, set(self.builder.visible_ids)
         path = (builder.entries[i] for i in builder.path(builder.at) or () if i >= first_retained)
         return tuple(
             e for e in path if type(e) is Message and e.visible and e.id not in visible_ids
