@@ -388,7 +388,7 @@ class _Conversation:
     def add(self, raws: Sequence[ChatMessage]) -> None:
         """Add dicts; BadArguments for one that is no message."""
         for raw in raws:
-            messages = self.chat.make(raw, **_author(raw))
+            messages = self.chat.parse_message(raw, **_author(raw))
             n = len(self._dicts)
             if not messages:
                 raise BadArguments(

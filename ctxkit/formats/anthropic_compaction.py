@@ -41,11 +41,11 @@ class AnthropicConversation(ChatConversation):
         self._cleared_ids = set[str]()
         """Results that the API leaves out of its prompts."""
 
-    def make(self, raw: Any, **fields: Any) -> list[Message]:
+    def parse_message(self, raw: Any, **fields: Any) -> list[Message]:
         """Parse a raw message; a compaction block becomes a summary, the rest as usual."""
         if type(raw) is dict and raw.get("role") == _SUMMARY_ROLE:
             return [self._make_summary(raw)]
-        return super().make(raw, **fields)
+        return super().parse_message(raw, **fields)
 
     def count_replacement(self, messages: list[Message], start: int) -> int:
         """Return the end of what replaced the old messages: a client's summary is alone."""
@@ -58,17 +58,17 @@ class AnthropicConversation(ChatConversation):
         part = Text(text) if text else SizeOnly(BLOCK)  # sealed: nobody knows its size
         return Message(role="summary", id=self.log.new_id(), parts=(part,))
 
-    def request(self, raw_messages: list[Any]) -> None:
+    def read_request(self, raw_messages: list[Any]) -> None:
         """Read the messages of a request without those that the API ignores before a block."""
         visible = _cut_at_block(raw_messages)
         if visible is None:
-            super().request(raw_messages)
+            super().read_request(raw_messages)
             return
         head, block, tail = visible
         if not any(raw == block for raw in self._last_request):
             edit = self._on_demand.pop(_text_of(block), Edit(kind="summarised", method=BLOCK))
             self._compact(block, tail, edit)
-        super().request([*head, block, *tail])
+        super().read_request([*head, block, *tail])
 
     def read_compaction_reply(self, response: dict[str, Any], time: float | None) -> list[Any]:
         """Read the compactions of a response; return its blocks behind the last one.
@@ -126,7 +126,7 @@ class AnthropicConversation(ChatConversation):
         repeated = self._last_request[len(self._last_request) - n_repeated :] if n_repeated else []
         remaining_raws = [*systems, *repeated]
         remaining_ids = [i for raw in remaining_raws for i in by_raw[id(raw)]]
-        summary = self.make(block)[0]
+        summary = self.parse_message(block)[0]
         self._key_by_id[summary.id] = make_message_key(summary)
         self.log.compact(
             msgspec.structs.replace(edit, id=self.log.new_id(), inserted=(summary,)), remaining_ids

@@ -136,7 +136,7 @@ def _read_record(conversation: ResponsesConversation, record: dict[str, Any]) ->
         as_dict(record.get("request")) or record,
         as_dict(record.get("response")) or record,
     )
-    conversation.settings(request)
+    conversation.read_settings(request)
     instructions = str_or_none(request.get("instructions")) or str_or_none(
         response.get("instructions")
     )
@@ -252,7 +252,7 @@ def _parse_item(
             Message(role="assistant", id=conversation.log.new_id(item.get("id")), parts=(part,))
         ]
     time = parse_timestamp(item.get("created_at"))
-    return conversation.make(raw_item) if time is None else conversation.make(raw_item, time=time)
+    return conversation.parse_message(raw_item) if time is None else conversation.parse_message(raw_item, time=time)
 
 
 def _add_messages(
