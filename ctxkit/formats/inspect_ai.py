@@ -240,7 +240,7 @@ class _SampleReader:
         if self._threads.work > self._max_changed:
             raise ValueError("too many messages change between the prompts of the sample")
         compacted, self._compaction_event = self._compaction_event, None
-        thread = self._threads.call(prompt, reply, agent, compacted=compacted is not None)
+        thread = self._threads.add_call(prompt, reply, agent, compacted=compacted is not None)
         if compacted is not None:
             _apply_compaction_event(thread.log, thread.first_new_index, compacted)
 

@@ -178,7 +178,7 @@ class _TraceReader:
             as_dict(output).get("tools") or as_dict(prompt_value).get("tools")
         )
         prompt_messages = self._parse_messages(prompt)
-        self.threads.call(
+        self.threads.add_call(
             prompt_messages,
             self._parse_reply(observation, reply, usage),
             self._find_agent(observation),

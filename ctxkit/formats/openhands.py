@@ -223,7 +223,7 @@ def _read_completions(
                     parse_chat_message(raw, SessionBuilder(), skipped), tool_by_call
                 )
             ]
-            threads.call(
+            threads.add_call(
                 [key_message(m) for m in prompt],
                 fill_tool_names([_parse_completion_reply(log, skipped)], tool_by_call)[0],
             )

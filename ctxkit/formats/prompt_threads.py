@@ -234,7 +234,7 @@ class PromptThreads:
         self.work = 0
         """Number of messages added or removed over all calls, which readers bound."""
 
-    def call(
+    def add_call(
         self,
         prompt: Sequence[KeyedMessage],
         reply: Message,

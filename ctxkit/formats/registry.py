@@ -186,7 +186,7 @@ def detect_reader(source: Source) -> Reader:
         if reader_matches(reader, source):
             return reader
     raise UnknownFormat(
-        f"no reader knows this file ({source.looks}). Known formats: "
+        f"no reader knows this file ({source.description}). Known formats: "
         f"{', '.join(format_names())}; format="
         " forces one.",
         source.path,

@@ -139,7 +139,7 @@ def _iter_unique_originals(locations: list[tuple[LogLocation, Path]]) -> Iterato
 
 def _make_row(original: OriginalFile, archive: Archive) -> dict[str, object]:
     try:
-        result = archive.take(original)
+        result = archive.copy_original(original)
     except (OSError, CtxkitError, UnicodeError) as e:
         message = _describe_copy_error(e)
         result = CopyResult(status="failed", reason=sanitize_text(message or type(e).__name__, 300))
@@ -377,7 +377,7 @@ class Archive:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    def take(self, original: OriginalFile) -> CopyResult:
+    def copy_original(self, original: OriginalFile) -> CopyResult:
         """Copy one file if it is new or has changed.
 
         Raises:

@@ -174,7 +174,7 @@ def _add_call(
     is_marked = span.attributes.get("gen_ai.conversation.compacted") is True
     has_summary = any(m.role == "summary" for _, m in prompt)
     if not (is_marked or has_summary):
-        threads.call(prompt, reply, agent).is_compacted = False
+        threads.add_call(prompt, reply, agent).is_compacted = False
         return
     latest = threads.latest(agent)
     if is_marked and not prompt and latest is not None and not latest.is_compacted:
@@ -189,7 +189,7 @@ def _add_call(
             )
         )
     is_marked_edit = is_marked and not (latest is not None and latest.is_compacted and has_summary)
-    thread = threads.call(prompt, reply, agent, compacted=True)
+    thread = threads.add_call(prompt, reply, agent, compacted=True)
     thread.is_compacted = is_marked
     builder = thread.log
     for i in range(thread.first_new_index, len(builder.entries)):

@@ -66,7 +66,7 @@ def join_transcript(session: Session, transcript: Session) -> Session:
     alone = 0
     for entry in session.log:
         if isinstance(entry, Message):
-            partner = partners.take(entry)
+            partner = partners.pop_partner(entry)
             if partner is None:
                 alone += entry.role == "assistant"
                 log.append(entry)
@@ -145,7 +145,7 @@ class _Partners:
         for piece in {text, *wrapped, *bare} - {""}:
             self._by_text.setdefault((_get_side(message), piece), deque()).append(message)
 
-    def take(self, message: Message) -> Message | None:
+    def pop_partner(self, message: Message) -> Message | None:
         """Return the partner of a message of the bodies; one found by its text is used up."""
         for key in _id_keys(message):
             if key in self._by_id:

@@ -148,7 +148,7 @@ class TurnLog:
 
     def moved(self, session: Session) -> None:
         """Continue from another point: rewrite the snapshot log to the turns on the path."""
-        self._writer.bring(_billed_turns(session))
+        self._writer.replace_turns(_billed_turns(session))
         self.stand(session)
 
     def stand(self, session: Session) -> None:

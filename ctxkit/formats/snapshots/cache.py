@@ -74,7 +74,7 @@ def load_up_to_date(
 def sort_faults(faults: list[SnapshotFault], logs: list[SnapshotLog]) -> SnapshotFaults:
     """Return faults, and those of unfinished last lines, in the order of the logs."""
     report = FaultCollector()
-    report.remember(faults)
+    report.add_all(faults)
     for log in logs:
         if log.unfinished_bytes:
             size = f"{log.unfinished_bytes:,} bytes"
@@ -170,7 +170,7 @@ def _find_changed_logs(index: CacheIndex, states: Mapping[str, FileState]) -> li
 
 def _append_new_rows(folder: Path, index: CacheIndex, changed: list[int]) -> None:
     report = FaultCollector()
-    report.remember(index.faults)
+    report.add_all(index.faults)
     codes = {
         name: {text: log_number for log_number, text in enumerate(index.head.words.get(name, []))}
         for name in TEXT_FIELDS

@@ -198,7 +198,7 @@ class SnapshotWriter:
             if self._file.read(1) != b"\n":
                 self._file.write(b"\n")
 
-    def bring(self, rows: pd.DataFrame) -> None:
+    def replace_turns(self, rows: pd.DataFrame) -> None:
         """Make the log contain exactly these turns, for instance after a branch or a restore.
 
         Lines that agree are not touched; from the first difference on, lines are replaced. The
