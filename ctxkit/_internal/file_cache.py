@@ -93,7 +93,7 @@ class FileCache(Generic[StampT]):
         if not self._is_changed:
             return
         rows: list[Any] = [self._header, *self.all()[-_MAX_ENTRIES:]]
-        with suppress(OSError), SafeFolder.own(self.path.parent) as folder:
+        with suppress(OSError), SafeFolder.open_or_create(self.path.parent) as folder:
             folder.write(self.path.name, map(_encode_line, rows))
         self._is_changed = False
 

@@ -67,7 +67,7 @@ class SafeFolder:
         self._handle = handle
 
     @classmethod
-    def own(cls, path: Path) -> Self:
+    def open_or_create(cls, path: Path) -> Self:
         """Open a folder of ctxkit and create it if missing; links on its path are followed."""
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return cls(path.resolve())
@@ -78,7 +78,7 @@ class SafeFolder:
             return name, {"dir_fd": self._handle}
         return self.path / name, {}
 
-    def enter(self, name: str, *, make: int | None = None) -> SafeFolder:
+    def open_folder(self, name: str, *, make: int | None = None) -> SafeFolder:
         """Open a folder in this one; `make` is the mode with which a missing one is created."""
         path, where = self.at(name)
         if make is not None:
@@ -90,12 +90,12 @@ class SafeFolder:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return SafeFolder(path, -1)
 
-    def below(self, parts: Sequence[str], *, make: int | None = None) -> SafeFolder:
+    def open_subfolder(self, parts: Sequence[str], *, make: int | None = None) -> SafeFolder:
         """Open the folder at the end of a path, and close this one."""
         folder = self
         for part in parts:
             with folder:
-                child = folder.enter(part, make=make)
+                child = folder.open_folder(part, make=make)
             folder = child
         return folder
 
@@ -112,7 +112,7 @@ class SafeFolder:
             raise _irregular_file_error(status, name)
         return handle
 
-    def open_own(self, name: str, flags: int, mode: int = 0o600) -> int:
+    def open_for_append(self, name: str, flags: int, mode: int = 0o600) -> int:
         """Open a file for appending and return its handle; a file with other names is refused.
 
         A hard link looks like any file, and data appended to it would be appended elsewhere.
@@ -125,18 +125,18 @@ class SafeFolder:
 
     def append(self, name: str, data: bytes, mode: int = 0o600) -> None:
         """Append to a file, all or nothing."""
-        handle = self.open_own(name, os.O_WRONLY | os.O_CREAT, mode)
+        handle = self.open_for_append(name, os.O_WRONLY | os.O_CREAT, mode)
         with os.fdopen(handle, "wb", buffering=0) as file:
-            size, left = os.fstat(handle).st_size, memoryview(data)
+            size, rest = os.fstat(handle).st_size, memoryview(data)
             try:
-                while left:
-                    left = left[file.write(left) :]
+                while rest:
+                    rest = rest[file.write(rest) :]
             except OSError:
                 os.ftruncate(handle, size)
                 raise
 
     @contextmanager
-    def locked(self, seconds: float = 10.0) -> Iterator[None]:
+    def lock(self, seconds: float = 10.0) -> Iterator[None]:
         """Lock this folder against other processes that lock it; its file `.lock` stays.
 
         Args:
@@ -156,7 +156,7 @@ class SafeFolder:
                 time.sleep(0.01)
             yield  # closing the file releases the lock
 
-    def itself(self) -> os.stat_result:
+    def get_status(self) -> os.stat_result:
         """Return the status of this folder."""
         return os.fstat(self._handle) if self._handle >= 0 else os.stat(self.path)
 

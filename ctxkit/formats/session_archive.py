@@ -359,9 +359,9 @@ class Archive:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._root = stack.enter_context(SafeFolder.own(self.folder))
+            self._root = stack.enter_context(SafeFolder.open_or_create(self.folder))
             try:
-                stack.enter_context(self._root.locked(LOCK_TIMEOUT_SECONDS))
+                stack.enter_context(self._root.lock(LOCK_TIMEOUT_SECONDS))
             except OSError as e:
                 if e.errno != errno.EBUSY:
                     raise
@@ -421,7 +421,7 @@ class Archive:
     ) -> Iterator[tuple[SafeFolder, str]]:
         """Yield the folder of a copy, opened without following links, and the copy's file name."""
         *folder_names, file_name = name.split("/")
-        with self._root.enter(".").below(folder_names, make=make) as folder:
+        with self._root.open_folder(".").open_subfolder(folder_names, make=make) as folder:
             yield folder, file_name
 
     def _copy_content(

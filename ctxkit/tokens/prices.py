@@ -563,7 +563,7 @@ def save_user_prices(data: bytes) -> None:
     """
     path = user_price_file()
     try:
-        with SafeFolder.own(path.parent) as folder:
+        with SafeFolder.open_or_create(path.parent) as folder:
             folder.write(path.name, (data,))
     except OSError as e:
         raise StoreError(f"The prices could not be kept in {path.parent} ({e.strerror}).") from None

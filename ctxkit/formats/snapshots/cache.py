@@ -299,7 +299,7 @@ def save_index(folder: Path, index: CacheIndex) -> None:
     """Replace the index, and delete the arrays of older generations."""
     head = msgspec.json.encode(index.head)
     body = msgspec.json.encode((index.logs, index.runs, index.faults))
-    with SafeFolder.own(folder) as safe_folder:
+    with SafeFolder.open_or_create(folder) as safe_folder:
         safe_folder.write(_INDEX, (_hash_line(head), b" ", head, b"\n", body))
     for old in folder.iterdir():
         if old.is_dir() and old.name != index.head.generation:
