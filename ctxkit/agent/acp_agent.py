@@ -104,7 +104,11 @@ class ExternalAgent(Agent):
         session = self.session
         last = session.calls[-1].message if session.calls else None
         window = (last.context_window if last else None) or session.context_window
-        used = self.used or (last.prompt_tokens if last else None) or measure_sizes(session).modelled_tokens()
+        used = (
+            self.used
+            or (last.prompt_tokens if last else None)
+            or measure_sizes(session).modelled_tokens()
+        )
         return used, self.size or window or self.compactor.context.run.room.limit
 
     def move(self, session: Any, append: Any = None) -> None:

@@ -96,8 +96,8 @@ def _find_thread(
         return threads[-1]
     if is_agent:
         return None
-    seen = set(digests)
-    sharing = [t for t in threads if not seen.isdisjoint(t.digests)]
+    request_digests = set(digests)
+    sharing = [t for t in threads if not request_digests.isdisjoint(t.digests)]
     return sharing[-1] if sharing else threads[0] if source else None
 
 

@@ -145,8 +145,8 @@ def _encode_part(part: Part) -> dict[str, Any]:
 
 def describe_missing_content(part: Part) -> str:
     """Return the text sent in place of content that the log does not have."""
-    what = part.kind if isinstance(part, (Image, SizeOnly)) else "content"
-    return f"[{what} not kept in the log]"
+    name = part.kind if isinstance(part, (Image, SizeOnly)) else "content"
+    return f"[{name} not kept in the log]"
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:

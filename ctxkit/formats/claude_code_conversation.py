@@ -134,7 +134,7 @@ class TranscriptConversation:
         it stays on the path, as it was billed.
         """
         builder, target = self.builder, self._find_parent_index(record)
-        if is_prompt and target > self.root and (abandoned := self._find_left_reply(target)):
+        if is_prompt and target > self.root and (abandoned := self._find_interrupted_reply(target)):
             builder.abandon(abandoned)
             return
         position = builder.at
@@ -149,7 +149,7 @@ class TranscriptConversation:
             position = builder.parents[position]
         builder.move_to(target)
 
-    def _find_left_reply(self, target: int) -> list[int]:
+    def _find_interrupted_reply(self, target: int) -> list[int]:
         """Return the entries behind another where they are replies with usage and their results."""
         builder, position = self.builder, self.builder.at
         between: list[int] = []

@@ -423,7 +423,7 @@ class _SessionReader:
         if not history or not self.builder.may_edit():
             return
         time = parse_timestamp(self._compaction.get("updated_at"))
-        kept_ids, inserted = match_rewritten_history(self.builder, history, time)
+        retained_ids, inserted = match_rewritten_history(self.builder, history, time)
         metadata = next(
             (
                 candidate
@@ -441,7 +441,7 @@ class _SessionReader:
             time=time,
             tokens_before=count_or_none(metadata.get("tokensBefore")),
         )
-        self.builder.compact(edit, kept_ids | self.system_ids)
+        self.builder.compact(edit, retained_ids | self.system_ids)
 
 
 def _plain_session_message(raw: dict[str, Any]) -> dict[str, Any]:

@@ -354,13 +354,13 @@ class RolloutReader:
             )
             return
         replacement, visible = payload.get("replacement_history"), self._visible_messages()
-        kept_ids = {m.id for m in visible if m.role == "system" and not m.kind}
+        retained_ids = {m.id for m in visible if m.role == "system" and not m.kind}
         if type(replacement) is list:
             new_messages = self._parse_replacement(replacement, summary)
         else:
             new_messages = [Message(role="summary", parts=(Text(summary),))]
-            kept_ids |= get_initial_context_ids(visible)
-        inserted = self._select_inserted(new_messages, visible, kept_ids, time)
+            retained_ids |= get_initial_context_ids(visible)
+        inserted = self._select_inserted(new_messages, visible, retained_ids, time)
         is_sealed = not any(m.role == "summary" and m.text for m in new_messages)
         edit = Edit(
             kind="summarised",
@@ -370,7 +370,7 @@ class RolloutReader:
             time=time,
             details={SEALED_SUMMARY: True} if is_sealed else {},
         )
-        self.builder.compact(edit, kept_ids)
+        self.builder.compact(edit, retained_ids)
 
     def _select_inserted(
         self,

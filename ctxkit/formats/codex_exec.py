@@ -89,9 +89,9 @@ def _get_item_id(record: dict[str, Any]) -> str:
 class _ThreadReader:
     """Reader of one thread, event by event."""
 
-    def __init__(self, done: set[str]) -> None:
+    def __init__(self, completed_ids: set[str]) -> None:
         self.builder = SessionBuilder()
-        self._completed_ids = done
+        self._completed_ids = completed_ids
         """Ids of the items that have a completion event."""
         self.thread_id: str | None = None
         self._thoughts: list[Part] = []

@@ -187,11 +187,11 @@ class AgentThread:
 
     Args:
         name: the agent's name.
-        begun: its start in Unix seconds.
+        start: when it began, in Unix seconds.
     """
 
-    def __init__(self, name: str, begun: float | None) -> None:
-        self.builder, self.name, self.started = SessionBuilder(), name, begun
+    def __init__(self, name: str, start: float | None) -> None:
+        self.builder, self.name, self.started = SessionBuilder(), name, start
         self.tool_by_call: dict[str, str] = {}
         self.system_ids: set[str] = set()
         self.last_reply: int | None = None

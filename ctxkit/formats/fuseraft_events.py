@@ -434,15 +434,17 @@ class CompactionRecorder:
     def __init__(self, builder: SessionBuilder) -> None:
         self._builder = builder
         self._message_by_id: dict[str, Message] = {}
-        self._n_seen = 0
+        self._n_indexed = 0
 
     def add_by_turns(self, event: FuseraftEvent) -> None:
         """Add a compaction whose event has the number of retained turns, or none."""
         retained = count_or_none(event.payload.get("turns_retained"))
         is_window = event.payload.get("mode") == "window"
-        kept_ids, details = set[str](), dict[str, Any]()
+        retained_ids, details = set[str](), dict[str, Any]()
         if retained is not None:
-            kept_ids = self._ids_of_last_turns(retained) if self._builder.may_edit() else kept_ids
+            retained_ids = (
+                self._ids_of_last_turns(retained) if self._builder.may_edit() else retained_ids
+            )
             details = {"targets": "derived from the number of turns retained"}
         tokens_after = count_or_none(event.payload.get("after_tokens"))
         summary = self._make_summary(tokens_after if retained is None else None, event)
@@ -460,7 +462,7 @@ class CompactionRecorder:
             tokens_after=tokens_after,
             details=details,
         )
-        self._builder.compact(edit, kept_ids)
+        self._builder.compact(edit, retained_ids)
 
     def add_by_size(self, event: FuseraftEvent) -> None:
         """Add a compaction of a live ctxkit session, whose event has only sizes."""
@@ -491,10 +493,10 @@ class CompactionRecorder:
 
     def _ids_of_last_turns(self, n_turns: int) -> set[str]:
         """Return the ids of the visible messages of the last turns, and of system messages."""
-        for entry in self._builder.entries[self._n_seen :]:
+        for entry in self._builder.entries[self._n_indexed :]:
             if isinstance(entry, Message):
                 self._message_by_id[entry.id] = entry
-        self._n_seen = len(self._builder.entries)
+        self._n_indexed = len(self._builder.entries)
         visible = [
             message
             for i in self._builder.visible_ids

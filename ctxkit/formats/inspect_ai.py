@@ -174,7 +174,7 @@ class _SampleReader:
             as_dict(sample.get("events_data")).get("messages")
         )
         self._parsed_pool: dict[int, list[KeyedMessage]] = {}
-        self._references_left, self._max_changed = (
+        self._remaining_references, self._max_changed = (
             _MAX_REFS + size // 2,
             _MAX_CHANGED_MESSAGES + size // 10,
         )
@@ -252,8 +252,8 @@ class _SampleReader:
                 count_skipped(self.skipped, "reference: not a range")
                 continue
             stop = min(stop, len(self._pool))
-            self._references_left -= max(stop - start, 0)
-            if self._references_left < 0 or len(messages) > 2 * len(self._pool):
+            self._remaining_references -= max(stop - start, 0)
+            if self._remaining_references < 0 or len(messages) > 2 * len(self._pool):
                 raise ValueError("too many references to pooled messages")
             for i in range(start, stop):
                 if i not in self._parsed_pool:

@@ -330,10 +330,10 @@ class WireReader:
             if self.builder.may_edit()
             else []
         )
-        n_users_kept = count_or_none(record.get("keptUserMessageCount")) or 0
-        kept_ids = set(user_ids[len(user_ids) - n_users_kept :] if n_users_kept else ())
+        n_retained_users = count_or_none(record.get("keptUserMessageCount")) or 0
+        retained_ids = set(user_ids[len(user_ids) - n_retained_users :] if n_retained_users else ())
         if self._system_message is not None:
-            kept_ids.add(self._system_message.id)
+            retained_ids.add(self._system_message.id)
         summary = Message(
             role="summary", id=self.builder.new_id(), parts=(Text(summary_text),), time=time
         )
@@ -349,7 +349,7 @@ class WireReader:
             usage=self._compaction_usage,
             model=self._model if self._compaction_usage else None,
         )
-        self.builder.compact(edit, kept_ids)
+        self.builder.compact(edit, retained_ids)
         self._compaction_usage = self._compaction_trigger = None
 
 

@@ -252,8 +252,8 @@ def _parse_usage(observation: dict[str, Any]) -> Usage | None:
 
     def sum_matching(*words: str) -> int | None:
         keys = [k for k in details if all(w in k for w in words)]
-        known = [n for k in keys if (n := count_or_none(details[k])) is not None]
-        return sum(known) if known else None
+        counts = [n for k in keys if (n := count_or_none(details[k])) is not None]
+        return sum(counts) if counts else None
 
     cache_read, cache_write = sum_matching("cache", "read"), sum_matching("cache", "creation")
     if cache_read is None:

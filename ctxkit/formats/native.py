@@ -415,14 +415,14 @@ def _encode_part_extras(part: Any) -> Any:
         if part.signature == "":
             return msgspec.to_builtins(part)
         return part.hidden or None
-    needs_whole = isinstance(part, SizeOnly) or (
+    needs_all_fields = isinstance(part, SizeOnly) or (
         isinstance(part, ToolCall) and part.raw is not None
     )
-    needs_whole = needs_whole or (
+    needs_all_fields = needs_all_fields or (
         isinstance(part, Image)
         and (part.kind != "image" or not part.data or not part.media_type or part.url is not None)
     )
-    return msgspec.to_builtins(part) if needs_whole else None
+    return msgspec.to_builtins(part) if needs_all_fields else None
 
 
 def _encode_custom_entry(

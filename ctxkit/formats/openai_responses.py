@@ -204,8 +204,8 @@ def _read_new_input(conversation: ResponsesConversation, raw_items: list[Any]) -
     at = _last_compaction(raw_items)
     if at is not None and raw_items[at] == conversation.compaction_item:
         raw_items = raw_items[at:]
-    n_seen = conversation.inputs
-    if len(raw_items) < n_seen:  # no continuation: the caller replaced the prompt
+    n_earlier = conversation.inputs
+    if len(raw_items) < n_earlier:  # no continuation: the caller replaced the prompt
         visible_ids = tuple(conversation.log.visible_ids)
         conversation.log.add(
             Edit(
@@ -216,8 +216,8 @@ def _read_new_input(conversation: ResponsesConversation, raw_items: list[Any]) -
                 source="derived",
             )
         )
-        n_seen = 0
-    _read_items(conversation, raw_items[n_seen:])
+        n_earlier = 0
+    _read_items(conversation, raw_items[n_earlier:])
     at = _last_compaction(raw_items)
     conversation.inputs = len(raw_items) - (at or 0)
 
@@ -252,7 +252,11 @@ def _parse_item(
             Message(role="assistant", id=conversation.log.new_id(item.get("id")), parts=(part,))
         ]
     time = parse_timestamp(item.get("created_at"))
-    return conversation.parse_message(raw_item) if time is None else conversation.parse_message(raw_item, time=time)
+    return (
+        conversation.parse_message(raw_item)
+        if time is None
+        else conversation.parse_message(raw_item, time=time)
+    )
 
 
 def _add_messages(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # OpenCode edits the context in three ways, none of which is an entry at the right position:
 #   pruning     a tool result has the time at which it was cleared. Results wait in a heap ordered
-#               by that time; before each message, those that are due become one edit
+#               by that time; before each message, those with an earlier time become one edit
 #   compaction  an assistant message with `summary: true`; the context starts at it
 #   compress    a call of the compress plug-in: ranges of message numbers (m0001 is the first
 #               message) become summaries written by the model
@@ -118,16 +118,16 @@ class _MessageReader:
 
     def _add_prunings(self, until: float | None) -> None:
         """Add an edit for the results that were cleared up to a time (None: all)."""
-        due_results = list[tuple[float, str]]()
+        pruned_results = list[tuple[float, str]]()
         while self._pending_prunings and (until is None or self._pending_prunings[0][0] <= until):
-            due_results.append(heappop(self._pending_prunings))
-        if not due_results:
+            pruned_results.append(heappop(self._pending_prunings))
+        if not pruned_results:
             return
-        due_results.sort(key=lambda item: self.builder.index_by_id[item[1]])
+        pruned_results.sort(key=lambda item: self.builder.index_by_id[item[1]])
         visible_ids = set(self.builder.visible_ids) if self.builder.may_edit() else set[str]()
         results = (
             self.builder.entries[self.builder.index_by_id[result_id]]
-            for _, result_id in due_results
+            for _, result_id in pruned_results
             if result_id in visible_ids
         )
         cleared = [m for m in results if isinstance(m, Message)]
@@ -140,7 +140,7 @@ class _MessageReader:
                 targets=tuple(m.id for m in cleared),
                 inserted=tuple(replace(m, parts=(Text(_CLEARED_RESULT),)) for m in cleared),
                 method="prune",
-                time=max(t for t, _ in due_results),
+                time=max(t for t, _ in pruned_results),
             )
         )
 

@@ -402,10 +402,10 @@ class _EventReader:
         response_id = as_str(event.get("llm_response_id"))
         reply_index = self._reply_by_response.get(response_id) if response_id else None
         if reply_index is not None:
-            known_reply = self.builder.entries[reply_index]
-            if isinstance(known_reply, Message):
+            earlier_reply = self.builder.entries[reply_index]
+            if isinstance(earlier_reply, Message):
                 self._further_calls.setdefault(reply_index, []).append(call)
-                self._message_by_event[as_str(event.get("id"))] = known_reply.id
+                self._message_by_event[as_str(event.get("id"))] = earlier_reply.id
             return
         reply = Message(
             role="assistant",

@@ -162,8 +162,8 @@ class _ChatReader:
         if not history or not self.builder.may_edit():
             self.builder.add(edit)
             return
-        kept_ids, inserted = match_rewritten_history(self.builder, history, time)
-        self.builder.compact(replace(edit, inserted=tuple(inserted)), kept_ids)
+        retained_ids, inserted = match_rewritten_history(self.builder, history, time)
+        self.builder.compact(replace(edit, inserted=tuple(inserted)), retained_ids)
 
 
 def _parse_usage(raw: dict[str, Any]) -> Usage | None:

@@ -99,7 +99,7 @@ class _BodyReading:
         self._summaries: dict[str, list[Message]] = {}
         """Replies of the calls that wrote summaries, by session id."""
         self._versions: dict[str, str] = {}
-        self._seen = set[tuple[bytes, str | None]]()
+        self._digests = set[tuple[bytes, str | None]]()
         """Digests of the requests with the ids of their responses; None: of any or none."""
         self._open_conversation = open_conversation
 
@@ -131,8 +131,8 @@ class _BodyReading:
 
     def _is_copy(self, digest: bytes, response_id: str | None) -> bool:
         """Return whether a request was read with this response, or needs none and was read."""
-        is_copy = (digest, response_id) in self._seen
-        self._seen |= {(digest, response_id), (digest, None)}
+        is_copy = (digest, response_id) in self._digests
+        self._digests |= {(digest, response_id), (digest, None)}
         return is_copy
 
     def _add_summary(self, session_id: str, record: dict[str, Any]) -> None:

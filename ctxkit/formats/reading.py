@@ -265,7 +265,8 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
     sessions = _run_reader(reader, source.path, partial(reader.read, source))
     if not sessions or not (is_recognized or any(s.log or s.children for s in sessions)):
         raise ReadError(
-            f"expected {_with_article(reader.NAME)} session, found {source.description}.", source.path
+            f"expected {_with_article(reader.NAME)} session, found {source.description}.",
+            source.path,
         )
     if reader.NAME != "native" or not is_detected or not source.on_disk:
         return sessions

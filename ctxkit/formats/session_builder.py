@@ -221,16 +221,16 @@ def match_rewritten_history(
         entry = builder.entries[builder.index_by_id[id_]] if builder.index_by_id[id_] >= 0 else None
         if isinstance(entry, Message):
             ids_by_key.setdefault(_message_key(entry), []).append(id_)
-    kept_ids, inserted, has_summary = set[str](), list[Message](), False
+    retained_ids, inserted, has_summary = set[str](), list[Message](), False
     for message in history:
         same_ids = ids_by_key.get(_message_key(message))
         if same_ids:
-            kept_ids.add(same_ids.pop())
+            retained_ids.add(same_ids.pop())
             continue
         role = "summary" if message.role == "user" and not has_summary else message.role
         has_summary = has_summary or role == "summary"
         inserted.append(replace(message, id=builder.new_id(), role=role, time=time, usage=None))
-    return kept_ids, inserted
+    return retained_ids, inserted
 
 
 def _message_key(m: Message) -> tuple[str, str, tuple[str, ...], str | None]:

@@ -63,12 +63,12 @@ def join_transcript(session: Session, transcript: Session) -> Session:
     log: list[LogEntry] = []
     positions: dict[int, int] = {}
     """Index in the log of the partner of each of the transcript's messages, by `id()`."""
-    alone = 0
+    n_unmatched = 0
     for entry in session.log:
         if isinstance(entry, Message):
             partner = partners.pop_partner(entry)
             if partner is None:
-                alone += entry.role == "assistant"
+                n_unmatched += entry.role == "assistant"
                 log.append(entry)
                 continue
             positions[id(partner)] = len(log)
@@ -81,7 +81,7 @@ def join_transcript(session: Session, transcript: Session) -> Session:
         session,
         log=tuple(log),
         children=_join_children(session.children, transcript.children),
-        faults=(*session.faults, *transcript.faults, *_name_alone(alone, missing)),
+        faults=(*session.faults, *transcript.faults, *_list_unmatched_calls(n_unmatched, missing)),
         skipped={**transcript.skipped, **session.skipped},
         title=session.title or transcript.title,
         cwd=transcript.cwd,
@@ -225,11 +225,11 @@ def _insert_events(
     ]
 
 
-def _name_alone(alone: int, missing: Sequence[Message]) -> list[Fault]:
+def _list_unmatched_calls(n_bodies: int, missing: Sequence[Message]) -> list[Fault]:
     """Return faults for the calls that only the bodies, or only the transcript, have."""
     faults = []
-    if alone:
-        faults.append(Fault(0, f"{alone} calls of the bodies are not in the transcript"))
+    if n_bodies:
+        faults.append(Fault(0, f"{n_bodies} calls of the bodies are not in the transcript"))
     if missing:
         first = missing[0].id
         faults.append(
@@ -240,16 +240,16 @@ def _name_alone(alone: int, missing: Sequence[Message]) -> list[Fault]:
 
 def _join_children(sides: Sequence[Session], subagents: Sequence[Session]) -> tuple[Session, ...]:
     """Return the side threads joined with the subagents whose messages they share, and the rest."""
-    left = {i: _find_marks(s) for i, s in enumerate(subagents)}
+    unmatched = {i: _find_marks(s) for i, s in enumerate(subagents)}
     children = []
     for side in sides:
         marks = _find_marks(side)
-        shared = {i: len(marks & thread_marks) for i, thread_marks in left.items()}
+        shared = {i: len(marks & thread_marks) for i, thread_marks in unmatched.items()}
         best = max(shared, key=shared.__getitem__, default=None)
         if best is None or not shared[best]:
             children.append(side)
             continue
-        del left[best]
+        del unmatched[best]
         subagent = subagents[best]
         children.append(
             msgspec.structs.replace(
@@ -259,7 +259,7 @@ def _join_children(sides: Sequence[Session], subagents: Sequence[Session]) -> tu
                 path_=subagent.path_,
             )
         )
-    return (*children, *(subagents[i] for i in left))
+    return (*children, *(subagents[i] for i in unmatched))
 
 
 def _find_marks(session: Session) -> set[Any]:
@@ -279,8 +279,8 @@ def mark_compactions(log: Iterable[LogEntry], summary_replies: Sequence[Message]
     Returns:
         The log, whose compactions have the usage of the call that wrote their summary.
     """
-    left = list(summary_replies)
-    return [_mark_compaction(e, left) if isinstance(e, Edit) else e for e in log]
+    unused_replies = list(summary_replies)
+    return [_mark_compaction(e, unused_replies) if isinstance(e, Edit) else e for e in log]
 
 
 def _mark_compaction(edit: Edit, summary_replies: list[Message]) -> Edit:
