@@ -120,7 +120,7 @@ def test_a_copy_that_was_broken_off_goes_on(
         done.append(original)
         return real(self, original)
 
-    monkeypatch.setattr(session_archive.Archive, "take", killed)
+    monkeypatch.setattr(session_archive.Archive, "copy_original", killed)
     with pytest.raises(KeyboardInterrupt):
         ck.keep(tmp_path / "kept", home)
     monkeypatch.undo()

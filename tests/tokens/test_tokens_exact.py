@@ -128,7 +128,7 @@ def test_special_tokens_and_surrogates_are_text() -> None:
 
 def test_a_text_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counter, seen = exact.TiktokenCounter("o200k_base"), []
-    monkeypatch.setattr(counter, "fresh", lambda text: seen.append(text) or 7)
+    monkeypatch.setattr(counter, "count_uncached", lambda text: seen.append(text) or 7)
     text = "some text of which there are two"
     assert counter(text) == counter("".join(list(text))) == 7
     assert seen == [text]
