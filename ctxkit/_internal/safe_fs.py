@@ -73,7 +73,7 @@ class SafeFolder:
         return cls(path.resolve())
 
     def at(self, name: str) -> tuple[Any, dict[str, int]]:
-        """Return a name in this folder as path and keywords of the functions of `os`."""
+        """Return path and keyword arguments by which functions of `os` reach a file here."""
         if self._handle >= 0:
             return name, {"dir_fd": self._handle}
         return self.path / name, {}
@@ -113,9 +113,9 @@ class SafeFolder:
         return handle
 
     def open_for_append(self, name: str, flags: int, mode: int = 0o600) -> int:
-        """Open a file for appending and return its handle; a file with other names is refused.
+        """Open a file for appending and return its handle; a file with several names is refused.
 
-        A hard link looks like any file, and data appended to it would be appended elsewhere.
+        Data appended to a hard link would also appear under the file's other names.
         """
         handle = self.open(name, flags | os.O_APPEND, mode)
         if os.fstat(handle).st_nlink == 1:
@@ -143,7 +143,7 @@ class SafeFolder:
             seconds: how long to wait for another process.
 
         Raises:
-            OSError: another process has the lock all the time, or the folder cannot be locked.
+            OSError: another process holds the lock all that time, or the folder cannot be locked.
         """
         from filelock import lock_descriptor
 
@@ -237,7 +237,7 @@ class SafeFolder:
     # -- temporary files ---------------------------------------------------------------------------
 
     def _replaced_status(self, name: str) -> os.stat_result | None:
-        """Return the status of the writable regular file that is replaced; None where none is."""
+        """Return the status of the writable regular file to be replaced; None if there is none."""
         try:
             handle = self.open(name, os.O_WRONLY)
         except FileNotFoundError:

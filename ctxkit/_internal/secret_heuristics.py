@@ -378,7 +378,7 @@ def is_secret_field(name: object, value: str) -> bool:
 
 
 def _secret_span_of_match(view: VisibleText, at: int, word: str, hit: re.Match[str]) -> Span | None:
-    """Return the span of the secret beside a word that names one; None where it is none."""
+    """Return the span of the value beside a secret's name; None if it is no secret."""
     text = view.text
     group = "bare" if hit["inside"] is None else "inside"
     start, end = hit.span(group)
@@ -400,7 +400,7 @@ def _secret_span_of_match(view: VisibleText, at: int, word: str, hit: re.Match[s
 
 
 def _is_variable_assignment(text: str, at: int, word: str, hit: re.Match[str]) -> bool:
-    """Return whether it is `ENV API_TOKEN x1...` or `config set token x1...`."""
+    """Return whether the match is `ENV API_TOKEN x1...` or `config set token x1...`."""
     begin = max(at - 60, 0)
     before = _VARIABLE_PREFIX.search(text, begin, at)
     name = (before[2] if before else "") + text[at : at + len(word)]
@@ -411,7 +411,7 @@ def _is_variable_assignment(text: str, at: int, word: str, hit: re.Match[str]) -
 
 
 def _is_sql_password(hit: re.Match[str], word: str) -> bool:
-    """Return whether it is `PASSWORD 'x1'` of SQL."""
+    """Return whether the match is `PASSWORD 'x1'` of SQL."""
     return (
         word in _SQL_WORDS and hit["inside"] is not None and bool(re.search(r"\d", hit["inside"]))
     )
@@ -467,7 +467,7 @@ def _end_of_secret(text: str, hit: re.Match[str], at: int, end: int) -> int:
 
 
 def _is_credential(value: str) -> bool:
-    """Return whether the value of a header for credentials is one."""
+    """Return whether the value of an authorization header is a credential."""
     if is_placeholder(value) or looks_like_code(value):
         return False
     has_digits = (len(value) >= 20 and re.search(r"\d", value)) or re.search(r"\d{6}", value)

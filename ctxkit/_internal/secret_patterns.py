@@ -416,7 +416,7 @@ _OTHER_DATA = re.compile(
 
 
 def _find_blocks(view: VisibleText) -> Iterator[Span]:
-    """Yield the blocks of private keys; a BEGIN line alone is none."""
+    """Yield the blocks of private keys; a BEGIN line alone does not count."""
     text, at = view.text, view.text.find("-----BEGIN ")
     while at >= 0:
         begin = _BEGIN.match(text, at)

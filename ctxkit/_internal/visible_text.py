@@ -126,15 +126,15 @@ class VisibleText:
                 match = match or pattern.match(self.text, at, end)
         return match
 
-    def match_before(self, pattern: re.Pattern[str], at: int, room: int) -> int | None:
+    def match_before(self, pattern: re.Pattern[str], at: int, max_chars: int) -> int | None:
         """Return the start of a match that ends at a position; None where there is none.
 
         Args:
             pattern: a pattern that ends with `$`.
             at: the end of the match.
-            room: how many characters the match may have at most.
+            max_chars: largest length of the match, in characters.
         """
-        begin = max(at - room, 0)
+        begin = max(at - max_chars, 0)
         match = pattern.search(self.text, begin, at)
         if match:
             return match.start()

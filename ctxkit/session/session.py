@@ -100,7 +100,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     tools: tuple[ToolSchema, ...] = ()
     children: tuple[Session, ...] = ()
     parent: str | None = None
-    """Id of the session that this one is a subagent or a continuation of."""
+    """Id of the session of which this one is a subagent or a continuation."""
     path_: str | None = None
     """The file or folder it was read from."""
     skipped: dict[str, int] = {}
@@ -231,7 +231,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @cached_property
     def prunings(self) -> RecordedPrunings:
-        """What the log records of prunings: changes of single prompts; none of a replay."""
+        """The prunings of single prompts that the log records; none for a replay."""
         is_replay = self.format == "replay" or self.origin is not None
         return RecordedPrunings(() if is_replay else (c.message for c in self.calls))
 
@@ -240,7 +240,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         """The run that has the sent prompts (`engine.Run`, `engine.live_prompts.SessionPrompts`);
         None for a recorded session whose log has no prunings.
 
-        It is no field: it is neither compared nor written. A changed copy has that of its log.
+        It is not a field: it is neither compared nor written, and a changed copy has its log's.
         """
         if "prompt_source" not in self.__dict__ and self.prunings:
             self.__dict__["prompt_source"] = call_hook("session.prompt_source", self)
@@ -303,7 +303,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @cached_property
     def has_cache(self) -> bool:
-        """True where at least one call has cached and uncached input apart."""
+        """True where at least one call records cached and uncached input separately."""
         return any(
             c.message.usage is not None and c.message.usage.cache_read_tokens is not None
             for c in self.calls
@@ -453,7 +453,7 @@ class ListPrefix(Sequence[T_co]):
         return self._values[range(self._n)[at]]
 
     def added_since(self, earlier: object) -> Sequence[T_co] | None:
-        """Return the values added since an earlier prefix; None where that is of another list."""
+        """Return the values added since an earlier prefix; None if that is of another list."""
         if isinstance(earlier, ListPrefix) and earlier._values is self._values:  # noqa: SLF001
             return self._values[earlier._n : self._n]  # noqa: SLF001
         return None

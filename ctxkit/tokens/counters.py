@@ -64,9 +64,9 @@ class ContextBudget(msgspec.Struct, frozen=True):
     limit: int
     """The model's context window, in tokens: prompt and reply together."""
     reserve: int
-    """Tokens of it that stay free for the reply."""
+    """Tokens of the limit that stay free for the reply."""
     counter: TokenCounter
-    """The counter of all sizes that policies compare with it."""
+    """The counter of all sizes that policies compare with the budget."""
 
     def __post_init__(self) -> None:
         if self.limit <= 0 or self.reserve < 0:
@@ -82,7 +82,7 @@ class ContextBudget(msgspec.Struct, frozen=True):
 
 
 def encode_arguments(call: ToolCall, *, ordered: bool = False) -> str:
-    """Return the arguments of a tool call as compact JSON, or their raw text where they are none.
+    """Return the arguments of a tool call as compact JSON, or their raw text if they are no JSON.
 
     Args:
         call: the tool call.
@@ -232,7 +232,7 @@ def measure_message(message: Message) -> tuple[int, int]:
         chars = len(parts[0].text)
         return chars, -(-chars // 4)
     chars, fixed_tokens, fixed_chars = 0, 0, 0
-    # `fixed`: of parts whose tokens do not follow from their characters
+    # `fixed`: tokens of parts that do not follow from their characters
     for part in parts:
         kind = type(part)
         if kind is Text or kind is Thinking:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # How real systems estimate tokens: the length of what is sent, in one of three units, divided by
 # three or four. They differ in what counts (role and tool names, JSON or text, images, failed
-# replies) and in what is rounded (each part, each message, the total). Each system is one value of
-# `EstimatedCounter`; its sources are named beside it.
+# replies) and in what is rounded (each part, each message, the total). Each system is one
+# `EstimatedCounter`, whose docstring names the source.
 
 LengthUnit = Literal["characters", "bytes", "utf16"]
 
@@ -51,7 +51,7 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
     role: bool = False
     """Whether the name of the role counts."""
     tool_name: bool = True
-    """Whether the tool's name counts beside the arguments of a call."""
+    """Whether the tool's name counts in addition to the arguments of a call."""
     parts_as_json: Literal["none", "other", "message"] = "none"
     """`other`: parts that are no plain text count by their JSON; `message`: all parts do, except a
     single text.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COUNTED_TOKENS_KEY = "counted_tokens"
 """Key of the details of a live session's reply: counted tokens of the messages of its prompt."""
 MAX_COUNT_PER_BILL = 4
-"""A bill below the counted tokens divided by this does not show how other prompts are billed."""
+"""A bill below the counted tokens divided by this is not used to scale other prompts."""
 MAX_IGNORED_SHARE = 0.05
 """Messages since the last prompt are ignored in a size up to this share of the prompt."""
 _MIN_SIZE_RATIO = 2
@@ -32,7 +32,7 @@ _MIN_SIZE_RATIO = 2
 # State of a live prompt: the last billed reply, and the messages since. If only a few tokens came
 # since (`NOISE`), the last bill is the size. Else the coming prompt is counted and scaled: by the
 # bill of the prompt that it extends, or by the slope between the smallest and the largest known
-# bill. A compaction, another model or other tools make the bills before useless.
+# bill. Bills before a compaction or a change of model or tools are not used.
 
 
 class PromptSize(NamedTuple):
@@ -134,7 +134,7 @@ def estimate_next_prompt(session: Session) -> PromptSize:
 
 
 def get_current_size(session: Session) -> PromptSize:
-    """Return the present size of a live session: the last billed prompt, or the estimated next one.
+    """Return the current size of a live session: the last billed prompt, or the estimated next one.
 
     The next one counts after a compaction, or where the messages since are more than
     `MAX_IGNORED_SHARE`.
@@ -210,7 +210,7 @@ def _is_live(session: Session, edit: Edit) -> bool:
 
 
 def _reply_before(session: Session, position: int) -> Message | None:
-    """Return the last billed reply before a position; None where a compaction came since."""
+    """Return the last billed reply before a position; None if a compaction followed it."""
     for entry in reversed(session.path[:position]):
         if isinstance(entry, Edit):
             return None

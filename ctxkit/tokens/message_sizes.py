@@ -95,13 +95,13 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def is_regular(self) -> bool:
-        """True where only another agent, model or set of tools changes what no message holds."""
+        """True if the unseen part changes only with the agent, model or set of tools."""
         return self.unseen_at == self.first_fixed_at
 
     @cached_property
     def unseen_at(self) -> tuple[int, ...]:
-        """For each call the tokens of its billed prompt beyond its messages; negative: fewer
-        were sent. Of a call without a bill those of the model.
+        """For each call the billed prompt tokens beyond its messages (negative: fewer were sent);
+        for a call without a bill the modelled ones.
         """
         bills = _recorded_prompts(self.session)
         rows = zip(self.fixed_at, self.unsent_at, self.modelled, bills, strict=True)
@@ -219,7 +219,7 @@ def estimate_tool_tokens(tools: Iterable[ToolSchema]) -> list[int]:
 
 
 def is_count_near(recorded: int, counted: int) -> bool:
-    """Return whether counting alone can explain how far a count is off what was recorded."""
+    """Return whether counting error alone can explain a count's difference from the record."""
     return 0 < counted / MAX_COUNT_FACTOR <= recorded <= counted * MAX_COUNT_FACTOR
 
 
@@ -245,10 +245,10 @@ _MAX_COUNT_FACTOR = 1.3
 
 
 def _stated_total(session: Session, slots: MessageSlots, schemas: int) -> tuple[int, int]:
-    """Return the prompt tokens that a log states for the whole run alone, and the counted ones.
+    """Return the prompt tokens that a log records only as a total of the run, and the counted ones.
 
-    Both are 0 where it states none, or where more than counting explains the difference, as when
-    the agent sent less than the log shows.
+    Both are 0 if it records no total, or if counting error does not explain the difference, for
+    example when the agent sent less than the log shows.
     """
     stated = session.details.get("input_tokens")
     size_of = slots.by_object(slots.raw)
@@ -307,9 +307,8 @@ def _unseen_by_call(session: Session, at_anchors: dict[int, tuple[str, int]]) ->
 def _fixed_part_by_call(
     session: Session, unseen_at: tuple[int, ...], anchors: list[UsageAnchor]
 ) -> tuple[int, ...]:
-    """Return the fixed part of each call: the unseen tokens, which fall only at a new beginning.
-
-    Where they fall by themselves the client dropped visible messages.
+    """Return the fixed part of each call: the unseen tokens, which never decrease between anchors
+    of another kind than growth. Where they do decrease, the client dropped visible messages.
     """
     beginnings = {a.call for a in anchors if a.kind not in ("growth", "drop")}
     floor: dict[str, int] = {}
@@ -324,7 +323,7 @@ def _fixed_part_by_call(
 def _iter_modelled_prompts(
     session: Session, size_of: dict[int, int], unseen_at: tuple[int, ...]
 ) -> Iterator[int]:
-    """Yield for each call the sum of its visible messages and what no message shows."""
+    """Yield for each call the sum of its visible messages and the unseen tokens."""
     unseen = iter(unseen_at)
     visible: list[Message] = []
     total = 0

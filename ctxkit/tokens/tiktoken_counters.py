@@ -101,7 +101,7 @@ class MemoizingCounter(dict[str, int]):
         return count_message_tokens(self, message)
 
     def count_composed(self, message: Message) -> int:
-        """Return the same number as `message` for a message of a rule, counted line by line."""
+        """Return the same number as `message`, counted line by line, for a message of a rule."""
         return count_message_tokens(self.count_by_lines, message)
 
     def total(self, messages: Iterable[Message]) -> int:
