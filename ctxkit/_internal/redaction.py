@@ -82,7 +82,7 @@ def _redact_value(value: Any, secrets: Sequence[str], cache: dict[str, str]) -> 
 #
 # State: the text that may still matter, how much of its beginning was emitted, and whether a secret
 # was cut by a forced emission. A piece is appended, and text is emitted up to the first position
-# at which a coming character can still change a secret: the last word, an open quotation behind a
+# at which a coming character can still change a secret: the last word, an open quotation after a
 # secret's name, a seed phrase, a block of a private key, or the start of an environment secret with
 # spaces. Emitted text stays as context for a while, as the name of a secret may be there.
 # Invariant: the emitted pieces join to what `redact` returns for the whole text, except within

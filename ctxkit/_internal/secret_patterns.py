@@ -337,7 +337,7 @@ def _find_aws_pair(view: VisibleText) -> Iterator[Span]:
 
 
 def _is_start(view: VisibleText, at: int, hint: str) -> bool:
-    """Return True where a key may begin: not within a word, but behind a number, the escape of a
+    """Return True where a key may begin: not within a word, but after a number, the escape of a
     character, or an escape sequence.
     """
     before = view.text[at - 1 : at]

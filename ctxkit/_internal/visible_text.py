@@ -1,6 +1,6 @@
 """Texts without escape sequences and invisible characters, with a map back to the original.
 
-A program that colours its output puts escape sequences before, behind and into keys. Redaction
+A program that colours its output puts escape sequences before, after and into keys. Redaction
 rules match the visible text; `VisibleText.origin` gives the position in the original text.
 """
 
@@ -37,7 +37,7 @@ _FIRST_ASCII_ESCAPE = re.compile(r"\\(?:u(?:00|20|[fF][eE])|x1|0?33|e\[)")
 """The first characters of `_ASCII_ESCAPES`, a pattern that is fast to search."""
 _STRING_SEQUENCE = re.compile(r"\x1b[\]PX^_]([^\x07\x1b]*+)")
 _ESCAPED_CHAR = re.compile(r"\\[nrt]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}")
-"""The escape of a character in JSON and URLs; the text behind it begins a new word."""
+"""The escape of a character in JSON and URLs; the text after it begins a new word."""
 _MAX_BREAKS = 4
 """Breaks that are tried as ends of a match."""
 
@@ -138,7 +138,7 @@ class VisibleText:
         match = pattern.search(self.text, begin, at)
         if match:
             return match.start()
-        # a word may begin at a break or behind an escaped character
+        # a word may begin at a break or after an escaped character
         starts = self._breaks[bisect_left(self._breaks, begin) : bisect_left(self._breaks, at)]
         starts += [escape.end() for escape in _ESCAPED_CHAR.finditer(self.text, begin, at)]
         for start in starts:

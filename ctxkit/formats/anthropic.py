@@ -148,7 +148,7 @@ def read_folder(folder: Path) -> list[Session]:
 
 
 def _read_transcript(path: Path) -> list[Session]:
-    """Read a transcript of Claude Code that is beside the bodies."""
+    """Read a transcript of Claude Code in the folder of the bodies."""
     reader, source = get_reader("claude-code"), Source(path)
     if not reader.sniff(source):
         raise ReadError("no transcript, and no body of a request or response.", path)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 #   threshold   the block heads the reply of the call that crossed the threshold; the client sends
 #               the whole history again, and the API ignores what comes before the block
 #   on demand   a request with `compaction` is answered by the block alone; the client puts it in
-#               the place of the messages that it sent, and the turns that it kept behind it
-# Both are read alike: the raw messages of a request are cut at their last block, and the block is a
-# raw message of its own (role `summary`), which the conversation finds again in the next request.
+#               the place of the messages that it sent, and the turns that it kept after it
+# Both are read in the same way: the raw messages of a request are cut at their last block, and the
+# block is a raw message of its own (role `summary`), which the next request repeats.
 # The summary's own call is in `usage.iterations` and not in the top-level usage.
 
 BLOCK = "compaction"
@@ -37,7 +37,7 @@ class AnthropicConversation(ChatConversation):
         super().__init__(format_)
         self._parse_usage = parse_usage
         self._on_demand: dict[str, Edit] = {}
-        """Edits of summaries that were asked for and are in no request yet, by their text."""
+        """Edits of summaries on demand that are in no request yet, by their text."""
         self._cleared_ids = set[str]()
         """Results that the API leaves out of its prompts."""
 
@@ -71,7 +71,7 @@ class AnthropicConversation(ChatConversation):
         super().read_request([*head, block, *tail])
 
     def read_compaction_reply(self, response: dict[str, Any], time: float | None) -> list[Any]:
-        """Read the compactions of a response; return its blocks behind the last one.
+        """Read the compactions of a response; return its blocks after the last one.
 
         Args:
             response: the response.
@@ -104,7 +104,7 @@ class AnthropicConversation(ChatConversation):
         return rest
 
     def close(self) -> None:
-        """Add the summaries that no later request used; they were paid for and changed nothing."""
+        """Add the summaries that no later request used, which were billed and changed nothing."""
         for edit in self._on_demand.values():
             self.log.add(
                 msgspec.structs.replace(
@@ -113,11 +113,11 @@ class AnthropicConversation(ChatConversation):
             )
 
     def _compact(self, block: Any, tail: Sequence[Any], edit: Edit) -> None:
-        """Put a block in the place of what was shown, without the turns that follow it unchanged.
+        """Replace the visible messages by a block, except the turns that follow it unchanged.
 
         Args:
             block: the raw summary.
-            tail: raw messages of the request behind it.
+            tail: raw messages of the request after it.
             edit: the edit without id, targets and inserted messages.
         """
         by_raw = dict(zip(map(id, self._last_request), self._ids_by_raw_message, strict=True))

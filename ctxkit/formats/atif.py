@@ -131,7 +131,7 @@ class _StepReader:
         self._first_prompt: str | None = None
         """Id of the first user message, which compactions keep."""
         self._pending_compaction: Edit | None = None
-        """A compaction whose hand-off has not come yet."""
+        """A compaction whose hand-off has not been read yet."""
 
     def read_step(self, raw_step: dict[str, Any]) -> None:
         role = _ROLES.get(as_str(raw_step.get("source")))

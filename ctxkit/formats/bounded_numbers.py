@@ -62,7 +62,7 @@ def drop_invalid_numbers(entry: _T) -> _T:
 
 
 def drop_invalid_numbers_each(entries: tuple[_T, ...]) -> tuple[_T, ...]:
-    """Apply `bounded` to each entry; the tuple itself is returned if nothing changed."""
+    """Apply `drop_invalid_numbers` to each entry; an unchanged tuple is returned itself."""
     bounded_entries = tuple(map(drop_invalid_numbers, entries))
     return (
         entries

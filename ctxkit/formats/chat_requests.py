@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #   3. where they differ, two greedy common subsequences are computed, from the start and from the
 #      end, and the longer one is taken. Visible messages without a match were removed: they become
 #      the targets of a derived edit, and unmatched new messages before the last match become its
-#      inserted messages (a summary). Everything behind the last match is new.
+#      inserted messages (a summary). Everything after the last match is new.
 # Step 1 is O(n) per request; step 3 is O(m log m) in the remaining messages and runs only if some
 # are missing.
 
@@ -195,7 +195,7 @@ def _align_keys(new_keys: list[Any], old_keys: list[Any]) -> list[tuple[int, int
 
 
 def _align_greedily(new_keys: list[Any], old_keys: list[Any]) -> list[tuple[int, int]]:
-    """Match each new key with the first equal old key behind the last match."""
+    """Match each new key with the first equal old key after the last match."""
     positions: dict[Any, list[int]] = {}
     for i, key in enumerate(old_keys):
         positions.setdefault(key, []).append(i)

@@ -390,7 +390,7 @@ class _SessionReader:
             ),
             self.tool_by_call,
         )
-        # The messages behind such a summary are in no file.
+        # The messages after such a summary are in no file.
         if metadata.get("kind") in _COMPACTION_KINDS and messages:
             summary = replace(messages[0], role="summary", kind="")
             edit_id = self.builder.new_id()

@@ -52,7 +52,7 @@ class ReplyAssembler:
         """True if token counts come before their items; None until that is known."""
         self._last_total: Any = None
         self._pending_usage: tuple[Usage, float | None, int | None] | None = None
-        """Usage, time and context window of a token count whose items have not come yet."""
+        """Usage, time and context window of a token count that came before its items."""
         self._open_reply: int | None = None
         """Index of the reply that further items are added to."""
         self._reply_without_usage: int | None = None
@@ -229,7 +229,7 @@ def is_context_wrapper(parts: tuple[Part, ...]) -> bool:
 
 
 def parse_sealed_summary(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
-    """Return the parts of a summary; of an encrypted one only the size is known."""
+    """Return the parts of a summary; if it is encrypted, only its size is known."""
     text, encrypted = (
         str_or_none(item.get("summary")) or str_or_none(item.get("text")),
         as_str(item.get("encrypted_content")),

@@ -125,7 +125,7 @@ _SHOWN_COLUMNS = (
     ("path", "file"),
 )
 _SOON_DAYS = 7
-"""Days before a deletion at which it is named."""
+"""Number of days before a deletion from which it is announced."""
 
 
 def describe_discovery(frame: pd.DataFrame) -> str:

@@ -199,7 +199,7 @@ def _read_standalone_compaction(
 def _read_new_input(conversation: ResponsesConversation, raw_items: list[Any]) -> None:
     """Read the items of a request's input that no earlier request had.
 
-    What comes before a compaction item that is known is no longer in the prompt.
+    Items before a known compaction item are no longer in the prompt.
     """
     at = _last_compaction(raw_items)
     if at is not None and raw_items[at] == conversation.compaction_item:

@@ -315,7 +315,7 @@ def _read_folder(folder: Path, reader: Reader | None) -> list[Session]:
 
 
 def _readers_of_folders(reader: Reader | None) -> tuple[Any, ...]:
-    """Return the readers, or the one given, that can read a folder as one session."""
+    """Return the readers that can read a folder as one session, of all or of the one given."""
     return tuple(r for r in ((reader,) if reader else all_readers()) if hasattr(r, "sniff_folder"))
 
 

@@ -57,7 +57,7 @@ class SessionBuilder:
         self._has_branches = False
 
     def new_id(self, preferred: object = None) -> str:
-        """Reserve and return the wanted id if it is a free string, else the next of m0, m1, ..."""
+        """Reserve and return the preferred id if it is a free string, else the next of m0, m1..."""
         ids = self._ids
         if type(preferred) is str and preferred and preferred not in ids:
             ids.add(preferred)
@@ -113,7 +113,7 @@ class SessionBuilder:
         self.entries[index] = entry
 
     def abandon(self, indices: Iterable[int]) -> None:
-        """Take messages of the path out of the prompts to come; a reply among them stays billed."""
+        """Remove messages of the path from later prompts; a reply among them stays billed."""
         abandoned_ids: set[str] = set()
         for index in indices:
             entry = self.entries[index]
@@ -160,7 +160,7 @@ class SessionBuilder:
         return self._edit_steps <= _MAX_STEPS_PER_ENTRY * len(self.entries) + _MIN_EDIT_BUDGET
 
     def compact(self, edit: Edit, retained_ids: Iterable[str]) -> int:
-        """Append a compaction that removes the visible messages except those kept.
+        """Append a compaction that removes the visible messages except some.
 
         Args:
             edit: a `summarised` edit; its targets are set here.

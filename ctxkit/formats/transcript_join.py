@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from ctxkit.session.session import LogEntry, Session
 
-# The bodies' log is the base, as it has every prompt. Its messages find their partners in the
-# transcript by ids: those of tool calls and results, which both have; a message without one by its
-# text, each text in the order of the file. A partner gives what the body lacks: time, kind, usage
-# where no response was written. Compactions match by the text of the summary, else by their order.
-# Events (refused calls) go behind the partner of the message before them. What finds no partner is
-# counted in a fault; nothing is taken out.
+# The bodies' log is the base, as it has every prompt. Each of its messages is paired with a partner
+# in the transcript: by the ids of tool calls and results, which both have, else by its text, equal
+# texts in file order. The partner supplies what the body lacks: time, kind, and usage if no
+# response was written. Compactions are paired by the text of the summary, else by order. Events
+# (refused calls) are inserted after the partner of the message before them. A fault counts the
+# calls without a partner; nothing is removed.
 _PIECE_END = "</system-reminder>"
 _SUMMARY = re.compile(r"<summary>(.*?)(?:</summary>|\Z)", re.DOTALL)
 _PROBE_CHARS = 200
@@ -41,7 +41,7 @@ _PROBE_CHARS = 200
 
 
 def join_transcript(session: Session, transcript: Session) -> Session:
-    """Return a session of raw bodies with what the transcript of the same session adds.
+    """Add to a session of raw bodies what only the transcript of the same session has.
 
     Args:
         session: a session read from raw request and response bodies.
@@ -114,7 +114,7 @@ def join_sessions(sessions: Sequence[Session]) -> list[Session]:
 
 
 class _Partners:
-    """The messages and compactions of a transcript, found by ids and texts."""
+    """The messages and compactions of a transcript, indexed by ids and texts."""
 
     def __init__(self, transcript: Session) -> None:
         self._by_id: dict[tuple[str, str], Message] = {}
@@ -146,7 +146,7 @@ class _Partners:
             self._by_text.setdefault((_get_side(message), piece), deque()).append(message)
 
     def pop_partner(self, message: Message) -> Message | None:
-        """Return the partner of a message of the bodies; one found by its text is used up."""
+        """Return the partner of a message of the bodies; one paired by its text is removed."""
         for key in _id_keys(message):
             if key in self._by_id:
                 return self._by_id[key]
@@ -166,7 +166,7 @@ def _get_side(message: Message) -> str:
 
 
 def _add_fields(message: Message, partner: Message) -> Message:
-    """Return a message of the bodies with what only its partner knows."""
+    """Return a message of the bodies with the fields that only its partner has."""
     is_reply = message.role == "assistant"
     return msgspec.structs.replace(
         message,
@@ -207,21 +207,21 @@ def _add_compaction(edit: Edit, partners: _Partners) -> Edit:
 def _insert_events(
     log: list[LogEntry], path: Iterable[LogEntry], positions: dict[int, int]
 ) -> list[LogEntry]:
-    """Return the log with the transcript's events behind the message that they followed."""
-    behind: dict[int, list[Message]] = {}
+    """Return the log with the transcript's events after the message that they followed."""
+    events_after: dict[int, list[Message]] = {}
     at, number = -1, 0
     for entry in path:
         if not isinstance(entry, Message):
             continue
         if entry.role == "system" and entry.kind in EVENT_KINDS:
             event = msgspec.structs.replace(entry, id=f"event-{number}")
-            behind.setdefault(at, []).append(event)
+            events_after.setdefault(at, []).append(event)
             number += 1
         else:
             at = positions.get(id(entry), at)
     return [
-        *behind.get(-1, ()),
-        *(e for i, entry in enumerate(log) for e in (entry, *behind.get(i, ()))),
+        *events_after.get(-1, ()),
+        *(e for i, entry in enumerate(log) for e in (entry, *events_after.get(i, ()))),
     ]
 
 
@@ -263,7 +263,7 @@ def _join_children(sides: Sequence[Session], subagents: Sequence[Session]) -> tu
 
 
 def _find_marks(session: Session) -> set[Any]:
-    """Return what tells a conversation from others: ids of calls, and what began it."""
+    """Return what identifies a conversation: ids of its calls, and its first prompt."""
     calls = {p.id for m in session.messages for p in m.parts if type(p) is ToolCall}
     first = next((m for m in session.messages if m.role == "user" and not m.kind), None)
     return calls | ({get_plain_text(first).strip()} if first else set())

@@ -69,10 +69,10 @@ class PrunedPrompt(NamedTuple):
     def apply(self, visible: Sequence[Message]) -> list[Message]:
         """Return the messages of a prompt, given those of the conversation at that call."""
         out: list[Message] = []
-        added_behind: dict[str | None, list[Message]] = {}
+        added_after: dict[str | None, list[Message]] = {}
         for each in self.added:
-            added_behind.setdefault(each.after, []).append(each.message)
-        out += added_behind.pop("", ())
+            added_after.setdefault(each.after, []).append(each.message)
+        out += added_after.pop("", ())
         for message in visible:
             name = original_id(message.id)
             change = self.changes.get(name)
@@ -80,8 +80,8 @@ class PrunedPrompt(NamedTuple):
                 out.append(message)
             elif change.parts is not None:
                 out.append(msgspec.structs.replace(message, parts=change.parts))
-            out += added_behind.pop(name, ())
-        return [*out, *(m for messages in added_behind.values() for m in messages)]
+            out += added_after.pop(name, ())
+        return [*out, *(m for messages in added_after.values() for m in messages)]
 
 
 def original_id(message_id: str) -> str:

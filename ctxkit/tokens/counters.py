@@ -156,7 +156,7 @@ class IncrementalCounter:
     """The token count of a text that grows, such as streamed output or a log.
 
     The count is exact at each append. Text before the last position at which counts add up is never
-    counted again; only the tail behind it is. Where a text has no such position (a run of white
+    counted again; only the tail after it is. Where a text has no such position (a run of white
     space, a script without ASCII), the whole tail is counted at each append.
 
     Args:

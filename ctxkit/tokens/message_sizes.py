@@ -61,7 +61,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
     usage.
     """
     fixed_at: tuple[int, ...]
-    """The same for each call: it differs by agent and model, and rises where the log shows less
+    """The fixed part of each call: it differs by agent and model, and rises if the log shows less
     than was sent.
     """
     unsent_at: tuple[int, ...]
@@ -307,8 +307,8 @@ def _unseen_by_call(session: Session, at_anchors: dict[int, tuple[str, int]]) ->
 def _fixed_part_by_call(
     session: Session, unseen_at: tuple[int, ...], anchors: list[UsageAnchor]
 ) -> tuple[int, ...]:
-    """Return the fixed part of each call: the unseen tokens, which never decrease between anchors
-    of another kind than growth. Where they do decrease, the client dropped visible messages.
+    """Return the fixed part of each call: the unseen tokens, but at least those at the agent's
+    last `first`, `edit` or `switch` anchor. Where they are fewer, the client dropped messages.
     """
     beginnings = {a.call for a in anchors if a.kind not in ("growth", "drop")}
     floor: dict[str, int] = {}

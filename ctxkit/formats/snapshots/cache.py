@@ -320,7 +320,7 @@ def append_rows(
     runs: list[tuple[int, int]],
     codes: TextCodes,
 ) -> None:
-    """Write rows behind the valid ones, without saving the index.
+    """Write rows after the valid ones, without saving the index.
 
     Args:
         folder: the cache folder.

@@ -218,7 +218,7 @@ class SnapshotWriter:
                 self._sums[step.agent.lower()] = step.counts[2]
 
     def _replace_tail(self, size: int, tail: bytes) -> None:
-        """Replace everything behind the first bytes; if that fails, restore it."""
+        """Replace everything after the first bytes; if that fails, restore it."""
         self._file.seek(size)
         old_tail = self._file.read()
         if old_tail == tail:
