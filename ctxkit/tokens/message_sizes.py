@@ -18,9 +18,6 @@ from ctxkit.tokens.counters import count_json_chars
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ctxkit.session.messages import ToolSchema
     from ctxkit.session.session import LogEntry, ModelCall
     from ctxkit.tokens.counters import TokenCounter
@@ -142,19 +139,6 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
             return self.modelled[self.session.call(call).index]
         unseen = self.fixed_at[-1] - self.unsent_at[-1] if self.fixed_at else 0
         return max(unseen + sum(self.of(m) for m in self.session.view()), 0)
-
-    @property
-    def reproduction(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Three arrays: the calls with a recorded prompt, their modelled and recorded tokens."""
-        import numpy as np
-
-        pairs = [
-            (i, m, r)
-            for i, (m, r) in enumerate(zip(self.modelled, self.recorded, strict=True))
-            if r is not None
-        ]
-        calls, modelled, recorded = np.array(pairs, dtype=np.int64).reshape(-1, 3).T
-        return calls, modelled, recorded
 
 
 def measure_sizes(session: Session, counter: TokenCounter | None = None) -> MessageSizes:
