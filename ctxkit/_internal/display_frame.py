@@ -150,9 +150,10 @@ def tabulate_columns(frame: pd.DataFrame, columns: tuple[DisplayColumn, ...]) ->
         Column(c.title, c.hover, number=c.kind not in ("text", "when", "yes"), spare=c.spare)
         for c in columns
     )
-    shown = frame.head(MAX_ROWS).reset_index()
+    first_rows = frame.head(MAX_ROWS).reset_index()
     rows = (
-        tuple(_make_cell(row[c.key], c.kind) for c in columns) for row in shown.to_dict("records")
+        tuple(_make_cell(row[c.key], c.kind) for c in columns)
+        for row in first_rows.to_dict("records")
     )
     return Table(heads, tuple(rows))
 

@@ -70,8 +70,8 @@ def format_change(value: Any) -> str:
     """Format a relative change: `+12 %`, `-3 %`, `±0 %`."""
     if not has_value(value):
         return MISSING
-    whole = round(100 * float(value))
-    return f"{whole:+,d} %" if whole else "±0 %"
+    percent = round(100 * float(value))
+    return f"{percent:+,d} %" if percent else "±0 %"
 
 
 def format_share(part: Any, whole: Any) -> str:

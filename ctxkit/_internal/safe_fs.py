@@ -216,9 +216,9 @@ class SafeFolder:
         source_fd, target_fd = source_dir.get("dir_fd"), target_dir.get("dir_fd")
         os.replace(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
-    def link(self, name: str, there: SafeFolder, new: str) -> None:
+    def link(self, name: str, target_folder: SafeFolder, new: str) -> None:
         """Link a file of this folder into another one; a symbolic link is linked itself."""
-        (source, source_dir), (target, target_dir) = self.at(name), there.at(new)
+        (source, source_dir), (target, target_dir) = self.at(name), target_folder.at(new)
         handles = {"src_dir_fd": source_dir.get("dir_fd"), "dst_dir_fd": target_dir.get("dir_fd")}
         os.link(source, target, **handles, follow_symlinks=False)
 

@@ -318,7 +318,7 @@ def _find_beside_word(word: str, view: VisibleText) -> Iterator[Span]:
     """Yield the values beside a word that names a secret."""
     text, low, at = view.text, view.low, view.low.find(word)
     while at >= 0:
-        hit = _VALUE.match(text, at + len(word)) if _word_counts_here(view, at, word) else None
+        hit = _VALUE.match(text, at + len(word)) if _names_secret(view, at, word) else None
         span = _secret_span_of_match(view, at, word, hit) if hit else None
         if span:
             yield span
@@ -417,10 +417,10 @@ def _is_sql_password(hit: re.Match[str], word: str) -> bool:
     )
 
 
-def _word_counts_here(view: VisibleText, at: int, word: str) -> bool:
+def _names_secret(view: VisibleText, at: int, word: str) -> bool:
     text, before = view.text, view.low[max(at - 24, 0) : at]
     if word in _WHOLE_WORDS:
-        return not before[-1:].isalpha() or word == "private" or view.is_cut(at)
+        return not before[-1:].isalpha() or word == "private" or view.is_boundary(at)
     if word in _QUERY_WORDS:
         return before[-1:] in ("?", "&")
     if word == "key":
@@ -579,10 +579,10 @@ def _find_url_passwords(view: VisibleText) -> Iterator[Span]:
         password = hit["password"] if hit else None
         if hit is None or password is None:
             continue
-        is_named = (
+        is_example = (
             password.lower() in _EXAMPLE_PASSWORDS or "[" in password or password == hit["user"]
         )
-        if not is_named and not looks_like_code(password) and not is_placeholder(password):
+        if not is_example and not looks_like_code(password) and not is_placeholder(password):
             yield hit.span("password")
 
 

@@ -341,7 +341,7 @@ def _is_start(view: VisibleText, at: int, hint: str) -> bool:
     character, or an escape sequence.
     """
     before = view.text[at - 1 : at]
-    if not (before.isascii() and before.isalnum()) or view.is_cut(at):
+    if not (before.isascii() and before.isalnum()) or view.is_boundary(at):
         return True
     form = _NUMBER_BEFORE_KEY if hint.isalnum() else _SHORT_WORD
     return before.isdigit() and bool(form.search(view.text, max(at - 16, 0), at))
@@ -422,7 +422,9 @@ def _find_blocks(view: VisibleText) -> Iterator[Span]:
         begin = _BEGIN.match(text, at)
         next_start = at + 11
         if begin:
-            end = _end_of_whole_block(text, begin.end()) or _end_of_cut_block(text, begin.end())
+            end = _end_of_whole_block(text, begin.end()) or _end_of_truncated_block(
+                text, begin.end()
+            )
             if end:
                 yield at, end
                 next_start = end
@@ -458,7 +460,7 @@ def _is_key_line(line: str) -> bool:
     )
 
 
-def _end_of_cut_block(text: str, start: int) -> int | None:
+def _end_of_truncated_block(text: str, start: int) -> int | None:
     """Return the end of the lines of a key without an END line; None where there is no line."""
     end, at = None, start
     while gap := _LINE_BREAKS.match(text, at):

@@ -95,7 +95,7 @@ class VisibleText:
         i = bisect_left(self._breaks, at)
         return i < len(self._breaks) and self._breaks[i] == at
 
-    def is_cut(self, at: int) -> bool:
+    def is_boundary(self, at: int) -> bool:
         """Return whether a position is a break or the end of an escaped character."""
         return self.is_break(at) or any(
             escape.end() == at for escape in _ESCAPED_CHAR.finditer(self.text, max(at - 6, 0), at)
@@ -103,7 +103,7 @@ class VisibleText:
 
     def is_edge(self, at: int) -> bool:
         """Return whether no word continues across a position."""
-        return self.is_cut(at) or not (
+        return self.is_boundary(at) or not (
             _is_word(self.text[at - 1 : at]) and _is_word(self.text[at : at + 1])
         )
 

@@ -208,10 +208,10 @@ def _iter_files(
         folder, subfolders = pending.pop()
         try:
             with os.scandir(folder) as entries:
-                found_entries = list(entries)
+                folder_entries = list(entries)
         except OSError:
             continue  # missing or not readable: nothing to list
-        for entry in found_entries:
+        for entry in folder_entries:
             try:
                 if entry.is_dir(follow_symlinks=False):
                     if location.below and len(subfolders) < location.max_depth:

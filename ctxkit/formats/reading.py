@@ -308,9 +308,9 @@ def _with_path(session: Session, path: Path) -> Session:
 
 
 def _read_folder(folder: Path, reader: Reader | None) -> list[Session]:
-    read_whole = _find_folder_reader(folder, _readers_of_folders(reader))
-    if read_whole is not None:
-        return read_whole(folder)
+    read_session_folder = _find_folder_reader(folder, _readers_of_folders(reader))
+    if read_session_folder is not None:
+        return read_session_folder(folder)
     return list(read_all(folder, None if reader is None else reader.NAME, progress=False))
 
 

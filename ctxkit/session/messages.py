@@ -146,11 +146,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def prompt_tokens(self) -> int | None:
         """Tokens of the whole prompt: input, cache reads and writes; None where none is known."""
-        fresh, read = self.input_tokens, self.cache_read_tokens
+        uncached, read = self.input_tokens, self.cache_read_tokens
         short_write, hour_write = self.cache_write_tokens, self.cache_write_1h_tokens
-        if fresh is None and read is None and short_write is None and hour_write is None:
+        if uncached is None and read is None and short_write is None and hour_write is None:
             return None
-        return (fresh or 0) + (read or 0) + (short_write or 0) + (hour_write or 0)
+        return (uncached or 0) + (read or 0) + (short_write or 0) + (hour_write or 0)
 
 
 REPORTED_CONTEXT_KEY = "used"

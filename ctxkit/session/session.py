@@ -122,9 +122,9 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         if not self.parents:
             return tuple(range(last + 1))
         out: list[int] = []
-        seen: set[int] = set()  # a damaged log may have a cycle
-        while last >= 0 and last not in seen:
-            seen.add(last)
+        visited: set[int] = set()  # a damaged log may have a cycle
+        while last >= 0 and last not in visited:
+            visited.add(last)
             out.append(last)
             last = self.parents[last]
         return tuple(reversed(out))
@@ -178,8 +178,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     @cached_property
     def agents(self) -> tuple[str, ...]:
         """Names of the agents that wrote messages, in order of appearance."""
-        written = (e for e in self.messages if e.role != "user")
-        return tuple(dict.fromkeys(e.agent or self.agent for e in written)) or (self.agent,)
+        authored = (e for e in self.messages if e.role != "user")
+        return tuple(dict.fromkeys(e.agent or self.agent for e in authored)) or (self.agent,)
 
     def call(self, index: int) -> ModelCall:
         """Return a call by its number; negatives count from the end.
