@@ -114,7 +114,7 @@ class StreamRedactor:
     output is one word late.
 
     Args:
-        known: result of `environment_secrets`; None: it is computed.
+        secrets: result of `environment_secrets`; None: it is computed.
     """
 
     def __init__(self, secrets: Sequence[str] | None = None) -> None:

@@ -73,9 +73,9 @@ class LiveContext:
     Args:
         session: the session so far; its edits are in force.
         rules: the rules from now on.
-        fixed: tokens of each prompt outside the messages (tool schemas).
+        schema_tokens: tokens of each prompt outside the messages (tool schemas).
         limit: the model's window in tokens, used if the rules name none.
-        save: stores the results that stubs name; None: results stay whole.
+        save_artifact: stores the results that stubs name; None: results stay whole.
         cut_unsaved: cuts a result that could not be stored.
         prompts: records the prompts that are sent.
     """

@@ -339,7 +339,7 @@ class LiveEvents:
     `arguments`).
 
     Args:
-        hear: called with every event.
+        listener: called with every event.
         clock: returns seconds since 1970.
         turn: returns the number of the current turn.
     """

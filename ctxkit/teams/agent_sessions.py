@@ -394,7 +394,7 @@ class TeamSessions(Mapping[str, LiveSession]):
         members: the agents.
         open_session: opens the session of an agent, which may ask another.
         open_sub: opens the session of the agent that it asks.
-        tell: is told what that one does.
+        emit: called with the events of that session.
     """
 
     def __init__(
