@@ -138,8 +138,8 @@ def page() -> str:
     out.append(PLACES_HEAD)
     for p in LOG_LOCATIONS:
         place = f"`~/{p.below}`" if p.below else "`~` itself, and the working folder"
-        moved = f"`{p.variable}` (then `{p.moved}` below it)" if p.variable else ""
-        out.append(f"| {p.tool} | {place} | {moved} |\n")
+        in_variable = f"`{p.variable}` (then `{p.below_variable}` below it)" if p.variable else ""
+        out.append(f"| {p.tool} | {place} | {in_variable} |\n")
     return "".join([*out, PLACES_END])
 
 
