@@ -46,7 +46,7 @@ NAME = "cline"
 ALIASES = ("roo", "roo-code", "cline-roo")
 CAN = (
     "text, thinking, calls and results (also those written as XML), times; usage per call (cache) "
-    "and money where ui_messages.json lies beside, or in each reply (Cline from 4.0); summaries"
+    "and money where ui_messages.json is beside it, or in each reply (Cline from 4.0); summaries"
     " (Roo; Cline from 4.0: the latest), cut ranges (Cline before), subagents"
 )
 CANNOT = (
@@ -57,8 +57,8 @@ TRAITS = (
     (
         "Cline",
         (
-            "a cut is told by the range that the next request left out; tokensIn is what was not"
-            " cached"
+            "a truncation is recognised by the range that the next request leaves out; "
+            "tokensIn excludes cached tokens"
         ),
     ),
     ("Roo", "tokensIn holds the cached tokens where it is at least as large as they are"),

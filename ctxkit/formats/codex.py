@@ -63,8 +63,8 @@ TRAITS = (
     (
         "all",
         (
-            "a failed command is told by its exit code; the window is recorded; summaries are not "
-            "priced: estimated"
+            "a failed command is recognised by its exit code; the window is recorded; "
+            "summaries are not priced: estimated"
         ),
     ),
     (

@@ -33,7 +33,7 @@ CAN = (
     " sessions a database"
 )
 CANNOT = "usage per call, system prompt, tool schemas, money"
-TRAITS = (("all", "a compaction is told by who still sees a message: the agent, the user"),)
+TRAITS = (("all", "a compaction is derived from the visibility of messages to agent and user"),)
 TABLES = ("sessions", "messages")
 # Compactions are not recorded as such. Each message has two flags, whether the agent and whether
 # the user sees it: a compaction hides the old messages from the agent and adds messages that only

@@ -43,7 +43,7 @@ TRAITS = (
     (
         "all",
         (
-            "a failed command is told by its return code, in older files at the head of an "
+            "a failed command is recognised by its return code, in older files at the head of an "
             "observation; money is the log's own"
         ),
     ),

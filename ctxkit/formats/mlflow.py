@@ -18,7 +18,7 @@ CAN = (
     "text, calls and results, usage per call (cache reads where given), model, money where MLflow"
     " worked it out, times, agents, tools"
 )
-CANNOT = "marks of compactions (what left a prompt is derived); failed tools; system prompts apart"
+CANNOT = "marks of compactions (removals are derived); failed tools; separate system prompts"
 BLIND = ("tool errors",)
 TRAITS = (("all", "an input of at least the cached tokens is taken to hold them"),)
 _CALL_TYPES = {"CHAT_MODEL", "LLM"}

@@ -66,8 +66,8 @@ TRAITS = (
     (
         "all",
         (
-            "a failed command is told by its exit code, beside errors; money of completion logs is"
-            " their own"
+            "a failed command is recognised by its exit code or an error; "
+            "money of completion logs is their own"
         ),
     ),
 )
