@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 NAME = "anthropic"
 ALIASES = ("anthropic-messages", "messages")
 CAN = (
-    "text, thinking, system prompt, tools, calls and results; usage where responses are there"
-    " (cache by life)"
+    "text, thinking, system prompt, tools, calls and results; usage if responses are included "
+    "(cache by lifetime)"
 )
-CANNOT = "times, money, compactions by the client (by the API: with their own usage)"
+CANNOT = "times, cost, compactions by the client (those by the API have their own usage)"
 BLIND = ("compactions",)
 
 _ANTHROPIC_BLOCKS = {

@@ -53,12 +53,17 @@ if TYPE_CHECKING:
 NAME = "atif"
 ALIASES = ("harbor",)
 CAN = (
-    "text, reasoning, calls and results, usage per call (cache reads), money, times, tools,"
-    " subagents inside the file"
+    "text, reasoning, calls and results, usage per call (cache reads), cost, times, tools, "
+    "subagents in the same file"
 )
-CANNOT = "cache writes; sizes of a compaction (its mark is there, of terminus-2)"
+CANNOT = "cache writes; sizes of a compaction (terminus-2 marks only its place)"
 BLIND = ("tool errors",)
-TRAITS = (("all", "money is the log's own; summaries are not priced: estimated"),)
+TRAITS = (
+    (
+        "all",
+        ("cost is as logged; summaries are not priced: estimated"),
+    ),
+)
 # A step of an agent has its text, its calls and, as observation, their results; it becomes a reply
 # and tool messages. terminus-2 compacts by a system step that refers to a summarizing subagent; the
 # next user step is the hand-off that replaces everything but the first prompt. Writing is the

@@ -45,23 +45,26 @@ if TYPE_CHECKING:
 NAME = "cline"
 ALIASES = ("roo", "roo-code", "cline-roo")
 CAN = (
-    "text, thinking, calls and results (also those written as XML), times; usage per call (cache) "
-    "and money where ui_messages.json is beside it, or in each reply (Cline from 4.0); summaries"
-    " (Roo; Cline from 4.0: the latest), cut ranges (Cline before), subagents"
+    "text, thinking, calls and results (also as XML), times; usage per call (cache) and cost if "
+    "ui_messages.json is in the folder, or in each reply (Cline from 4.0); summaries (Roo; "
+    "Cline from 4.0: the latest), truncated ranges (older Cline), subagents"
 )
 CANNOT = (
-    "system prompt (but Cline's from 4.0), tool schemas; file contents that Cline shortened in"
-    " requests (context_history.json); Cline's compactions before the latest"
+    "system prompt (except Cline from 4.0), tool schemas; file contents that Cline shortened in "
+    "requests (context_history.json); Cline's compactions before the latest"
 )
 TRAITS = (
     (
         "Cline",
         (
-            "a truncation is recognised by the range that the next request leaves out; "
-            "tokensIn excludes cached tokens"
+            "a truncation is recognised by the range that the next request leaves out; tokensIn "
+            "excludes cached tokens"
         ),
     ),
-    ("Roo", "tokensIn holds the cached tokens where it is at least as large as they are"),
+    (
+        "Roo",
+        ("tokensIn includes the cached tokens if it is at least as large"),
+    ),
 )
 # A task folder has two files: the API history (Anthropic's messages), and the messages of the
 # window, among them one per request with its usage. The two are joined in

@@ -58,20 +58,20 @@ CAN = (
     "text, system prompt, calls and results, usage per call (cache reads), window, times,"
     " compactions"
 )
-CANNOT = "encrypted reasoning (its size only), money"
+CANNOT = "encrypted reasoning (only its size), cost"
 TRAITS = (
     (
         "all",
         (
-            "a failed command is recognised by its exit code; the window is recorded; "
-            "summaries are not priced: estimated"
+            "a failed command is recognised by its exit code; the window is recorded; summaries "
+            "are not priced: estimated"
         ),
     ),
     (
         "all",
         (
-            "reasoning of earlier turns leaves the prompt without a mark: an unmarked fall, where "
-            "it is large"
+            "reasoning of earlier turns leaves the prompt without a mark: an unmarked drop if it "
+            "is large"
         ),
     ),
 )

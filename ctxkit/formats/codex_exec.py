@@ -32,7 +32,7 @@ CAN = (
     "text, thinking, commands with output and exit code, tool calls and results; usage per turn"
     " (cache reads)"
 )
-CANNOT = "the request, system prompt, model, times, usage per call, money, compactions"
+CANNOT = "the request, system prompt, model, times, usage per call, cost, compactions"
 BLIND = ("compactions",)
 TRAITS = (("all", "usage is of a whole turn: the reply that ends it is of kind `turn`"),)
 # Events are JSON lines: `item.started` and `item.completed` carry an item (text, reasoning, a call

@@ -30,17 +30,18 @@ if TYPE_CHECKING:
 NAME = "copilot-cli"
 ALIASES = ("copilot", "github-copilot")
 CAN = (
-    "text, thinking, calls and results, output tokens, window, times, compactions with their usage,"
-    " subagents; a session's totals; usage per call where events were streamed (assistant.usage)"
+    "text, thinking, calls and results, output tokens, window, times, compactions with their "
+    "usage, subagents; totals of a session; usage per call if events were streamed "
+    "(assistant.usage)"
 )
 CANNOT = (
-    "the prompt of a call (kept files leave assistant.usage out); what a truncation took; money"
-    " (credits only)"
+    "the prompt of a call (stored files omit assistant.usage); messages removed by a "
+    "truncation; cost (only credits)"
 )
 TRAITS = (
     (
         "all",
-        "inputTokens holds the cached tokens; a truncation is a mark without the messages it took",
+        ("inputTokens includes cached tokens; a truncation is a mark without the removed messages"),
     ),
 )
 # Events are JSON lines {type, data, id, parentId, timestamp}. An event with an agent id, or with

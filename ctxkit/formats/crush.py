@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 NAME = "crush"
 CAN = (
-    "text, thinking, calls and results, times, summaries, subagents; a session's totals of tokens"
-    " and money"
+    "text, thinking, calls and results, times, summaries, subagents; total tokens and cost of a "
+    "session"
 )
 CANNOT = "usage per call, system prompt, tool schemas"
 TABLES = ("sessions", "messages")

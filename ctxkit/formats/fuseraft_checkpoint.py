@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 NAME = "fuseraft-checkpoint"
 CAN = (
-    "text, calls (REPL: with results), summaries; usage per turn, agents and times (run only);"
-    " files beside it"
+    "text, calls (REPL: with results), summaries; usage per turn, agents and times (only of a "
+    "run); companion files"
 )
 CANNOT = (
-    "single calls of a run, what its tools answered, cache; usage of a REPL session; what stood"
-    " before a summary"
+    "single calls of a run and their results, cache; usage of a REPL session; messages before a "
+    "summary"
 )
 
 

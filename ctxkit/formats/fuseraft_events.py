@@ -35,7 +35,7 @@ CAN = (
     "usage and occupancy per call, sizes by kind, requests, answers, tools with sizes, compactions,"
     " agents, subagents"
 )
-CANNOT = "what tools answered (sizes only), cache per call (per turn only), system prompt, money"
+CANNOT = "tool results (only sizes), cache per call (only per turn), system prompt, cost"
 
 
 # Events are JSON lines {ts, session, agent, turn, event_type, payload}. State per agent: the

@@ -38,11 +38,16 @@ CAN = (
     " saved contents"
 )
 CANNOT = (
-    "system prompt, tool schemas; compressions of recorded chats (only saved contents show their"
-    " snapshot)"
+    "system prompt, tool schemas; compressions of recorded chats (only saved contents have "
+    "their snapshot)"
 )
 BLIND = ("compactions",)
-TRAITS = (("all", "compressions of recorded chats show as unmarked falls alone"),)
+TRAITS = (
+    (
+        "all",
+        ("compressions of recorded chats appear only as unmarked drops"),
+    ),
+)
 _MESSAGE_TYPES = {"user", "gemini"}
 _NOTICE_TYPES = {"info", "warning", "error"}
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 NAME = "goose"
 CAN = (
-    "text, thinking, calls and results, times, compactions; a session's totals of tokens; several"
-    " sessions a database"
+    "text, thinking, calls and results, times, compactions; total tokens of a session; several "
+    "sessions per database"
 )
-CANNOT = "usage per call, system prompt, tool schemas, money"
+CANNOT = "usage per call, system prompt, tool schemas, cost"
 TRAITS = (("all", "a compaction is derived from the visibility of messages to agent and user"),)
 TABLES = ("sessions", "messages")
 # Compactions are not recorded as such. Each message has two flags, whether the agent and whether

@@ -49,7 +49,7 @@ CAN = (
     "text, calls and results, tools, usage per call (cache reads and writes), times, compactions,"
     " subagents; samples"
 )
-CANNOT = "usage where the log has no model events"
+CANNOT = "usage if the log has no model events"
 # A sample's model events carry their whole prompts, inline or as ranges of a pool of messages. They
 # are assigned to threads (`PromptThreads`); the main thread is the one that shares most with the
 # sample's final messages. A compaction event applies to the edit that the next prompt shows; if

@@ -46,13 +46,13 @@ CAN = (
     " latency; compactions"
 )
 CANNOT = (
-    "tool schemas (names only), money, the parent of a subagent's log; what an older wire's"
-    " compaction kept"
+    "tool schemas (only names), cost, the parent of a subagent's log; messages that a "
+    "compaction in an older wire retained"
 )
 TRAITS = (
     (
         "all",
-        "unanswered requests are no calls; the compaction's call is priced by the table of prices",
+        ("unanswered requests are no calls; the compaction's call is priced by the price table"),
     ),
 )
 

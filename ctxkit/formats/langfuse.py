@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 NAME = "langfuse"
 CAN = (
-    "text, calls and results, usage per call (cache reads), money, latency, agents; what left a"
-    " prompt (derived)"
+    "text, calls and results, usage per call (cache reads), cost, latency, agents; removed "
+    "messages (derived)"
 )
 CANNOT = "replies that a framework did not log (taken from the next prompt); marks of compactions"
 TRAITS = (
     (
         "all",
-        "money is the log's own; generations without usage and output are events of a framework",
+        ("cost is as logged; generations without usage and output are events of a framework"),
     ),
 )
 

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 NAME = "native"
 ALIASES = ("ctxkit",)
-CAN = "all that a session holds"
-CANNOT = "nothing is left out"
+CAN = "everything that a session contains"
+CANNOT = "(nothing)"
 VERSION = 1
 # A native file is a valid Pi session (version 3), which any Pi reader can open. What Pi cannot hold
 # is in `custom` entries, the marks:

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 NAME = "notebook"
 ALIASES = ("ipynb", "jupyter")
 CAN = (
-    "requests, answers, calls of tools (arguments in short) and the sizes of their results; usage"
-    " per turn (cache reads), window, compactions with their sizes; several sessions a notebook"
+    "requests, answers, tool calls (shortened arguments) and the sizes of their results; usage "
+    "per turn (cache reads), window, compactions with their sizes; several sessions per "
+    "notebook"
 )
 CANNOT = (
-    "what tools answered, thinking, single calls, times, model, system prompt; a long turn's"
-    " middle (the session's own log in .ctxkit has all of it)"
+    "tool results, thinking, single calls, times, model, system prompt; the middle of a long "
+    "turn (all of it is in the session's own log in .ctxkit)"
 )
 TRAITS = (("all", "usage is of a whole turn: the reply that ends it is of kind `turn`"),)
 # The display of a turn is text with a fixed form per line: calls, sizes of results and of thinking,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NAME = "openai"
 ALIASES = ("openai-messages", "openai-chat", "chat-completions", "litellm")
 CAN = (
-    "text, system prompt, tools, calls and results; usage where completions are there (cache reads)"
+    "text, system prompt, tools, calls and results; usage if completions are included (cache reads)"
 )
 CANNOT = "times of messages, compactions"
 BLIND = ("compactions", "tool errors")

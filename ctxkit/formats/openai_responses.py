@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 NAME = "openai-responses"
 ALIASES = ("responses",)
-CAN = "text, calls and results, tools and usage where the response is there"
-CANNOT = "times of calls, encrypted reasoning (its size only), money"
+CAN = "text, calls and results; tools and usage if the response is included"
+CANNOT = "times of calls, encrypted reasoning (only its size), cost"
 BLIND = ("tool errors",)
 
 _ITEM_TYPES = {

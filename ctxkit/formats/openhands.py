@@ -59,15 +59,14 @@ CAN = (
     " completion logs), latency"
 )
 CANNOT = (
-    "usage of a V1 conversation without its base_state; time zone of V0 without a completion"
-    " beside it"
+    "usage of a V1 conversation without its base_state; time zone of V0 events without a completion"
 )
 TRAITS = (
     (
         "all",
         (
-            "a failed command is recognised by its exit code or an error; "
-            "money of completion logs is their own"
+            "a failed command is recognised by its exit code or an error; the cost of completion "
+            "logs is as logged"
         ),
     ),
 )

@@ -49,20 +49,26 @@ if TYPE_CHECKING:
 NAME = "pi"
 ALIASES = ("openclaw", "fased", "ai")
 CAN = (
-    "text, thinking, calls and results, usage per call (cache reads and writes), money, times,"
-    " branches, compactions"
+    "text, thinking, calls and results, usage per call (cache reads and writes), cost, times, "
+    "branches, compactions"
 )
 CANNOT = "system prompt, tool schemas"
 TRAITS = (
     (
         "all",
         (
-            "calls of broken-off replies were not run and count all the same; a failed call's zeros"
-            " are missing"
+            "tool calls of interrupted replies were not run, but count; a failed call's zeros are "
+            "missing"
         ),
     ),
-    ("1 to 3", "summaries are mostly not priced: estimated"),
-    ("all", "money is the log's own; $0 (a free model, or one without a price) is missing"),
+    (
+        "1 to 3",
+        ("summaries are mostly not priced: estimated"),
+    ),
+    (
+        "all",
+        ("cost is as logged; $0 (a free model, or one without a price) is missing"),
+    ),
 )
 
 

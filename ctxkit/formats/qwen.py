@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 NAME = "qwen-code"
 ALIASES = ("qwen",)
 CAN = (
-    "text, thinking, calls and results, usage per call (cache reads), times, compressions, branches"
-    " left"
+    "text, thinking, calls and results, usage per call (cache reads), times, compressions, "
+    "abandoned branches"
 )
-CANNOT = "system prompt, tool schemas, money"
+CANNOT = "system prompt, tool schemas, cost"
 TRAITS = (("all", "a compression without its history is an edit that names only its size"),)
 _RECORD_TYPES = {"user", "assistant", "tool_result", "system"}
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 NAME = "sharegpt"
 CAN = (
-    "text, system prompt, calls and results (as `<tool_call>` or function_call), tools; several"
-    " talks a file"
+    "text, system prompt, calls and results (as `<tool_call>` or function_call), tools; several "
+    "conversations per file"
 )
-CANNOT = "usage, times, model, money, compactions, failed tools"
+CANNOT = "usage, times, model, cost, compactions, failed tools"
 BLIND = ("compactions", "tool errors")
 _ROLES: dict[str, Role] = {
     **dict.fromkeys(("human", "user"), "user"),

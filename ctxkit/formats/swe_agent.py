@@ -32,15 +32,15 @@ CAN = (
     " results); totals of the run"
 )
 CANNOT = (
-    "usage per call (totals stand in Session.details), times, tool schemas, what history"
-    " processors cut"
+    "usage per call (totals are in Session.details), times, tool schemas, messages that history "
+    "processors changed"
 )
 BLIND = ("compactions", "tool errors")
 TRAITS = (
     (
         "all",
         (
-            "tokens and money of the whole run are recorded; whether a history processor ran is "
+            "tokens and cost of the whole run are recorded; whether a history processor ran is "
             "inferred from the tokens sent"
         ),
     ),

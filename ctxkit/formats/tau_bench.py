@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 NAME = "tau-bench"
 ALIASES = ("tau2-bench",)
 CAN = (
-    "text, system prompt, calls and results, rewards; several runs a file; usage, money and times"
-    " (tau2)"
+    "text, system prompt, calls and results, rewards; several runs per file; usage, cost and "
+    "times (tau2)"
 )
 CANNOT = (
-    "usage, times, money and model (tau-bench); calls (few-shot talks); tool schemas; the system"
-    " prompt (tau2)"
+    "usage, times, cost and model (tau-bench); calls (few-shot conversations); tool schemas; "
+    "the system prompt (tau2)"
 )
 
 
