@@ -395,7 +395,7 @@ def _secret_span_of_match(view: VisibleText, at: int, word: str, hit: re.Match[s
         return None  # a pipe to the next command
     if hit["sep"].strip() == "," and not (hit["close"] and re.search(r"\d", hit[group])):
         return None  # the next item of a list
-    secret = _is_drawn_secret if word in _TOKEN_WORDS else _is_chosen_secret
+    secret = _is_generated_secret if word in _TOKEN_WORDS else _is_chosen_secret
     return (start, _end_of_secret(text, hit, at, end)) if secret(text, hit, word, end) else None
 
 
@@ -446,7 +446,7 @@ def _is_chosen_secret(text: str, hit: re.Match[str], word: str, end: int) -> boo
     return looks_like_password(value, quoted=quoted, after=text[end : end + 1])
 
 
-def _is_drawn_secret(text: str, hit: re.Match[str], word: str, end: int) -> bool:
+def _is_generated_secret(text: str, hit: re.Match[str], word: str, end: int) -> bool:
     quoted = hit["inside"] is not None
     value = hit["inside"] if quoted else hit["bare"]
     if "sess" in word and is_uuid(value):

@@ -30,20 +30,26 @@ class VendorKey(NamedTuple):
     hint: str
     pattern: str
     example: str
-    judged: bool = False
+    must_look_random: bool = False
     """True where the rest must look random, as words may follow (`sk-learn-compatible-api`)."""
 
 
-def _keys_with_prefixes(body: str, *prefixes: str, drawn: str = "{a36}") -> tuple[VendorKey, ...]:
+def _keys_with_prefixes(
+    body: str, *prefixes: str, example_body: str = "{a36}"
+) -> tuple[VendorKey, ...]:
     return tuple(
-        VendorKey(p, rf"{re.escape(p)}(?P<body>{body})", f"{p}{drawn}", judged=True)
+        VendorKey(
+            p, rf"{re.escape(p)}(?P<body>{body})", f"{p}{example_body}", must_look_random=True
+        )
         for p in prefixes
     )
 
 
-def _fixed_length_key(prefix: str, body: str, drawn: str, *, word: str = r"\w-") -> VendorKey:
+def _fixed_length_key(
+    prefix: str, body: str, example_body: str, *, word: str = r"\w-"
+) -> VendorKey:
     """Return the form of keys of a fixed length, with no word character after them."""
-    return VendorKey(prefix, rf"{re.escape(prefix)}{body}(?![{word}])", f"{prefix}{drawn}")
+    return VendorKey(prefix, rf"{re.escape(prefix)}{body}(?![{word}])", f"{prefix}{example_body}")
 
 
 _DASHED = r"[A-Za-z0-9_-]{10,}+"
@@ -199,7 +205,7 @@ VENDOR_KEYS: tuple[VendorKey, ...] = (
         "v1.0-",
     ),
     *_keys_with_prefixes(
-        r"[A-Z0-9]{16}(?![A-Za-z0-9_])", "AKIA", "ASIA", "ABIA", "ACCA", drawn="{t15}7"
+        r"[A-Z0-9]{16}(?![A-Za-z0-9_])", "AKIA", "ASIA", "ABIA", "ACCA", example_body="{t15}7"
     ),
     *(
         VendorKey(
@@ -308,7 +314,7 @@ def _is_key(key: VendorKey, hit: re.Match[str]) -> bool:
     exact = hit.groupdict().get("exact")
     if exact is not None:
         return secret_heuristics.mixes_character_kinds(exact)
-    return not key.judged or _is_random_body(key.hint, hit["body"])
+    return not key.must_look_random or _is_random_body(key.hint, hit["body"])
 
 
 def _find_infix_key(key: InfixKey, view: VisibleText) -> Iterator[Span]:
