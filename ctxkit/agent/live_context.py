@@ -307,7 +307,7 @@ class ArtifactOffloader:
         for p, name in artifact_ids.items():
             if name in results and name not in self._saved_ids:
                 place = places[p]
-                origin = None if place is None else rows.asked(place)
+                origin = None if place is None else rows.answered_call(place)
                 if self._save_result(name, results[name], origin):
                     self._saved_ids.add(name)
         # Undo the stubs of all others: with the offloaded text, else with the history's message.

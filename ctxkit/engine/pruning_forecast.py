@@ -257,9 +257,9 @@ class LayerTrack:
     def step(self, call: int) -> list[tuple[int, int]]:
         """Continue to a call; return the positions that changed, with the contents they had."""
         n_before, events, i = self.n, self._layer.events, self._next_event
-        self.n = self._rows.shown(call)
+        self.n = self._rows.count_arrived(call)
         if self.n > self._filled:
-            self._fill(self._filled, self._rows.shown(self._layer.stop - 1))
+            self._fill(self._filled, self._rows.count_arrived(self._layer.stop - 1))
         gone: list[tuple[int, int]] = []
         while i < len(events) and events[i].call <= call:
             _, p, old, new = events[i]
@@ -348,7 +348,7 @@ class ScheduledBill:
 
     def contents_at(self, call: int) -> NDArray[Any]:
         """Return the contents of what a call was sent, in order."""
-        top, n = self._schedule.top, self._schedule.rows.shown(call)
+        top, n = self._schedule.top, self._schedule.rows.count_arrived(call)
         contents = self._schedule.rows.contents(0, n)
         for p in top.touched():
             if p < n:
@@ -357,7 +357,7 @@ class ScheduledBill:
 
     def _first_tokens(self, call: int, size: int) -> int:
         """Return the tokens of the first prompt behind what it shares with the past prompts."""
-        self._last = track = self._tracks[self._schedule.top.taken(call)]
+        self._last = track = self._tracks[self._schedule.top.stage_at(call)]
         track.step(call)
         if self._past is None:
             return size
@@ -368,7 +368,7 @@ class ScheduledBill:
     def _new_tokens(self, call: int) -> int:
         """Return the tokens of a prompt behind what it shares with the prompts before."""
         top, last = self._schedule.top, self._last
-        self._last = track = self._tracks[top.taken(call)]
+        self._last = track = self._tracks[top.stage_at(call)]
         n, gone = last.n, track.step(call)
         if last is track:
             place = gone[0][0] if gone else n

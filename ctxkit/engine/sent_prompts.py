@@ -127,13 +127,13 @@ def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem],
 
 def _schedule_changes(schedule: Schedule, start: int, stop: int) -> Iterator[PromptChange]:
     """Yield the changes at the calls start..stop of a schedule that reaches there."""
-    rows, top, n = schedule.rows, schedule.top, schedule.rows.shown(start)
+    rows, top, n = schedule.rows, schedule.top, schedule.rows.count_arrived(start)
     came, gone = [top.state(p, start) for p in range(n)], list[MessageState]()
     events, i, last_added = changes_between(top.events, start + 1, stop), 0, None
     for call in range(start, stop):
         if call > start:
-            came, gone = [rows.said(p) for p in range(n, rows.shown(call))], []
-            n = rows.shown(call)
+            came, gone = [rows.recorded_state(p) for p in range(n, rows.count_arrived(call))], []
+            n = rows.count_arrived(call)
         while i < len(events) and events[i].call <= call:
             gone.append(events[i].was)
             came.append(events[i].now)
@@ -154,8 +154,8 @@ def _scheduled_items(
     """Yield a call's messages under a schedule; add the rows that it leaves out to `left_out`."""
     rows, log = schedule.rows, schedule.rows.log
     changed = dict(schedule.changed(call))
-    for p in range(rows.shown(call)):
-        unpruned = rows.said(p)
+    for p in range(rows.count_arrived(call)):
+        unpruned = rows.recorded_state(p)
         state = changed.get(p, unpruned)
         row = rows.row(p)
         part = schedule.top.origin(p, call) if p in changed else None

@@ -131,7 +131,7 @@ class ToolPairs(ScheduledPruning):
                 results.append(p)
                 if window.put(pair) if len(results) == 1 else window.is_old(pair):
                     view.change(p, self.placeholder, since=call)
-            count = len(window.found)
+            count = len(window.positions)
             for pair, old in window.settle(
                 count - stable_window_size(count, self.keep_pairs, self.step)
             ):
@@ -220,7 +220,7 @@ class _Evict:
 
 
 def _result_label(view: ScheduleView, p: int) -> str:
-    return call_label(view.asked(p), view.rows.message(p))
+    return call_label(view.answered_call(p), view.rows.message(p))
 
 
 def _manifest_message(lines: list[str], n: int, old: int) -> Message:
@@ -347,7 +347,7 @@ class _Elidable:
             self.window.out(p)
             self._unchanged.discard(p)
         if self._is_elidable(view, p, call):
-            size = view.left(p, call).chars
+            size = view.state_before(p, call).chars
             saved = size - view.after(p, self.placeholder, call).chars
             self.sizes[p] = size, saved
             if not saved:
@@ -361,23 +361,23 @@ class _Elidable:
             view.change(p, UNDO_CHANGE, since=call)
 
     def _is_elidable(self, view: ScheduleView, p: int, call: int) -> bool:
-        state = view.left(p, call)
+        state = view.state_before(p, call)
         if state.message is None or state.chars <= len(self.placeholder) or view.stays(p, call):
             return False
         return view.role(p) == TOOL or content.is_text_only(state.message)
 
     def _truncate_sums(self, p: int) -> None:
         """Drop the sums that include a position."""
-        n = bisect_left(self.window.found, p) + 1
+        n = bisect_left(self.window.positions, p) + 1
         del self._nominal_sums[n:], self._saved_sums[n:]
 
     def before(self, newest: int) -> int:
         """Return the number of elidable messages before a position."""
-        return bisect_left(self.window.found, newest)
+        return bisect_left(self.window.positions, newest)
 
     def count(self, over: int) -> int:
         """Return how many must go to save `over` characters; one more than all if not enough."""
-        for p in self.window.found[len(self._nominal_sums) - 1 :]:
+        for p in self.window.positions[len(self._nominal_sums) - 1 :]:
             size, saved = self.sizes[p]
             self._nominal_sums.append(self._nominal_sums[-1] + size - len(self.placeholder))
             self._saved_sums.append(self._saved_sums[-1] + saved)
@@ -392,13 +392,13 @@ class _Elidable:
         window = self.window
         return [
             *sorted(p for p in self._unchanged if window.is_old(p)),
-            *window.found[window.old :],
+            *window.positions[window.old :],
         ]
 
 
 def _newest_position(view: ScheduleView, call: int) -> int:
     """Return the position of the newest message, which is never elided."""
-    p = view.shown(call)
+    p = view.count_arrived(call)
     if view.before.added(call) is not None:
         return p
     while p and view.message(p - 1, call) is None:

@@ -106,7 +106,7 @@ class _Archive:
             if not view.stays(p, call) and window.put(p):
                 view.change(p, _with_stub, since=call)
                 yield p
-        for p, old in window.settle(len(window.found) - self.digest.keep_last):
+        for p, old in window.settle(len(window.positions) - self.digest.keep_last):
             view.change(p, _with_stub if old else UNDO_CHANGE, since=call)
             if old:
                 yield p
@@ -224,7 +224,7 @@ class Offload(ScheduledPruning):
         """Offload each result on arrival."""
         for p in view.new("tool", tools=self.tools):
             if view.long(p, self.threshold):
-                what = partial(self._stub, call=view.asked(p))
+                what = partial(self._stub, call=view.answered_call(p))
                 view.change(p, what, since=view.arrival(p), min_chars=self.threshold + 1)
 
     def artifacts(self, messages: Iterable[Message]) -> dict[str, Message]:

@@ -391,7 +391,7 @@ class _ClearedUses:
 
     def settle_oldest(self, view: ScheduleView, call: int) -> list[tuple[int, bool]]:
         """Clear the oldest results; return each newly cleared (True) or restored (False)."""
-        counted, able = self._counted.found, self._clearable.found
+        counted, able = self._counted.positions, self._clearable.positions
         # `counted[n]` is the oldest result of the last `keep`; only older ones are cleared
         n = len(counted) - self.rule.keep
         clearable = 0 if n <= 0 else bisect_left(able, counted[n]) if self.rule.keep else len(able)
@@ -420,8 +420,8 @@ class _ClearedUses:
 
     def _measure_freed(self, view: ScheduleView, i: int, call: int) -> int:
         """Return the tokens that one more clearing frees where all before it are cleared."""
-        p = self._clearable.found[i]
-        tokens = view.left(p, call).tokens
+        p = self._clearable.positions[i]
+        tokens = view.state_before(p, call).tokens
         freed = tokens - view.after(p, self.rule.placeholder, call).tokens
         reply = self.find_reply(view, p, call) if self.rule.clear_inputs else -1
         if reply >= 0:
@@ -432,7 +432,7 @@ class _ClearedUses:
         return freed
 
     def _forget_freed_from(self, p: int) -> None:
-        del self._freed[bisect_left(self._clearable.found, p) + 1 :]
+        del self._freed[bisect_left(self._clearable.positions, p) + 1 :]
 
 
 def _emptied(message: Message, *, ids: frozenset[str]) -> Message:
