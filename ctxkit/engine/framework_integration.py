@@ -189,7 +189,7 @@ class Context:
         self._is_open = False
         """Whether the next call is opened."""
         self._usage_of_call: dict[int, Usage] = {}
-        self._given_warnings: set[str] = set()
+        self._issued_warnings: set[str] = set()
 
     def add(self, *messages: ChatMessage) -> Context:
         """Add messages in order; return the context."""
@@ -225,17 +225,19 @@ class Context:
             log = self._conversation.log
             if log.replies and log.replies[-1] is None:
                 self._pruning_recorder.forget_last()  # no reply came that could record it
-            n_cuts = len(self.run.cuts)
+            n_cuts = len(self.run.compactions)
             log.open()
             self._is_open = True
             advance(self.run, self.rules, log.calls)
-            if len(self.run.cuts) > n_cuts:
+            if len(self.run.compactions) > n_cuts:
                 log.fixed = 0  # the last usage was measured on another prompt
             self._pruning_of_call[log.calls - 1] = self._pruning_recorder.record(self._prompts)
             self._warn(n_cuts)
             if self._guard.is_new:  # what was said before came after its own prompts
                 self._guard.apply(list(self._added))
-            self._last_prompt = self._guard.apply(self._conversation.to_dicts(self.run.shown()))
+            self._last_prompt = self._guard.apply(
+                self._conversation.to_dicts(self.run.last_prompt())
+            )
         return list(self._last_prompt)
 
     @property
@@ -263,7 +265,7 @@ class Context:
         """Warn of a prompt over the limit, of an extract as summary, and of rules that compact at
         each call; of each once.
         """
-        last_calls = [cut.call for cut in self.run.cuts[-_WARN_AFTER:]]
+        last_calls = [cut.call for cut in self.run.compactions[-_WARN_AFTER:]]
         size = self.run.sizes(self.run.call - 1, self.run.call)[0]
         if size > self.limit:
             self._warn_once(
@@ -272,7 +274,7 @@ class Context:
                 f" ({self.rules.label}) a lower trigger or a pruning of tool results, or pass"
                 " `usage=` to `fit` so that sizes go by the provider's own counts."
             )
-        written = [e for cut in self.run.cuts[n_cuts_before:] for e in cut.edits]
+        written = [e for cut in self.run.compactions[n_cuts_before:] for e in cut.edits]
         writers = [] if self.rules.policy is None else list(writers_of(self.rules.policy))
         has_summary = any(m.role == "summary" for e in written for m in e.inserted)
         if has_summary and writers and not any(map(may_ask, writers)):
@@ -291,8 +293,8 @@ class Context:
 
     def _warn_once(self, text: str) -> None:
         kind = text.split(maxsplit=2)[0]
-        if kind not in self._given_warnings:
-            self._given_warnings.add(kind)
+        if kind not in self._issued_warnings:
+            self._issued_warnings.add(kind)
             warnings.warn(text, stacklevel=4)
 
     def _new_messages(self, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
@@ -347,7 +349,7 @@ class Context:
         return msgspec.structs.replace(entry, details=details, usage=usage)
 
     def __repr__(self) -> str:
-        n_cuts = len(self.run.cuts)
+        n_cuts = len(self.run.compactions)
         return (
             f"<Context {self.rules.label}: {len(self._added)} messages, {self.tokens:,} of"
             f" {self.limit:,} tokens, {self.run.call} calls, {n_cuts}"

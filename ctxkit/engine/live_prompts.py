@@ -250,7 +250,7 @@ class SessionPrompts:
             if (change := changes.get(original_id(item.message.id))) and change.parts is None
         }
 
-    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
+    def prompt_changes(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
         """Yield the messages that entered and left the prompt at each call."""
         stop = len(self._session.calls) if stop is None else stop
         for is_whole, calls in groupby(range(start, stop), key=self._group_key):
@@ -261,7 +261,7 @@ class SessionPrompts:
                     yield build_full_prompt_change(call, self.sent(call))
             else:
                 made, number = found
-                for change in made.run.turnovers(number, number + len(span)):
+                for change in made.run.prompt_changes(number, number + len(span)):
                     yield change._replace(call=change.call - number + span[0])
 
     def _find(self, call: int) -> tuple[_PromptRun, int] | None:

@@ -180,7 +180,7 @@ def count_refused_calls(session: Session, done: RunLike) -> int | None:
     if not refused:
         return None
     binds = "changed_thinking" in refused and any(map(has_signed_thinking, session.messages))
-    cuts = {c.call for c in done.cuts}
+    cuts = {c.call for c in done.compactions}
     each = binds and done.rules.pruning is not None
     guard = PromptRepairer(model, keeps_thinking=writes_by_api(done.rules.policy))
     n, is_refused = 0, False

@@ -69,7 +69,7 @@ class PrunedForecast(UnprunedForecast):
         past: the prompts before the first one; None: there are none, or they are unknown.
     """
 
-    __slots__ = ("_bill", "_prompts", "_shared", "_sound", "called", "pruned", "start")
+    __slots__ = ("_bill", "_prompts", "_shared", "_sound", "pruned", "runs_each_call", "start")
 
     def __init__(
         self,
@@ -84,9 +84,9 @@ class PrunedForecast(UnprunedForecast):
     ) -> None:
         super().__init__(history, room, sent)
         self.pruned = PrunedHistory(history.at(start), pruning, room)
-        self.called = bool(self.pruned.rest)
+        self.runs_each_call = bool(self.pruned.rest)
         """True where a part is run at each call by itself."""
-        bill = _CalledBill if self.called else ScheduledBill
+        bill = _CalledBill if self.runs_each_call else ScheduledBill
         self._bill: _CalledBill | ScheduledBill = bill(self.pruned, start, clock, past)
         self.start, self._sound = start, True
         self._prompts: list[int] = []
@@ -162,7 +162,7 @@ class PrunedForecast(UnprunedForecast):
         """Return the prompts before a call, for the forecast that follows an edit there."""
         return PastPrompts(self._bill.prefixes.before(call), self._bill.contents_at(call - 1))
 
-    def looks_at(self, history: History) -> bool:
+    def is_forecast_of(self, history: History) -> bool:
         """Return whether it forecasts the coming calls of a history, nothing edited since."""
         mine = self.history
         is_same = mine.log is history.log and mine.head is history.head and mine.lo == history.lo

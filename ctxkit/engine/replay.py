@@ -14,7 +14,7 @@ import numpy as np
 from ctxkit.engine import Run, log_from_session, run_rules, weave_edits, with_message_ids
 from ctxkit.engine.live_prompts import SentPrompts
 from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.rule_runs import find_first_due
+from ctxkit.engine.rule_runs import find_first_compaction_call
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.policies.context_rules import (
@@ -153,7 +153,7 @@ def choose_log(
     if is_regular or session.edits or rules.pruning is not None:
         return build_log(0)
     log = build_log(calls)
-    first = find_first_due(log, rules, limit)
+    first = find_first_compaction_call(log, rules, limit)
     return log if first >= calls else build_log(first)
 
 
@@ -270,7 +270,7 @@ def summarize_run(done: Run) -> dict[str, Any]:
         },
         "limit": done.room.limit,
         "counter": done.log.counter.name,
-        "held": [h._asdict() for h in done.held],
+        "held": [h._asdict() for h in done.blocked],
         "warned": [{"call": call, "trigger": name} for call, name in done.warned],
         "events": [e._asdict() for e in done.events],
         "total_tokens": done.total,
@@ -309,7 +309,7 @@ def compute_shared_tokens(done: Run) -> NDArray[Any]:
         if done.begin < call < done.call:
             # what no message holds may shrink between two calls
             before = int(prompts[call - 1]) - max(fixed[call - 1] - fixed[call], 0)
-            in_common = done.in_common.get(call, max(before, 0))
+            in_common = done.shared_when_cold.get(call, max(before, 0))
             shared[call] = min(in_common, int(prompts[call]))
     return shared
 
@@ -319,7 +319,7 @@ def count_hidden(done: Run) -> tuple[int, int]:
     tool results.
     """
     view, log = done.coming(), done.log
-    unchanged = view.head.said()
+    unchanged = view.head.unchanged_rows()
     results = sum([log.roles[row] == TOOL for row in unchanged])
     return view.lo - len(unchanged), log.counts[TOOL][view.lo] - results
 

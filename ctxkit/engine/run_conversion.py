@@ -78,7 +78,7 @@ def log_from_session(
         tokens = anchored.tokens
         inserted = [m for e in session.edits for m in e.inserted]
         size_of = {id(m): size for m, size in zip(inserted, anchored.inserted, strict=True)}
-        log.known = lambda message: size_of.get(id(message))
+        log.recorded_size = lambda message: size_of.get(id(message))
         log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
         # sizes are looked up by identity, so the messages must live as long as the log
         log.memo["session"] = session
@@ -219,7 +219,7 @@ def weave_edits(messages: Iterable[Message], done: Run) -> Iterator[Message | Ed
     """Yield the messages with a run's edits, each before the reply of its call."""
     log, name = done.log, done.rules.label
     before: dict[int, list[tuple[int, Compaction]]] = {}
-    for n, cut in enumerate(done.cuts):
+    for n, cut in enumerate(done.compactions):
         reply = log.replies[cut.call] if cut.call < log.calls else None
         if reply is None and cut.call < log.calls and log.upto[cut.call] < len(log):
             reply = log.messages[log.upto[cut.call]]  # no reply came: the next message

@@ -108,7 +108,7 @@ def _record_edit(
 def get_run_visibility(rows: MessageRows, done: Run) -> Visibility:
     """Return what the compactions and prunings of a run leave visible at each call."""
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
-    for number, segment in enumerate(done.stretches()):
+    for number, segment in enumerate(done.segments()):
         if segment.cut is not None:
             recorder.changes[segment.start] = number - 1
             _record_archive(recorder, segment.cut)

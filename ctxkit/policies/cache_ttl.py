@@ -47,7 +47,7 @@ class CacheTtl(ScheduledPruning):
 
     counts = False
     ttl_seconds: float = DEFAULT_CACHE_LIFE
-    """Least pause in seconds; 0: act at every call."""
+    """Minimum pause in seconds; 0: act at every call."""
     keep_last_assistants: Natural = 3
     """Number of newest replies whose results stay, with all that follows; 0: none."""
     soft_trim_ratio: Proportion = 0.3
@@ -55,7 +55,7 @@ class CacheTtl(ScheduledPruning):
     hard_clear_ratio: Proportion = 0.5
     """Share of the window (4 characters per token) from which results are cleared."""
     min_prunable_tool_chars: Natural = 50_000
-    """Least characters of all prunable results for clearing."""
+    """Minimum characters of all prunable results for clearing."""
     soft_trim_max_chars: Natural = 4000
     """Characters above which a result is trimmed."""
     soft_trim_head_chars: Natural = 1500

@@ -46,7 +46,7 @@ class Clear(ScheduledPruning):
     deny: tuple[str, ...] = ()
     """Names or globs of tools whose results are never cleared; stronger than `allow`."""
     at_least: Natural = 0
-    """Least tokens to free: a small saving does not pay for a broken cache prefix."""
+    """Minimum tokens to free: a small saving does not pay for a broken cache prefix."""
     min_chars: Natural = 0
     """Results of fewer characters stay."""
     polling: Positive = 1
@@ -277,11 +277,11 @@ class Budget(ScheduledPruning):
 
     counts = False
     max_chars: Positive = 200_000
-    """Most characters of all messages together."""
+    """Maximum characters of all messages together."""
     step: Positive = 8
     """The number of elided messages is a multiple of this: the prefix is stable in between."""
     min_chars: Natural = 200
-    """Least characters of a result where eliding is not enough and the rest is cut."""
+    """Minimum characters of a result where eliding is not enough and the rest is cut."""
     placeholder: str = ELIDED_PLACEHOLDER
     """Text of an elided message."""
 
@@ -293,7 +293,7 @@ class Budget(ScheduledPruning):
         for call in view.calls():
             for p in sorted({*events.get(call, ()), *(p for ps in news.get(call, ()) for p in ps)}):
                 elidable.update(view, p, call)
-            # `over` is what must go; the newest message is never elided.
+            # `over` is the number of characters to save; the newest message is never elided.
             over = view.chars(call) - self.max_chars
             n = min(
                 self._count_needed(elidable, over), elidable.before(_newest_position(view, call))
@@ -335,7 +335,7 @@ class _Elidable:
         self.sizes: dict[int, tuple[int, int]] = {}
         """For each position its characters, and the characters that eliding it saves."""
         self._nominal_sums, self._saved_sums = [0], [0]
-        """Sums of savings over the first n: by the placeholder's length, and as they really are."""
+        """Sums of savings over the first n: by the placeholder's length, and as measured."""
         self._unchanged: set[int] = set()
         """Positions that eliding would not make smaller, in tokens."""
 
@@ -376,7 +376,7 @@ class _Elidable:
         return bisect_left(self.window.positions, newest)
 
     def count(self, over: int) -> int:
-        """Return how many must go to save `over` characters; one more than all if not enough."""
+        """Return how many to elide to save `over` characters; one more than all if not enough."""
         for p in self.window.positions[len(self._nominal_sums) - 1 :]:
             size, saved = self.sizes[p]
             self._nominal_sums.append(self._nominal_sums[-1] + size - len(self.placeholder))

@@ -557,7 +557,7 @@ class Cap(ScheduledPruning):
     """
 
     max_messages: Natural = 0
-    """Most messages; 0: any number."""
+    """Maximum number of messages; 0: any number."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Hide the messages between the head and the newest ones when there are too many."""

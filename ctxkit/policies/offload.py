@@ -53,7 +53,7 @@ class Digest(ScheduledPruning):
     keep_last: Natural = 10
     """Number of newest tool results that stay."""
     line_chars: Natural = 200
-    """Most characters of a line of the digest."""
+    """Maximum characters of a line of the digest."""
     appends = True
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:

@@ -67,7 +67,7 @@ class Superseded(ScheduledPruning):
 
     counts = False
     min_chars: Natural = 65_536
-    """Least characters of all superseded results; 0: empty them at once."""
+    """Minimum characters of all superseded results; 0: empty them at once."""
     writers: tuple[str, ...] = ("write_file", "patch_file", "write", "edit")
     """Names or globs of tools that write a file."""
     whole_writers: tuple[str, ...] = ("write_file", "write")

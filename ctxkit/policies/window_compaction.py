@@ -35,7 +35,7 @@ class Window(DataclassPolicy):
     """
 
     keep_tokens: Positive = 60_000
-    """Most tokens of the prompt after the compaction."""
+    """Maximum tokens of the prompt after the compaction."""
     estimated: bool = False
     """Count tokens by the system's own estimate instead of the billed ones."""
 

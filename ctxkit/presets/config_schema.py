@@ -99,7 +99,7 @@ class KeyTable:
     open: frozenset[str] = frozenset({""})
     """Sections with many other keys; an unknown key is reported only where it looks misspelt."""
 
-    def found(self, config: Mapping[str, Any], _agent: str | None = None) -> ParsedConfig:
+    def parse(self, config: Mapping[str, Any], _agent: str | None = None) -> ParsedConfig:
         """Parse a config file.
 
         Raises:

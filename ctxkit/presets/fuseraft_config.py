@@ -241,7 +241,7 @@ ANY_STATE = "Any"
 
 
 def weigh_config(config: Mapping[str, Any]) -> int:
-    """Count the signs of fuseraft."""
+    """Count the keys that identify fuseraft."""
     body = _body(config)
     # only fuseraft puts everything under `Orchestration`
     if body is not config:
@@ -278,8 +278,7 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 
 def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
-    """Gather what the file says about one agent; without a name, that in which all its agents
-    agree.
+    """Parse the settings of one agent; without a name, those on which all agents agree.
 
     Raises:
         BadArguments: there is no such agent, or a value is of the wrong kind.
@@ -489,7 +488,7 @@ def _signals(selection: Any) -> Iterator[str]:
 
 
 def _routes(selection: Any) -> bool:
-    """Say whether a selection says more than the signals that `tree` writes."""
+    """Return whether a selection says more than the signals that `tree` writes."""
     states = _get(selection, "StateMachine.States")
     return selection is not None and not (isinstance(states, dict) and set(states) == {ANY_STATE})
 

@@ -66,7 +66,7 @@ class SummariseAll(CustomCutSummary):
     keep_end: int = 0
     """Messages at the end that stay."""
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the end of what may go: before a call that still waits for its result."""
         return history.safe_before(
             min(end_of_removable(history), max(len(history) - self.keep_end, 0))
@@ -157,7 +157,7 @@ def api_message_starts(history: History) -> NDArray[np.int64]:
 
 
 def opens_turn(history: History, _room: ContextBudget) -> bool:
-    """Say whether a user message waits for its answer."""
+    """Return whether a user message waits for its answer."""
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
@@ -191,7 +191,7 @@ class ClauseSummary(Summary):
     keep: tuple[str, float] = ("messages", 20)
     """What is kept: a number of messages or tokens, or a share of the window."""
 
-    def cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept."""
         return find_langchain_cut(history, room, self.keep)
 
@@ -267,7 +267,7 @@ def find_langchain_cut(history: History, room: ContextBudget, keep: tuple[str, f
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClearUses(ScheduledPruning):
-    """Put a placeholder in the place of old tool results, where the prompt is over a limit."""
+    """Put a placeholder in place of old tool results, where the prompt is over a limit."""
 
     counts = False
     trigger: Natural = 100_000

@@ -38,7 +38,7 @@ def test_what_a_pruning_had_freed_already_is_no_saving(real):
     session = ck.read(real / "pi/before-compaction.jsonl")
     replay = ck.replay(session, "tyrum")
     first = get_run_compactions(replay.behind)[0]
-    cut = replay.behind.cuts[0]
+    cut = replay.behind.compactions[0]
     assert first.before < cut.was.tokens / 2
     row = ck.score(replay, loss=False)
     frame = ck.frame(replay, per="compaction")

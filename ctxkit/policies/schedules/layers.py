@@ -71,7 +71,7 @@ class LayerView(Protocol):
 
     @property
     def events(self) -> Sequence[StateChange]:
-        """All changes so far, by call and position. The arrival of an unchanged message is none."""
+        """All changes so far, by call and position, without arrivals of unchanged messages."""
 
     def state(self, p: int, call: int) -> MessageState:
         """Return the state of a position at a call before `stop`."""

@@ -122,7 +122,7 @@ class Schedule:
         appended = self.top.added(call)
         view = self.history if call == self.history.call else self.history.at(call)
         if changes:
-            view = view.left_as(changes, reason)
+            view = view.replace_sized(changes, reason)
         return view if appended is None else view.insert(len(view), appended.message, reason)
 
 
@@ -148,7 +148,7 @@ class PartLayer:
         return self._result.events
 
     def extend(self, stop: int) -> None:
-        """Ask the part about the calls before `stop` that are new."""
+        """Run the part's schedule for the new calls before `stop`."""
         if stop <= self.stop:
             return
         self.before.extend(stop)

@@ -206,7 +206,7 @@ class HistoryRows:
         while p < self.head and self.row(p) < 0:
             p += 1
         row = self.row(p) if p < count else -1
-        return row < 0 or bool(self.log.is_cut[row]) or self.log.late_cuts.get(row, 0) > call
+        return row < 0 or bool(self.log.safe_cuts[row]) or self.log.late_cuts.get(row, 0) > call
 
     def group(self, p: int) -> int:
         """Return the id of a group: a reply with tool calls, and their results."""

@@ -206,7 +206,7 @@ class ScheduleView:
     def pause(self, call: int) -> float:
         """Return the seconds between the end of the last call and a call; NaN if unknown."""
         log = self.rows.log
-        return log.sent[call] - log.done[call - 1] if 0 < call < log.calls else float("nan")
+        return log.sent[call] - log.end_times[call - 1] if 0 < call < log.calls else float("nan")
 
     def is_tool(self, p: int, patterns: tuple[str, ...]) -> bool:
         """Return True for the result of a tool that matches one of these names or globs."""

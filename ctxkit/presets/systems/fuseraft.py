@@ -1,7 +1,7 @@
 """fuseraft: a filter of each agent's history, compaction in five modes, budgets of tokens, windows
 inside a turn.
 
-Read in its docs/configuration.md at 0466927, and in the code where that is silent.
+Source: its docs/configuration.md at 0466927, and in the code where that is silent.
 """
 
 from __future__ import annotations
@@ -197,8 +197,9 @@ def fuseraft(
     agent's own calls return within its turn, it sees whole.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
-        mode: `llm`, `intent`, `lossless`, `hybrid` put a message in the place of old turns;
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
+        mode: `llm`, `intent`, `lossless`, `hybrid` put a message in place of old turns;
             `window` drops pairs.
         trigger_turn_count: replies at which a compaction is due (not with `window`).
         keep_recent_turns: replies that are kept.
@@ -208,7 +209,7 @@ def fuseraft(
         include_symbol_graph: put names defined in written files before it.
         include_exploration: put what was read and searched before it.
         routing_signals: handoff keywords, of which the last one is said again after a compaction.
-        summary_template: what the summariser is told, in place of fuseraft's four sections.
+        summary_template: instructions for the summariser, instead of fuseraft's four sections.
         max_chars_per_history_message: characters of one message that the summariser sees; 0: all.
         anti_thrash_min_savings_ratio: share that a compaction must save; 0: no guard.
         anti_thrash_window: compactions in a row that fall short before there are no more; 0: no
@@ -238,7 +239,7 @@ def fuseraft(
             0: never.
         adaptive_trim: trim for one call where the prompt is over the window, instead of failing.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
-        quirks: do what the program does where it differs from its document.
+        quirks: reproduce the program where it differs from its document.
 
     Example:
         >>> from ctxkit import presets
