@@ -34,8 +34,8 @@ class PromptSizeMark(NamedTuple):
     size: Any
     """An offset to add to the log's own prompt sizes (int), or an array of prompt sizes."""
     cache: Any
-    """Beside an offset: tokens at the front of the first call that are equal in the call before it
-    (None: all of that call; the later calls follow from the log). Beside an array: the tokens of
+    """With an offset: tokens at the front of the first call that are equal in the call before it
+    (None: all of that call; the later calls follow from the log). With an array: the tokens of
     each call that were no cached prefix.
     """
 

@@ -210,8 +210,10 @@ class Run:
         """
         if call == self.call and not self.over:
             return PrunedHistory(self.history.at(call), self.rules.pruning, self.room)
-        cuts = bisect_right(self.compactions, call, key=lambda cut: cut.call)
-        history = self.compactions[cuts - 1].new if cuts else History.start(self.log)
+        compactions_n = bisect_right(self.compactions, call, key=lambda compaction: compaction.call)
+        history = (
+            self.compactions[compactions_n - 1].new if compactions_n else History.start(self.log)
+        )
         start, pruning = max(history.call, self.begin), self.rules.pruning
         if call < self.begin:
             start, pruning = history.call, None
@@ -222,10 +224,10 @@ class Run:
             and forecast.start == start
         ):
             return forecast.pruned
-        pruned = self._pruned_histories.get((cuts, start))
+        pruned = self._pruned_histories.get((compactions_n, start))
         if pruned is None or not pruned.schedule.sound:
             pruned = PrunedHistory(history.at(start), pruning, self.room)
-            self._pruned_histories[cuts, start] = pruned
+            self._pruned_histories[compactions_n, start] = pruned
         return pruned
 
     # -- what happened -----------------------------------------------------------------------------
@@ -233,7 +235,7 @@ class Run:
     @property
     def edits(self) -> tuple[Edit, ...]:
         """All edits of the compactions, in order; built at each access."""
-        return tuple(e for cut in self.compactions for e in cut.edits)
+        return tuple(e for compaction in self.compactions for e in compaction.edits)
 
     @property
     def events(self) -> tuple[PolicyRunEvent, ...]:
@@ -242,7 +244,9 @@ class Run:
         policy_runs = [
             (was, was, outcome, error) for was, outcome, error in self.runs_without_effect
         ]
-        policy_runs += [(cut.was, cut.new, "compacted", None) for cut in self.compactions]
+        policy_runs += [
+            (compaction.was, compaction.new, "compacted", None) for compaction in self.compactions
+        ]
         for was, new, outcome, error in sorted(policy_runs, key=lambda run: run[0].call):
             events.append(PolicyRunEvent("start", was.call, name, len(was), was.tokens))
             events.append(
@@ -311,22 +315,26 @@ class Run:
         if self.clock.cold[call]:
             self.shared_when_cold[call] = shared
 
-    def record_compaction(self, cut: Compaction, forecast: UnprunedForecast) -> UnprunedForecast:
+    def record_compaction(
+        self, compaction: Compaction, forecast: UnprunedForecast
+    ) -> UnprunedForecast:
         """Record a compaction and bill the call that follows it; return the forecast after it."""
-        call, new = cut.call, cut.new
+        call, new = compaction.call, compaction.new
         if isinstance(forecast, PrunedForecast):
             size_before = forecast.size(call)
             self.history = new
             forecast = self.forecast_from(call)
             self.bill(forecast, call, call + 1)
-            cut = structs.replace(cut, pruned_sizes=(size_before, self.sizes(call, call + 1)[0]))
+            compaction = structs.replace(
+                compaction, pruned_sizes=(size_before, self.sizes(call, call + 1)[0])
+            )
         else:
             is_single_edit = self._sent_before_edit is None and len(new.steps) == 1
             shared = new.stable if is_single_edit else self._shared_prefix(call, new)
             forecast.history = self.history = new
             forecast.off = new.head.tokens - self.log.tokens.P[new.lo]
             self._bill_one(call, new.tokens, shared)
-        self.compactions.append(cut)
+        self.compactions.append(compaction)
         self._sent_before_edit = None
         self.report_compaction(new)
         return forecast
@@ -375,12 +383,12 @@ class Run:
         was, sizes = self.history.at(self.call), None
         if self.prunes and new.call == self.call:
             sizes = self.coming().tokens, self.coming(new).tokens
-        cut = Compaction(self.call, was, new, trigger, by, sizes)
+        compaction = Compaction(self.call, was, new, trigger, by, sizes)
         self._sent_before_edit = self._sent_before_edit or self.history
-        self.compactions.append(cut)
+        self.compactions.append(compaction)
         self.history = new.at(self.call)
         self.report_compaction(new)
-        return cut
+        return compaction
 
 
 def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:

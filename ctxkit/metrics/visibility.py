@@ -109,9 +109,9 @@ def get_run_visibility(rows: MessageRows, done: Run) -> Visibility:
     """Return what the compactions and prunings of a run leave visible at each call."""
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
     for number, segment in enumerate(done.segments()):
-        if segment.cut is not None:
+        if segment.compaction is not None:
             recorder.changes[segment.start] = number - 1
-            _record_archive(recorder, segment.cut)
+            _record_archive(recorder, segment.compaction)
         record = _record_call_by_call if segment.rest else _record_schedule
         last = record(recorder, last, segment)
     if done.rules.pruning is not None:

@@ -104,11 +104,11 @@ class PulseSummary(Summary):
             method = self.name_method()
             new = history.summarise(first, summary, "summary", start=start, method=method)
         except ModelError as error:
-            return self.cut_to_last_turns(FALLBACK_PRUNE(history, room), "fallback").instead_of(
+            return self.keep_last_turns_only(FALLBACK_PRUNE(history, room), "fallback").instead_of(
                 str(error)
             )
         if is_above_target(new, self.target):
-            return self.cut_to_last_turns(history, "summary-too-large")
+            return self.keep_last_turns_only(history, "summary-too-large")
         return take_if_smaller(history, new) if self.must_shrink else new
 
     def find_cut(self, history: History, _room: ContextBudget) -> int:
@@ -119,7 +119,7 @@ class PulseSummary(Summary):
             else 0
         )
 
-    def cut_to_last_turns(self, history: History, why: str) -> History:
+    def keep_last_turns_only(self, history: History, why: str) -> History:
         """Return the last turns alone."""
         first, start = self.find_last_turns(history), self.front(history)
         return history.drop(first, why, start=start, method="fallback")

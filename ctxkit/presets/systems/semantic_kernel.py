@@ -54,7 +54,7 @@ class Reduced(Summary):
 
     def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first position that is kept."""
-        return reduction_cut(history, self.target, self.threshold)
+        return find_reduction_cut(history, self.target, self.threshold)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -68,7 +68,7 @@ class Truncated(DataclassPolicy):
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
         """Return the last messages."""
-        first = reduction_cut(history, self.target, self.threshold)
+        first = find_reduction_cut(history, self.target, self.threshold)
         return history.drop(first, f"more than {self.target} messages")
 
 
@@ -77,7 +77,7 @@ class Truncated(DataclassPolicy):
 # messages before the target it moves back to a user message, if there is one. A first system
 # message and a first summary are not among the messages that are reduced; the system message counts
 # towards the target. Cost: linear in run and threshold.
-def reduction_cut(history: History, target: int, threshold: int) -> int:
+def find_reduction_cut(history: History, target: int, threshold: int) -> int:
     """Return where what is kept begins: the target, back over tool use, then to a user message."""
     n = len(history)
     if n <= target + threshold:
