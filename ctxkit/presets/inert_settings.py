@@ -1,4 +1,4 @@
-"""Settings of presets that change nothing as the others stand, and what holds each of them.
+"""Settings of presets that have no effect while other settings have their values, and why.
 
 A setting is inert where a preset makes equal rules with any value of it (`has_effect` makes them).
 `INERT_SETTINGS` declares for each such setting the reason, and the setting that holds it. Some
@@ -36,7 +36,7 @@ class InertSetting(NamedTuple):
 
     settings: tuple[str, ...]
     controller: str
-    """The setting of the preset that holds them; empty: none does."""
+    """The setting of the preset that makes them inert; empty: none does."""
     why: str
     free: Any = None
     """A value of `controller` under which they have an effect."""

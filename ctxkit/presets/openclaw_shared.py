@@ -118,7 +118,7 @@ SHARED_SECTIONS = keys_from_words("gateway channels messages session meta wizard
 def weigh_config(config: Mapping[str, Any], *, openclaw: bool) -> int:
     """Count the keys of a file that point to OpenClaw or to Fased.
 
-    Both share their keys: one that only OpenClaw documents decides for it, otherwise Fased leads.
+    Both share their keys: a key that only OpenClaw documents decides for it, else Fased wins.
     """
     agents = config.get("agents")
     shared_signs = zero_if_single(sum(k in config for k in SHARED_SECTIONS))

@@ -50,13 +50,13 @@ class AnchoredSummary(Summary):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CustomCutSummary(Summary):
-    """The base of summaries whose cut goes by no number of tokens: none are kept at least."""
+    """Base of summaries that keep no fixed number of tokens."""
 
     apart: bool = False
 
     @property
     def keeps(self) -> None:
-        """No number of tokens is kept at least."""
+        """None: no fixed number of tokens is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -197,7 +197,7 @@ class ClauseSummary(Summary):
 
 
 def check_clause(size: Any, what: str) -> tuple[str, float]:
-    """Return a LangChain size clause if it is valid, such as ``("tokens", 4000)``.
+    """Validate and return a LangChain size clause, such as ``("tokens", 4000)``.
 
     Raises:
         BadArguments: it is not valid; the sentence shows valid ones.
@@ -286,7 +286,7 @@ class ClearUses(ScheduledPruning):
     enough: bool = False
     """Clear the oldest until `clear_at_least` is freed, instead of all or nothing."""
     placeholder: str = "[cleared]"
-    """What a cleared result says."""
+    """Text of a cleared result."""
 
     def __post_init__(self) -> None:
         if not self.placeholder:

@@ -255,7 +255,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
 
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters under the file's own keys; none: a table that says whose file it is."""
+    """Return the parameters under the file's own keys; without any, a table naming the system."""
     return CONFIG_TABLE.tree(parameters) or {"mcp_servers": {}}
 
 

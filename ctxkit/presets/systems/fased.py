@@ -178,7 +178,7 @@ def fased(
         soft_trim_head_chars: characters kept of its head.
         soft_trim_tail_chars: characters kept of its tail.
         hard_clear: whether results are cleared at all.
-        hard_clear_placeholder: what a cleared result says.
+        hard_clear_placeholder: text of a cleared result.
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
         focus: a topic that the summary should also cover, as after `/compact`.

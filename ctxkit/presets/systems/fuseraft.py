@@ -134,7 +134,7 @@ class GuardUnlessDue(BaseGuard):
 
     @property
     def word(self) -> str:  # type: ignore[override]
-        """What the guard is called."""
+        """Name of the guard."""
         return guard_label(self.guard)
 
     def why(self, past: RunState) -> str:
@@ -283,14 +283,14 @@ def fuseraft(
 
 
 def _make_warnings(p: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what is warned of: tokens sent, and a prompt that nears its cap on messages."""
+    """Return the warnings: tokens sent, and a prompt near its cap on messages."""
     spent = (Spent(p["warn_at"]),) if p["warn_at"] else ()
     cap = int(p["max_tail_messages"] * p["context_cap_fraction"])
     return (*spent, NearCap(cap + 1)) if cap else spent
 
 
 def _check_settings(p: dict[str, Any]) -> None:
-    """Refuse what fuseraft refuses at its start, and what could not work here."""
+    """Refuse settings that fuseraft refuses at its start, or that cannot work here."""
     if p["keep_recent_turns"] >= p["trigger_turn_count"]:
         raise BadArguments(
             f"keep_recent_turns ({p['keep_recent_turns']}) must lie below trigger_turn_count "
@@ -327,7 +327,7 @@ def _make_policy(p: dict[str, Any]) -> Any:
 
 
 def _make_pruning(p: dict[str, Any]) -> Any:
-    """Return what is done for each call, in order: offload, filter, windows, last resort."""
+    """Return the pruning of each call, in order: offload, filter, windows, last resort."""
     quirks = p["quirks"]
     # What the program does where the document says opt-in: 12 pairs, and 200,000 characters, four a
     # token. Pairs are counted only from 90 % of these (180,000 characters) on.

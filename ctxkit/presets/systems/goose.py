@@ -53,10 +53,10 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WithRequest(CustomCutSummary):
-    """Summarise everything, and say the last request again behind the summary."""
+    """Summarise everything, and repeat the last request after the summary."""
 
     def find_cut(self, history: History, _room: ContextBudget) -> int:
-        """Return the end of what was said; a pending request is kept instead of said again."""
+        """Return the end of the messages; a pending request is kept instead of repeated."""
         last = len(history) - 1
         if last >= 0 and history[last].role == "user":
             return history.safe_before(last)

@@ -55,7 +55,7 @@ def langchain_clear_tools(
         keep: results at the end that stay whole; excluded tools count among them.
         clear_tool_inputs: clear the arguments of the calls too.
         exclude_tools: tools whose results are never cleared.
-        placeholder: what a cleared result says.
+        placeholder: text of a cleared result.
 
     Example:
         >>> from ctxkit import presets

@@ -162,7 +162,7 @@ class OpenCodeSummary(Summary):
         return history.safe_before(first)
 
     def summarise_passage(self, maker: Any, passage: Passage) -> Message | str | int:
-        """Return the summary of a passage; who reads it gets 2,000 characters of each output."""
+        """Return the summary of a passage; the summariser gets 2,000 characters of each output."""
         if isinstance(maker, LOCAL_SUMMARISERS):
             return super().summarise_passage(maker, passage)
         history, most = passage.history, OUTPUT_CHARS + len(TRUNCATED_SUFFIX)

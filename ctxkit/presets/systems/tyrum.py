@@ -114,7 +114,7 @@ class CheckpointMaker:
     model: Any = None
     """``(passage) -> text`` that answers in JSON; None: the deterministic checkpoint at once."""
     attempts: int = 2
-    """How often the model is asked."""
+    """Maximum number of calls of the model."""
     quirks: bool = False
     """Find only inner parts of paths, and audit nothing."""
     name = "tyrum"
@@ -260,7 +260,7 @@ def _find_invented_statements(
 
 
 def _checkpoint_words(point: Checkpoint | None) -> str:
-    """Return all the words of a checkpoint."""
+    """Return all texts of a checkpoint."""
     values = () if point is None else vars(point).values()
     return "\n".join(v if isinstance(v, str) else "\n".join(v) for v in values)
 
@@ -526,7 +526,7 @@ def checkpoint_without_model(
 
 
 _BLOCKS_OF_THE_KIT = frozenset({"memory", "runtime", "time", "gitignore", "store"})
-"""Sections that are about the session and are no words of anybody."""
+"""Sections about the session, which nobody wrote."""
 
 
 def _message_words(message: Message) -> str:
