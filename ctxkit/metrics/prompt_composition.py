@@ -90,14 +90,14 @@ def _groups_of_run(session: Session, run: Any) -> list[dict[str, int]]:
 
     rows: list[dict[str, int]] = []
     current: dict[str, int] = {}
-    for turnover in run.turnovers(0, len(session.calls)):
-        if turnover.anew:
+    for change in run.prompt_changes(0, len(session.calls)):
+        if change.anew:
             current, groups_of_content = {}, {}
-        for state in turnover.came:
+        for state in change.added:
             _add_groups(current, get_groups(state))
-        for state in turnover.gone:
+        for state in change.removed:
             _add_groups(current, [(group, -n) for group, n in get_groups(state)])
-        rows.append(_scale_to_bill(session, len(rows), current, turnover.fixed))
+        rows.append(_scale_to_bill(session, len(rows), current, change.fixed))
     return rows
 
 

@@ -81,9 +81,9 @@ class RunPrompts(SentPrompts):
     def __init__(self, run: Run) -> None:
         self.log: MessageLog = run.log
         self._sizes = run.log.tokens.C
-        self._marks = list(run.billed.stretches())
+        self._marks = list(run.billed.spans())
         self._starts = [mark[0] for mark in self._marks]
-        self._in_common = run.in_common
+        self._in_common = run.shared_when_cold
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -123,7 +123,7 @@ class RunPrompts(SentPrompts):
             shared_tokens = max(self.prompt(call - 1) - shrunk, 0) if call else 0
         return min(shared_tokens, prompt)
 
-    def stretches(self) -> Iterator[tuple[int, int, int | None, bool]]:
+    def spans(self) -> Iterator[tuple[int, int, int | None, bool]]:
         """Yield segments of calls whose prompts differ from the log's by one offset.
 
         Each is first call, stop, offset (None: no constant), and whether the first call shares only

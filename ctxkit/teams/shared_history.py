@@ -313,7 +313,7 @@ class DeclaredContext(ScheduledPruning):
 
 def _first_new(view: ScheduleView, edge: int, call: int) -> int:
     """Return the first position of what comes before a turn's input and is new in that turn."""
-    first = edge if edge < view.shown(call) else edge - 1
+    first = edge if edge < view.count_arrived(call) else edge - 1
     turn = view.rows.message(first).turn if first >= 0 else None
     # what was heard for this turn is right before its input and has its number
     while edge and view.role(edge - 1) == USER and view.rows.message(edge - 1).turn == turn:

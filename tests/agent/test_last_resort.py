@@ -36,7 +36,7 @@ def lengths(messages):
 def test_a_consumed_read_keeps_as_much_live_as_in_a_replay():
     context = LiveContext(said(), Rules(counter=COUNT))
     context.prepare(1.0)
-    history = context.run.shown()
+    history = context.run.last_prompt()
     for stage, part in enumerate(AdaptiveTrim().steps):
         assert (
             context.trimmed(stage).messages

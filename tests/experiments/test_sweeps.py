@@ -61,7 +61,7 @@ def test_rows_hold_what_the_engine_gives_to_the_token():
             assert (row["prompt_tokens"], row["peak_tokens"], row["compactions_n"]) == (
                 done.total,
                 done.peak,
-                len(done.cuts),
+                len(done.compactions),
             )
             assert row["cost_usd"] == ck.score(ck.replay(s, rule), loss=False)["cost_usd"]
     assert runs["error"].notna().sum() == 4

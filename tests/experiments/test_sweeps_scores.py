@@ -62,12 +62,12 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     s = talk()
     rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
     done, again = run_replay(s, rules), ck.replay(s, rules)
-    cut, sheet = done.cuts[0], SessionScoreCache(s).sheet
+    cut, sheet = done.compactions[0], SessionScoreCache(s).sheet
     sent = SentPrompts(done.prompts.tolist(), compute_shared_tokens(done).tolist())
     assert sheet.read(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
     assert sheet.read(cut.call, sent) < done.prompts[cut.call - 1]
     assert sheet.read(cut.call + 1, sent) == done.prompts[cut.call]
-    assert ck.score(again, loss=False)["compactions_n"] == len(done.cuts) > 0
+    assert ck.score(again, loss=False)["compactions_n"] == len(done.compactions) > 0
 
 
 def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():

@@ -38,7 +38,7 @@ def test_what_a_pruning_had_freed_already_is_no_saving(real):
     session = ck.read(real / "pi/before-compaction.jsonl")
     replay = ck.replay(session, "tyrum")
     first = get_run_compactions(replay.prompt_source)[0]
-    cut = replay.prompt_source.cuts[0]
+    cut = replay.prompt_source.compactions[0]
     assert first.before < cut.was.tokens / 2
     row = ck.score(replay, loss=False)
     frame = ck.frame(replay, per="compaction")
