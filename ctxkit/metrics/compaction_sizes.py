@@ -1,4 +1,4 @@
-"""The compactions of a session one by one, each with the sizes of the prompt around it."""
+"""Sizes of the prompt before and after each compaction of a session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredCompaction(NamedTuple):
-    """A compaction, and the sizes around it in tokens; None: unknown."""
+    """A compaction, and the prompt sizes around it in tokens; None: unknown."""
 
     group: EditGroup
     call: int | None
@@ -32,11 +32,11 @@ class MeasuredCompaction(NamedTuple):
     before: int | None
     after: int | None
     source: str | None
-    """recorded, derived or estimated: the weaker of the two sizes."""
+    """recorded, derived or estimated: the weaker source of the two sizes."""
     messages_before: int
     messages_after: int
     inserted: int | None
-    """Tokens that it inserted; None where it inserted nothing, or a sealed part."""
+    """Tokens that it inserted; None where it inserted nothing, or a part is sealed."""
     summary: int | None
     """Tokens of the inserted messages that are summaries; None where a part is sealed."""
 
@@ -52,12 +52,12 @@ class MeasuredCompaction(NamedTuple):
 
 
 def measure_compactions(session: Session, count: Count = None) -> list[MeasuredCompaction]:
-    """Return the compactions of a session, a live one or a replay, in order.
+    """Return the compactions of a recorded session, a live one or a replay, in order.
 
     Args:
         session: any session.
-        count: how messages are counted where neither a bill nor the log gives a size, as for
-            `frame`; None: anchored sizes for a log without usage, in which every size is one.
+        count: how to count messages whose size neither a bill nor the log gives, as for `frame`;
+            None: as `frame` by default, but anchored sizes for a log without usage.
     """
     if not session.edits:
         return []
