@@ -210,7 +210,7 @@ class ForecastOutcome(NamedTuple):
     def hits(self, name: str) -> tuple[int, int]:
         """Return how many later sessions are in the interval of a figure, and of how many."""
         interval: PredictionInterval | None = getattr(self.forecast, name)
-        hits = [interval.holds(v) for v in self.values[name]] if interval is not None else []
+        hits = [interval.contains(v) for v in self.values[name]] if interval is not None else []
         judged = [h for h in hits if h is not None]
         return sum(judged), len(judged)
 

@@ -503,7 +503,7 @@ class SessionScoreCache:
 
     @cached_property
     def _nothing_lost(self) -> dict[str, Any]:
-        return self._analyse_loss(VisibilityRecorder(self.memory).told())
+        return self._analyse_loss(VisibilityRecorder(self.memory).build())
 
     def _analyse_loss(self, visibility: Visibility) -> dict[str, Any]:
         analysis = LossAnalysis(self.memory, visibility)

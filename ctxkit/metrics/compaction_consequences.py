@@ -159,7 +159,7 @@ class ConsequenceAnalysis:
     def cuts(self) -> tuple[CompactionConsequences, ...]:
         """One value for each compaction, in order."""
         visibility, acts, aftermaths = (
-            self._analysis.shown,
+            self._analysis.visibility,
             self._acts,
             list[CompactionConsequences](),
         )
@@ -224,7 +224,7 @@ class ConsequenceAnalysis:
     def _inserted_texts(self) -> dict[int, list[int]]:
         """The texts inserted at each tick."""
         texts: dict[int, list[int]] = {}
-        for text, start, _ in self._analysis.shown.text_spans.tolist():
+        for text, start, _ in self._analysis.visibility.text_spans.tolist():
             texts.setdefault(start, []).append(text)
         return texts
 

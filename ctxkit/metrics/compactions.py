@@ -128,7 +128,7 @@ def judge_compactions(
             _refilled_share(compaction, prompts, 3, stop),
             _refilled_share(compaction, prompts, 10, stop),
         )
-        rebound_call = prompts.reaches(REFILLED_SHARE * compaction.before, compaction.call, stop)
+        rebound_call = prompts.find_first_reaching(REFILLED_SHARE * compaction.before, compaction.call, stop)
         rebound_calls = None if rebound_call is None else rebound_call - compaction.call
         verdicts.append(
             CompactionVerdict(interval, refill_3, refill_10, rebound_calls, pays_after, unpaid)

@@ -274,7 +274,7 @@ def _needed_item_tokens(index: ItemIndex) -> int:
 
     An item is in use from the arrival of the first message that states it to its last use.
     """
-    items, first_row = index.again, np.full(index.items_n, len(index.messages))
+    items, first_row = index.reused_items, np.full(index.items_n, len(index.messages))
     np.minimum.at(first_row, index.row_items.values, index.row_items.owner)
     chars = np.array([len(item.text) for item in index.item_numbers], np.int64)
     steps = np.zeros(index.calls + 2, np.int64)  # a difference array over calls
@@ -318,7 +318,7 @@ class LossRisk:
         It is a mean over three nearby sizes, and an upper bound of the loss. None where no item is
         used again.
         """
-        reused_n = len(self._item_index.again)
+        reused_n = len(self._item_index.reused_items)
         if not reused_n:
             return None
         return fmean(self._count_at_stake(round(size * j)) for j in SIZE_JITTER) / reused_n
@@ -327,7 +327,7 @@ class LossRisk:
         if size not in self._at_stake_by_size:
             run = run_rules(self._log, self._make_rules(size), None)
             visibility = get_run_visibility(self._item_index, run)
-            at_stake = LossAnalysis(self._item_index, visibility).staked
+            at_stake = LossAnalysis(self._item_index, visibility).recallable
             self._at_stake_by_size[size] = float(len(at_stake.item))
         return self._at_stake_by_size[size]
 

@@ -132,7 +132,7 @@ class ItemIndex(MessageRows):
             [ITEM_FAMILIES.index(item.family) for item in self.item_numbers], np.int64
         )
         self._sort_uses_and_mentions()
-        self.again = self._find_reused_items()
+        self.reused_items = self._find_reused_items()
         """The items that a reply uses after an earlier message stated them. Rules of compaction
         do not change them, so shares of different rules have one denominator.
         """

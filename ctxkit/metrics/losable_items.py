@@ -106,7 +106,7 @@ class PhraseMatcher:
         words = "|".join(map(re.escape, phrases))
         self._whole = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
 
-    def stand_in(self, text: str) -> bool:
+    def occur_in(self, text: str) -> bool:
         """Return True where a text holds one of the phrases."""
         if text.isascii():
             low = text.lower()
@@ -267,11 +267,11 @@ def _iter_sentence_items(role: str, text: str) -> Iterator[Item]:
     if role not in SPEAKERS:
         return
     for hit in split_sentences(text):
-        if role == "user" and _CONSTRAINT_PHRASES.stand_in(hit):
+        if role == "user" and _CONSTRAINT_PHRASES.occur_in(hit):
             yield Item("constraint", normalise_text(hit))
-        if role == "assistant" and _DECISION_PHRASES.stand_in(hit):
+        if role == "assistant" and _DECISION_PHRASES.occur_in(hit):
             yield Item("decision", normalise_text(hit))
-        if _OPEN_CHECKBOX in hit or _OPEN_PHRASES.stand_in(hit):
+        if _OPEN_CHECKBOX in hit or _OPEN_PHRASES.occur_in(hit):
             yield Item("open", normalise_text(hit))
 
 

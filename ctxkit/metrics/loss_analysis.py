@@ -97,7 +97,7 @@ class LossAnalysis:
     """
 
     def __init__(self, item_index: ItemIndex, visibility: Visibility) -> None:
-        self.memory, self.shown = item_index, visibility
+        self.memory, self.visibility = item_index, visibility
         self._bits = int(visibility.end).bit_length()
         self.change_ticks = 2 * visibility.moments + 1
         self.removed_at = np.full(item_index.items_n, visibility.end)
@@ -124,7 +124,7 @@ class LossAnalysis:
 
     def _find_visible_spans(self, is_relevant: Flags, *, with_texts: bool) -> TimeSpans:
         """Return the visible spans of relevant items; without texts as if summaries were empty."""
-        index, visibility = self.memory, self.shown
+        index, visibility = self.memory, self.visibility
         text_spans = visibility.text_spans if with_texts else visibility.text_spans[:0]
         # First the messages, each from its arrival until it leaves the prompt ...
         is_selected = is_relevant[index.mention_item]
@@ -147,7 +147,7 @@ class LossAnalysis:
     @cached_property
     def _recoverable_spans(self) -> TimeSpans:
         """Spans in which removed items are in a file whose path is visible, or in an archive."""
-        index, visibility = self.memory, self.shown
+        index, visibility = self.memory, self.visibility
         # Items of files: recoverable while the path is visible, once the file's content has left.
         left_at = visibility.visible_until[index.file_items.owner]
         has_left = left_at < visibility.end
@@ -183,7 +183,7 @@ class LossAnalysis:
     def removals(self) -> RemovedItems:
         """Every removal of every item."""
         item, tick = self.visible_spans.owners, self.visible_spans.ends
-        is_removal = (tick >= self.removed_at[item]) & (tick < self.shown.end)
+        is_removal = (tick >= self.removed_at[item]) & (tick < self.visibility.end)
         item, tick = item[is_removal], tick[is_removal]
         next_removal = np.append(tick[1:] // 2, NO_CALL)
         next_removal[:-1][item[1:] != item[:-1]] = NO_CALL
@@ -196,7 +196,7 @@ class LossAnalysis:
         )
 
     @cached_property
-    def charged(self) -> NeededLostItems:
+    def needed_lost(self) -> NeededLostItems:
         """The removed items that a reply used before their next removal."""
         removals = self.removals
         used = np.flatnonzero(removals.next_use < NO_CALL)
@@ -206,7 +206,7 @@ class LossAnalysis:
         return NeededLostItems(item, delay, removals.is_recoverable[at])
 
     @cached_property
-    def staked(self) -> RecallableItems:
+    def recallable(self) -> RecallableItems:
         """The removed items that were used when no message in the prompt stated them.
 
         Only the text that a compaction put in their place could still state them, so
@@ -214,7 +214,7 @@ class LossAnalysis:
         """
         spans = self._find_visible_spans(self.needed_after_removal, with_texts=False)
         item, tick = spans.owners, spans.ends
-        is_removal = (tick >= self.removed_at[item]) & (tick < self.shown.end)
+        is_removal = (tick >= self.removed_at[item]) & (tick < self.visibility.end)
         item, first = np.unique(item[is_removal], return_index=True)
         tick = tick[is_removal][first]
         is_needed = self.memory.last_use[item] >= tick // 2
@@ -225,7 +225,7 @@ class LossAnalysis:
         """The removed items that a reply used between a change and the next one."""
         index, changes_n = self.memory, len(self.change_ticks)
         uses = index.reply_items
-        last_change = np.searchsorted(self.shown.moments, np.arange(index.calls), "right") - 1
+        last_change = np.searchsorted(self.visibility.moments, np.arange(index.calls), "right") - 1
         change, item = last_change[uses.owner], uses.values
         is_removed = (change >= 0) & (self.first_change[item] <= change)
         pairs = np.unique(item[is_removed] * (changes_n + 1) + change[is_removed])
@@ -243,10 +243,10 @@ class LossAnalysis:
         inserted or nothing was at stake.
         """
         weight = self.memory.weight
-        at_stake = float(weight[self.staked.item].sum())
-        if not at_stake or not len(self.shown.text_spans):
+        at_stake = float(weight[self.recallable.item].sum())
+        if not at_stake or not len(self.visibility.text_spans):
             return None
-        return 1 - float(weight[self.charged.item].sum()) / at_stake
+        return 1 - float(weight[self.needed_lost.item].sum()) / at_stake
 
     @property
     def rules_retained(self) -> float | None:
@@ -278,11 +278,11 @@ class LossAnalysis:
             )
 
         item, change, is_visible = self.needed_in_interval
-        removals, stake = self.removals, self.staked
+        removals, stake = self.removals, self.recallable
         removed_by = np.searchsorted(self.change_ticks, removals.tick)
         is_used = removals.next_use < NO_CALL
         staked_by = np.searchsorted(self.change_ticks, stake.tick)
-        is_stated = ~np.isin(stake.item, self.charged.item)
+        is_stated = ~np.isin(stake.item, self.needed_lost.item)
         counts = [
             count(item, change),
             count(item[~is_visible], change[~is_visible]),
@@ -327,7 +327,7 @@ class LossAnalysis:
 
     def find_first_rows(self) -> list[int]:
         """Return for each item the first of the rows whose removal removed it, or -1."""
-        stated, left_at = self.memory.row_items, self.shown.visible_until
+        stated, left_at = self.memory.row_items, self.visibility.visible_until
         first = np.full(self.memory.items_n, len(left_at))
         is_first_removal = left_at[stated.owner] == self.removed_at[stated.values]
         np.minimum.at(first, stated.values[is_first_removal], stated.owner[is_first_removal])
@@ -380,7 +380,7 @@ class OracleBound:
 
         An item that several messages name counts for each of them: the result stays a bound.
         """
-        index, visibility = self._analysis.memory, self._analysis.shown
+        index, visibility = self._analysis.memory, self._analysis.visibility
         tick, call = int(self._analysis.change_ticks[change]), int(visibility.moments[change])
         is_needed = (self._analysis.removed_at <= tick) & (index.last_use >= call)
         rows_n = int(np.searchsorted(index.arrival_call, call, "right"))
@@ -400,7 +400,7 @@ class OracleBound:
 
     def _count_prompt_tokens(self, tick: int, rows_n: int) -> float:
         """Return the tokens of all messages and texts that are visible at a tick."""
-        visibility, row_tokens = self._analysis.shown, self._analysis.memory.row_tokens
+        visibility, row_tokens = self._analysis.visibility, self._analysis.memory.row_tokens
         total = int(row_tokens[:rows_n][visibility.visible_until[:rows_n] > tick].sum())
         for spans, tokens in (
             (visibility.restored_spans, row_tokens),

@@ -102,9 +102,9 @@ def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
         int(np.subtract(*spans.find_ranges(analysis.change_ticks)[::-1]).sum())
         for spans in (analysis.retained_spans, analysis.available_spans)
     )
-    needed_lost, in_interval = analysis.charged, analysis.needed_in_interval
-    reused_n, lost_n = len(index.again), len(needed_lost.item)
-    reused_weight = float(index.weight[index.again].sum())
+    needed_lost, in_interval = analysis.needed_lost, analysis.needed_in_interval
+    reused_n, lost_n = len(index.reused_items), len(needed_lost.item)
+    reused_weight = float(index.weight[index.reused_items].sum())
     unrecoverable_n = int((~needed_lost.is_recoverable).sum())
     lost_weight = float(index.weight[needed_lost.item].sum())
     bound = OracleBound(analysis).lower_bound if lost_n and reused_n else 0.0
@@ -125,7 +125,7 @@ def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
         "needed_later_loss": share_of_reused(lost_n),
         "needed_later_unrecoverable": share_of_reused(unrecoverable_n),
         "weighted_loss": share_of_reused(lost_weight, reused_weight),
-        "at_stake_items_n": len(analysis.staked.item),
+        "at_stake_items_n": len(analysis.recallable.item),
         "summary_recall": analysis.recall,
         "user_rules_kept": analysis.rules_retained,
         "next_interval_loss": int((~in_interval.is_visible).sum()) / len(in_interval.item)
@@ -148,7 +148,7 @@ class FamilyCounts(NamedTuple):
 
 def list_family_counts(analysis: LossAnalysis) -> list[FamilyCounts]:
     """Return the counts of each compaction and family, in this order."""
-    counts, visibility = analysis.count_by_family(), analysis.shown
+    counts, visibility = analysis.count_by_family(), analysis.visibility
     changes = zip(visibility.compaction_numbers, visibility.moments.tolist(), strict=True)
     return [
         FamilyCounts(number, call, family, counts[:, f, change].tolist())
@@ -247,7 +247,7 @@ def losses(session: Session) -> pd.DataFrame:
 
 
 def _make_loss_rows(session: Session, analysis: LossAnalysis) -> list[tuple[Any, ...]]:
-    index, visibility = analysis.memory, analysis.shown
+    index, visibility = analysis.memory, analysis.visibility
     items, first_rows = list(index.item_numbers), analysis.find_first_rows()
     positions = [
         i for i, entry in enumerate(session.path) if isinstance(entry, Message) and entry.visible
@@ -309,7 +309,7 @@ def drift(session: Session) -> pd.DataFrame:
         else {}
     )
     if analysis is not None:
-        counts, calls = analysis.count_by_cohort(), analysis.shown.moments.tolist()
+        counts, calls = analysis.count_by_cohort(), analysis.visibility.moments.tolist()
         items_n = counts.sum(axis=0)
         for cohort, change in np.argwhere(items_n.T > 0)[:, ::-1].tolist():
             n, call = int(items_n[cohort, change]), calls[change]

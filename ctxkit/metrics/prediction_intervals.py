@@ -31,7 +31,7 @@ class PredictionInterval(msgspec.Struct, frozen=True):
     low: float | None = None
     high: float | None = None
 
-    def holds(self, value: float) -> bool | None:
+    def contains(self, value: float) -> bool | None:
         """Return whether a value is in the interval; None where there is none."""
         if self.low is None or self.high is None:
             return None

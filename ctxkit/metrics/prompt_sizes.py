@@ -66,7 +66,7 @@ class SentPrompts:
         """Return the tokens of a call's prompt; 0 where a record does not state them."""
         return self._prompts[call]
 
-    def reaches(self, full: float, start: int, stop: int) -> int | None:
+    def find_first_reaching(self, full: float, start: int, stop: int) -> int | None:
         """Return the first call in start..stop whose prompt is at least so large."""
         return next((c for c in range(start, stop) if self.prompt(c) >= full), None)
 
@@ -97,11 +97,11 @@ class RunPrompts(SentPrompts):
         start, _, offset, _ = self._marks[bisect_right(self._starts, call) - 1]
         return self._sizes[call] + offset if type(offset) is int else int(offset[call - start])
 
-    def reaches(self, full: float, start: int, stop: int) -> int | None:
+    def find_first_reaching(self, full: float, start: int, stop: int) -> int | None:
         """Return the first call in start..stop whose prompt is at least so large."""
         _, end, offset, _ = self._mark(start)
         if type(offset) is not int or end < stop:
-            return super().reaches(full, start, stop)
+            return super().find_first_reaching(full, start, stop)
         call = self.log.tokens.above(ceil(full - offset) - 1, start, stop)
         return call if call < stop else None
 

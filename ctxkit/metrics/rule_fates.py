@@ -152,7 +152,7 @@ def trace_user_rules(session: Session) -> RuleTrace:
     fates = [_trace_rule(analysis, rule, actions) for rule in stated]
     return RuleTrace(
         fates=tuple(sorted(fates, key=lambda fate: fate.stated_call)),
-        compaction_calls=tuple(analysis.shown.moments.tolist()),
+        compaction_calls=tuple(analysis.visibility.moments.tolist()),
     )
 
 
@@ -187,7 +187,7 @@ def _call_texts(tool_call: Any) -> Iterator[str]:
 
 
 def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) -> RuleFate:
-    index, visibility = analysis.memory, analysis.shown
+    index, visibility = analysis.memory, analysis.visibility
     number = index.item_numbers[Item("constraint", rule.text)]
     spans, calls = _find_spans(analysis, number), index.calls
     first_gap = next((end for _, end in spans if end < visibility.end), None)
@@ -215,7 +215,7 @@ def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) 
 
 def _find_spans(analysis: LossAnalysis, item: int) -> list[tuple[int, int]]:
     """Return the half-open spans of ticks in which a rule is in sight."""
-    index, end = analysis.memory, analysis.shown.end
+    index, end = analysis.memory, analysis.visibility.end
     if not analysis.is_removed[item]:
         rows = index.mention_row[index.mention_item == item]
         return [(int(2 * index.arrival_call[rows].min()), end)]

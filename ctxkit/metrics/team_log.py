@@ -62,15 +62,15 @@ class AgentLog:
     shared: Session
     """The same calls, each with all messages of peers until then; without compactions."""
 
-    known: MessageSizes
+    record_sizes: MessageSizes
     """The sizes of the record's messages."""
 
     @cached_property
     def anchored(self) -> MessageSizes:
         """Sizes of the shared log: those of the record, else counts scaled like the record."""
         if self.shared is self.record:
-            return self.known
-        counter, sizes = default_counter(), self.known
+            return self.record_sizes
+        counter, sizes = default_counter(), self.record_sizes
         scale = 1.0 if sizes.error is None else 1 / (1 + sizes.error)
         pairs_of_record = zip(sizes.tokens, sizes.source, strict=True)
         size_of_key = dict(

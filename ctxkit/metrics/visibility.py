@@ -71,7 +71,7 @@ def get_session_visibility(rows: MessageRows, session: Session) -> Visibility:
             ):
                 recorder.archived_ticks.add(2 * call + 1)
         recorder.changes[call] = group.number
-    return recorder.told()
+    return recorder.build()
 
 
 def _record_edit(
@@ -117,7 +117,7 @@ def get_run_visibility(rows: MessageRows, done: Run) -> Visibility:
     if done.rules.pruning is not None:
         # Prunings change prompts at calls of their own: number all changes as they come.
         recorder.changes = {call: n for n, call in enumerate(sorted(recorder.changes))}
-    return recorder.told()
+    return recorder.build()
 
 
 class _HistorySlots(NamedTuple):
@@ -354,7 +354,7 @@ class VisibilityRecorder:
             )
             spans.append((number, since, tick))
 
-    def told(self) -> Visibility:
+    def build(self) -> Visibility:
         """Close all spans and return the visibility; the recorder is not used after."""
         for content, since in self._current.values():
             self._close_span(content, since, self.end)
