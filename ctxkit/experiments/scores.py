@@ -299,7 +299,7 @@ def _bill_prompts(
     reuse: bool = False,
 ) -> tuple[ReplayBill, list[float | None]]:
     """Return the bill of a replay, and the dollars of the summaries of each compaction."""
-    costs = [base.sheet.summaries_usd(c.written, reuse=reuse) for c in compactions]
+    costs = [base.sheet.summaries_usd(c.summaries, reuse=reuse) for c in compactions]
     return bill_replay(base.sheet, prompts, sum_if_complete(costs)), costs
 
 
@@ -324,7 +324,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
     prompt_tokens = [n for n in sizes if n]
     bill = base.forecast.bill(reuse=reuse)
     compactions, prompts = get_compactions(session, base.anchored)
-    summary_costs = [cost_model.summaries_usd(c.written, reuse=reuse) for c in compactions]
+    summary_costs = [cost_model.summaries_usd(c.summaries, reuse=reuse) for c in compactions]
     row = base.head("recorded", source) | base.over(sizes, max(prompt_tokens, default=None))
     row |= {
         "prompt_tokens": sum(prompt_tokens) if prompt_tokens else None,

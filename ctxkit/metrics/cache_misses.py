@@ -55,7 +55,7 @@ class CacheMiss(msgspec.Struct, frozen=True, gc=False):
     kind: MissCause
     expected: int
     """Tokens of the prefix that the call shares with the one before it, of the same agent."""
-    kept: int
+    read_tokens: int
     """Tokens that were read from the cache."""
     gap: float | None
     """Seconds since the reply before; None where the log has no reliable clock."""
@@ -66,9 +66,9 @@ class CacheMiss(msgspec.Struct, frozen=True, gc=False):
         return self.kind in PAUSE_CAUSES
 
     @property
-    def lost(self) -> int:
+    def missed_tokens(self) -> int:
         """Tokens that were sent again at the price of new ones."""
-        return max(self.expected - self.kept, 0)
+        return max(self.expected - self.read_tokens, 0)
 
 
 @accepts_session
@@ -120,9 +120,9 @@ def measure_explained_share(misses: Iterable[CacheMiss | None]) -> float | None:
     First calls do not count: only another session could have written what they read.
     """
     counted = [m for m in misses if m is not None and m.kind != "cold_start"]
-    missed_tokens = sum(m.lost for m in counted)
+    missed_tokens = sum(m.missed_tokens for m in counted)
     return (
-        sum(m.lost for m in counted if m.kind != "unexplained") / missed_tokens
+        sum(m.missed_tokens for m in counted if m.kind != "unexplained") / missed_tokens
         if missed_tokens
         else None
     )

@@ -66,13 +66,13 @@ class Compaction(msgspec.Struct, frozen=True, gc=False):
     messages_after: int
     summary: int
     """Tokens that it inserted."""
-    written: tuple[WrittenSummary, ...] = ()
+    summaries: tuple[WrittenSummary, ...] = ()
     """The summaries that a model wrote for it."""
     number: int = 0
     """As ``frame(per="compaction")`` counts; of several before one call, that of the last."""
     front: int = 0
     """Tokens at the front that the call before was sent unchanged: the cache still has them."""
-    sent: int | None = None
+    previous_prompt: int | None = None
     """Tokens of the prompt of the call before; None: as many as without the compaction."""
 
     @property
@@ -99,7 +99,7 @@ class CompactionVerdict(msgspec.Struct, frozen=True):
     """Calls until the prompt was back at three quarters of its size before; None: it never was."""
     pays_after: float | None
     """Requests after which it is paid back (see `breakeven`); None without a price."""
-    unpaid: bool | None
+    not_paid_back: bool | None
     """True where the next compaction came before it was paid back."""
 
 
@@ -123,15 +123,19 @@ def judge_compactions(
         stop = calls_n if next_call is None else next_call
         pays_after = count_requests_to_break_even(compaction, cost_model, costs[i])
         interval = None if next_call is None else next_call - compaction.call
-        unpaid = None if pays_after is None or interval is None else interval < pays_after
+        not_paid_back = None if pays_after is None or interval is None else interval < pays_after
         refill_3, refill_10 = (
             _refilled_share(compaction, prompts, 3, stop),
             _refilled_share(compaction, prompts, 10, stop),
         )
-        rebound_call = prompts.find_first_reaching(REFILLED_SHARE * compaction.before, compaction.call, stop)
+        rebound_call = prompts.find_first_reaching(
+            REFILLED_SHARE * compaction.before, compaction.call, stop
+        )
         rebound_calls = None if rebound_call is None else rebound_call - compaction.call
         verdicts.append(
-            CompactionVerdict(interval, refill_3, refill_10, rebound_calls, pays_after, unpaid)
+            CompactionVerdict(
+                interval, refill_3, refill_10, rebound_calls, pays_after, not_paid_back
+            )
         )
     return verdicts
 
@@ -163,10 +167,12 @@ def count_requests_to_break_even(
         return None
     read, write = _read_write_price(call_price.at(compaction.before), cost_model)
     cached = (
-        compaction.before if compaction.sent is None else min(compaction.before, compaction.sent)
+        compaction.before
+        if compaction.previous_prompt is None
+        else min(compaction.before, compaction.previous_prompt)
     )
-    if compaction.call < len(cost_model.kept):
-        cached = min(cached, cost_model.kept[compaction.call])
+    if compaction.call < len(cost_model.read_limits):
+        cached = min(cached, cost_model.read_limits[compaction.call])
     return requests_until_reset_pays(
         compaction.before,
         compaction.after,
@@ -211,27 +217,29 @@ def summarise_verdicts(
     savings: Sequence[float], verdicts: Sequence[CompactionVerdict]
 ) -> dict[str, Any]:
     """Return the figures over all verdicts, named as the columns of a score."""
-    is_unpaid = [v.unpaid for v in verdicts if v.unpaid is not None]
+    not_paid_back = [v.not_paid_back for v in verdicts if v.not_paid_back is not None]
     no_progress_streak = measure_longest_run([saved < MIN_PROGRESS for saved in savings])
     return {
-        "not_paid_back_n": sum(is_unpaid) if is_unpaid or len(verdicts) < 2 else None,
-        "paid_back_share": 1 - sum(is_unpaid) / len(is_unpaid) if is_unpaid else None,
+        "not_paid_back_n": sum(not_paid_back) if not_paid_back or len(verdicts) < 2 else None,
+        "paid_back_share": 1 - sum(not_paid_back) / len(not_paid_back) if not_paid_back else None,
         "refilled_share": mean_or_none([v.refill_10 for v in verdicts]),
         "rebound_calls": median_or_none([v.rebound_calls for v in verdicts]),
         "no_progress_streak": no_progress_streak,
-        "is_thrashing": is_thrashing(no_progress_streak, is_unpaid),
+        "is_thrashing": is_thrashing(no_progress_streak, not_paid_back),
     }
 
 
-def is_thrashing(run: int, unpaid: Sequence[bool]) -> bool:
+def is_thrashing(run: int, not_paid_back: Sequence[bool]) -> bool:
     """Return True where `SPIRAL_LENGTH` in a row made no progress, or most were not paid back.
 
     Args:
         run: length of the longest run of compactions without progress.
-        unpaid: for each compaction of which it is known, True where it was not paid back; a single
-            one does not count.
+        not_paid_back: True for each compaction that was not paid back, without those of which it is
+            not known; a single one does not count.
     """
-    return run >= SPIRAL_LENGTH or (len(unpaid) > 1 and sum(unpaid) > len(unpaid) / 2)
+    return run >= SPIRAL_LENGTH or (
+        len(not_paid_back) > 1 and sum(not_paid_back) > len(not_paid_back) / 2
+    )
 
 
 def filter_observed(compactions: Sequence[Compaction], calls: int) -> list[Compaction]:

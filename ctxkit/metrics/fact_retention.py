@@ -70,7 +70,7 @@ class FactCheck(NamedTuple):
     """Similarity of the nearest sentence, 0..1."""
     meaning: bool
     """True where that reaches the threshold of the measure."""
-    values: tuple[str, ...]
+    exact_values: tuple[str, ...]
     """The numbers, dates, paths and identifiers of the fact."""
     missing: tuple[str, ...]
     """Those of them that the text does not hold."""
@@ -181,11 +181,11 @@ def _iter_meaning_rows(
         text = "\n".join(m.text for m in visible if m.role != "tool")
         call = sum(position < group.position for position in reply_positions)
         for check in check_facts(list(family_of_fact), text, measure):
-            has_all_values = None if not check.values else not check.missing
+            has_all_values = not check.missing if check.exact_values else None
             figures = (
                 check.nearest,
                 check.meaning,
-                len(check.values),
+                len(check.exact_values),
                 has_all_values,
                 ", ".join(check.missing),
                 measure.name,

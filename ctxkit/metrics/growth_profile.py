@@ -146,7 +146,7 @@ class GrowthProfile:
         """
         if self._misses is not None:
             later = (self._misses[b.index] for _, b in self.pairs)
-            missed = sum(m.lost for m in later if m is not None and m.kind != "compaction")
+            missed = sum(m.missed_tokens for m in later if m is not None and m.kind != "compaction")
             carried = sum(min(_prompt_tokens(a), _prompt_tokens(b)) for a, b in self.pairs)
             return missed / carried  # above 0: the prompts grow
         cold = self._find_cold_calls()

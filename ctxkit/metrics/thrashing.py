@@ -84,7 +84,7 @@ class CompactionOutcome(CompactionVerdict, frozen=True, kw_only=True):
     """Tokens of the prompt with it."""
     savings: float
     """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
-    written: tuple[WrittenSummary, ...]
+    summaries: tuple[WrittenSummary, ...]
     """The summaries that a model wrote for it."""
     minutes: float | None
     """Minutes until the next one."""
@@ -100,7 +100,7 @@ class CompactionOutcome(CompactionVerdict, frozen=True, kw_only=True):
 class ThrashSummary(msgspec.Struct, frozen=True):
     """The outcomes of all compactions of a session. Shares are 0..1; None: not known for any."""
 
-    cuts: tuple[CompactionOutcome, ...]
+    outcomes: tuple[CompactionOutcome, ...]
     not_paid_back_n: int | None
     """Compactions that were not paid back before the next one."""
     paid_back_share: float | None
@@ -142,7 +142,7 @@ def thrash(session: Session, *, anchored: MessageSizes | None = None) -> ThrashS
     if session.edits and not has_prompt_sizes(session):
         verdicts = dict.fromkeys(verdicts)
     return ThrashSummary(
-        cuts=outcomes,
+        outcomes=outcomes,
         **verdicts,
         reread_rate=mean_or_none([o.reread_rate for o in outcomes]),
         reorientation=median_or_none([o.reorientation for o in outcomes]),
@@ -192,7 +192,7 @@ def get_compaction_outcomes(
     compactions, prompts = get_compactions(session, anchored)
     observed = filter_observed(compactions, len(prompts))
     cost_model = ReplayCostModel.of(origin, anchored)
-    summary_costs = [cost_model.summaries_usd(c.written) for c in observed]
+    summary_costs = [cost_model.summaries_usd(c.summaries) for c in observed]
     verdicts = judge_compactions(observed, prompts, cost_model, summary_costs)
     rows = MessageRows(session)
     visibility, repeats = get_session_visibility(rows, session), ToolCallRepeats(rows)
@@ -210,7 +210,7 @@ def get_compaction_outcomes(
                 before=compaction.before,
                 after=compaction.after,
                 savings=compaction.savings,
-                written=compaction.written,
+                summaries=compaction.summaries,
                 minutes=_minutes_between(session, call, next_call),
                 rebound_minutes=_minutes_between(session, call, rebound_call),
                 reread_rate=activity.reread_rate,
@@ -310,7 +310,7 @@ def _recorded_compactions(
                 messages_before=len(visible_before),
                 messages_after=len(visible),
                 summary=sum(inserted_tokens),
-                written=tuple(s for s in summaries if s is not None),
+                summaries=tuple(s for s in summaries if s is not None),
                 number=group.number,
                 front=min(max(before - tokens_before, 0) + common_tokens, after),
             )
@@ -454,6 +454,6 @@ def _make_request_key(call: ToolCall) -> tuple[str, str]:
 @shows_figures("thrash")
 def _read_figures(session: Session) -> dict[str, Any]:
     summary = thrash(session)
-    if not summary.cuts:
+    if not summary.outcomes:
         return {}
     return {"not_paid_back_n": summary.not_paid_back_n, "is_thrashing": summary.is_thrashing}

@@ -77,7 +77,7 @@ class TriggerReplays:
             log = choose_log(self._session, self._anchored, rules, None, self._build_log)
             run = run_rules(log, rules)
             prompts = RunPrompts(run)
-            written = [s for c in get_run_compactions(run, prompts) for s in c.written]
+            written = [s for c in get_run_compactions(run, prompts) for s in c.summaries]
             bill = bill_replay(self._cost_model, prompts, self._cost_model.summaries_usd(written))
             self._usd_by_size[size] = bill.cost_usd
         return self._usd_by_size[size]

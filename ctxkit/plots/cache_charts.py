@@ -66,7 +66,7 @@ class CallCacheUse(NamedTuple):
     fresh: int
     miss: str | None
     """Why it missed; None: a hit."""
-    lost: int
+    missed_tokens: int
     """Tokens that had to be sent again."""
 
 
@@ -82,7 +82,7 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
         return ()
     misses, charges = find_cache_misses(origin), bill_session(session).charges
     if session.origin is None:
-        causes = [(None, 0) if miss is None else (miss.kind, miss.lost) for miss in misses]
+        causes = [(None, 0) if miss is None else (miss.kind, miss.missed_tokens) for miss in misses]
         return tuple(
             CallCacheUse(c.call, c.read, c.write, c.fresh, *causes[c.call])
             for c in charges
@@ -101,8 +101,8 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
         kind = "compaction" if c.call in compacted_calls else miss_kind
         # A cold start is charged with the whole prompt, any other miss with the shared part.
         expected = c.prompt if kind == "cold_start" else min(int(shared[c.call]), c.prompt)
-        lost = max(expected - c.read, 0) if kind else 0
-        out.append(CallCacheUse(c.call, c.read, c.write, c.fresh, kind, lost))
+        missed_tokens = max(expected - c.read, 0) if kind else 0
+        out.append(CallCacheUse(c.call, c.read, c.write, c.fresh, kind, missed_tokens))
     return tuple(out)
 
 
@@ -137,7 +137,8 @@ def cache(session: Session) -> Chart:
 def _draw_cache(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed: bool) -> Chart:
     def hover(k: int) -> str:
         c = data[k]
-        why = f"\nmissed: {_MISS_CAUSES[c.miss]}, {c.lost:,} tokens again" if c.miss else ""
+        missed = f"{c.missed_tokens:,} tokens again"
+        why = f"\nmissed: {_MISS_CAUSES[c.miss]}, {missed}" if c.miss else ""
         return f"call {c.call}\nread {c.read:,}\nwritten {c.written:,}\nfresh {c.fresh:,}{why}"
 
     places = [c.call for c in data]
@@ -169,7 +170,7 @@ def _draw_cache(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed
 
 def _miss_trace(kind: str, data: Sequence[CallCacheUse], i: int) -> Trace:
     def hover(k: int) -> str:
-        return f"call {data[k].call}\n{_MISS_CAUSES[kind]}\n{data[k].lost:,} tokens again"
+        return f"call {data[k].call}\n{_MISS_CAUSES[kind]}\n{data[k].missed_tokens:,} tokens again"
 
     heights = [c.read + c.written + c.fresh if c.miss == kind else None for c in data]
     return Trace(
@@ -188,7 +189,7 @@ def _miss_rows(data: Sequence[CallCacheUse]) -> list[tuple[str, ...]]:
     for kind, words in _MISS_CAUSES.items():
         missed = [c for c in data if c.miss == kind]
         if missed:
-            out.append((words, f"{len(missed):,}", f"{sum(c.lost for c in missed):,}"))
+            out.append((words, f"{len(missed):,}", f"{sum(c.missed_tokens for c in missed):,}"))
     return out
 
 

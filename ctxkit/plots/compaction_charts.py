@@ -508,8 +508,9 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, caption: str) -> Chart
         caption = (
             "Share of what had been removed that still stood in what was shown after each"
             " compaction: word for word, and the user's rules in whatever words."
-            f" {len(analysis.needed_lost.item):,} of {len(analysis.memory.reused_items):,} items that the"
-            " record used again, at any time, had been cut away."
+            f" {len(analysis.needed_lost.item):,} of"
+            f" {len(analysis.memory.reused_items):,} items that"
+            " the record used again, at any time, had been cut away."
         )
         if (recall := analysis.recall) is not None:
             caption += (

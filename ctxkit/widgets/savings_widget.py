@@ -197,7 +197,7 @@ class CompactionDetails:
             out.append("No compaction followed.")
         else:
             paid = {True: ": it was not paid back", False: ": it was paid back", None: ""}[
-                cut.unpaid
+                cut.not_paid_back
             ]
             out.append(f"The next one came {cut.interval:,} calls later{paid}.")
         if cut.refill_10 is not None:
@@ -208,9 +208,9 @@ class CompactionDetails:
         """Return what making it cost: as its frame says, else as the bill of a replay takes it."""
         if one.usd is not None:
             return f"Making it cost {format_usd(one.usd)} ({one.usd_source})."
-        if cut is not None and not cut.written:
+        if cut is not None and not cut.summaries:
             return "No model made it."
-        usd = None if cut is None else self._cost_model.summaries_usd(cut.written)
+        usd = None if cut is None else self._cost_model.summaries_usd(cut.summaries)
         if usd is None:
             return "No price of making it is known."
         return f"Making it would have cost {format_usd(usd)} (estimated)."

@@ -177,14 +177,14 @@ def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens
     out = []
     for miss in find_cache_misses(session.origin or session):
         charge = charges.get(miss.call) if miss is not None else None
-        if miss is None or charge is None or not miss.lost:
+        if miss is None or charge is None or not miss.missed_tokens:
             continue
         tokens = charge.write + charge.fresh
         if not tokens:
             continue
         new_price = ((charge.write_usd or 0.0) + (charge.fresh_usd or 0.0)) / tokens
         read_price = (charge.read_usd or 0.0) / charge.read if charge.read else 0.1 * new_price
-        missed = min(miss.lost, tokens)
+        missed = min(miss.missed_tokens, tokens)
         out.append(
             ResentTokens(miss, missed * new_price, missed * max(new_price - read_price, 0.0))
         )

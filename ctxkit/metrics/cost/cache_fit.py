@@ -64,7 +64,11 @@ def bill_modelled_reads(
         if miss is None:
             shared = max(last.get(key, 0) - fit.lag, 0)
         else:
-            shared = fit.floor if miss.kind == "compaction" and fit.floor is not None else miss.kept
+            shared = (
+                fit.floor
+                if miss.kind == "compaction" and fit.floor is not None
+                else miss.read_tokens
+            )
         p = price(call.message.model or session.model, at=call.message.time)
         smallest = min((p.min_cacheable if p else None) or MIN_CACHEABLE, fit.smallest)
         usage = _split_usage(
@@ -140,7 +144,9 @@ class CacheFit(msgspec.Struct, frozen=True):
             if misses[call.index] is None and key in last:
                 shortfalls.append(last[key] - (u.cache_read_tokens or 0))
             last[key] = prompt
-        after_compaction = [m.kept for m in misses if m is not None and m.kind == "compaction"]
+        after_compaction = [
+            m.read_tokens for m in misses if m is not None and m.kind == "compaction"
+        ]
         return cls(
             lag=round(sum(shortfalls) / len(shortfalls)) if shortfalls else 0,
             floor=int(median(after_compaction)) if after_compaction else None,

@@ -184,7 +184,7 @@ class LogPrefixSums:
         self._last = [cost_model.last.get(c, c - 1) for c in range(len(billed))]
         self._reads = reads = [self._find_cached(c, last) for c, last in enumerate(self._last)]
         """For each call what it reads of the log's prompts if nothing is missed."""
-        special = {c for c, n in enumerate(cost_model.kept) if n < UNLIMITED_TOKENS} | set(
+        special = {c for c, n in enumerate(cost_model.read_limits) if n < UNLIMITED_TOKENS} | set(
             cost_model.last
         )
         self._special = sorted(c for c in special if billed[c] and cost_model.has_cache)
@@ -207,7 +207,7 @@ class LogPrefixSums:
         """Return what a call finds of the one that used its cache last, if nothing is missed."""
         size = self._sizes[call]
         before = size if last < 0 else self._sizes[last]
-        return self.cost_model.found(call, min(before, size), before, size)
+        return self.cost_model.count_expected_read(call, min(before, size), before, size)
 
     @classmethod
     def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
@@ -250,7 +250,7 @@ class LogPrefixSums:
                 if 0 <= self._last[call] < start:
                     read += cost_model.read(call, sent)
                 else:  # both prompts have the same offset
-                    read += cost_model.left(call, self._reads[call] + offset)
+                    read += cost_model.limit_read(call, self._reads[call] + offset)
             tally.peak = max(tally.peak, peak)
         rest = prompts - read
         written = rest if cost_model.has_cache and cost_model.fit.writes else 0
@@ -288,7 +288,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     last: dict[int, int]
     """The last call that used the cache of a call, where that is not the call before it; -1: none.
     """
-    kept: tuple[int, ...]
+    read_limits: tuple[int, ...]
     """For each call the most tokens that it can read; `UNLIMITED_TOKENS` where the record hit."""
     cold: tuple[bool, ...]
     """True at the first call of each agent and model: what it reads another session wrote."""
@@ -350,7 +350,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             has_usage=has_usage,
             has_cache=session.has_cache,
             last=last,
-            kept=_limit_reads_by_misses(session, misses),
+            read_limits=_limit_reads_by_misses(session, misses),
             cold=cold,
             output=tuple((u.output_tokens or 0) if u else 0 for u in usages),
             has_output=any(u is not None and u.output_tokens is not None for u in usages),
@@ -385,9 +385,9 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             before, shared = sent.prompt(last), min(sent.shared(call), prompt)
             if last < call - 1:  # the shortest prefix common to all calls in between
                 shared = min(before, *(sent.shared(k) for k in range(last + 1, call + 1)))
-        return self.left(call, self.found(call, shared, before, prompt))
+        return self.limit_read(call, self.count_expected_read(call, shared, before, prompt))
 
-    def found(self, call: int, shared: int, before: int, prompt: int) -> int:
+    def count_expected_read(self, call: int, shared: int, before: int, prompt: int) -> int:
         """Return the tokens of a shared prefix that a call finds in the cache if it does not miss.
 
         Args:
@@ -398,9 +398,9 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         """
         return shared if self.cold[call] else self.hit(shared, before, prompt)
 
-    def left(self, call: int, cached: int) -> int:
+    def limit_read(self, call: int, cached: int) -> int:
         """Return cached tokens limited to what the record's own call could read."""
-        return max(min(cached, self.kept[call]), 0)
+        return max(min(cached, self.read_limits[call]), 0)
 
     def hit(self, shared: int, before: int, prompt: int) -> int:
         """Return the tokens that a hit reads of a shared prefix: the prefix less the fitted lag.
@@ -464,5 +464,5 @@ def _limit_reads_by_misses(session: Session, misses: Sequence[CacheMiss | None])
     for miss in misses:
         if miss is None or (miss.kind == "compaction" and (miss.gap is None or miss.gap < life)):
             continue
-        limits[miss.call] = miss.kept
+        limits[miss.call] = miss.read_tokens
     return tuple(limits)

@@ -50,8 +50,8 @@ def _bill_replay_summaries(session: Session, *, reuse: bool) -> tuple[SummaryBil
     assert session.origin is not None  # noqa: S101  for the type checker: asked before
     cost_model, calls_n, out = ReplayCostModel.of(session.origin), len(session.calls), []
     for one in get_replay_compactions(session):
-        if one.written:
-            usd = cost_model.summaries_usd(one.written, reuse=reuse)
+        if one.summaries:
+            usd = cost_model.summaries_usd(one.summaries, reuse=reuse)
             call, source = (
                 one.call if one.call < calls_n else None,
                 None if usd is None else "derived",

@@ -128,7 +128,7 @@ def list_call_uses(session: Session) -> tuple[list[CallCost], int]:
     out, left_out = list[CallCost](), 0
     for part in _walk(session):
         misses = find_cache_misses(part) if part.has_cache else ()
-        lost_by_call = {m.call: (m.kind, max(m.lost, 0)) for m in misses if m is not None}
+        lost_by_call = {m.call: (m.kind, max(m.missed_tokens, 0)) for m in misses if m is not None}
         for call in part.calls:
             usd_by_cause = _split_call(call, part.model, lost_by_call.get(call.index))
             if usd_by_cause is None or call.message.time is None:

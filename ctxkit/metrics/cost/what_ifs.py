@@ -65,7 +65,7 @@ def _what_if_hour_cache(
         return None
     saved_usd, missed_by_call = (
         sum(r.usd for r in after_short_pauses),
-        {r.miss.call: r.miss.lost for r in after_short_pauses},
+        {r.miss.call: r.miss.missed_tokens for r in after_short_pauses},
     )
     writes = sum(max(c.write - missed_by_call.get(c.call, 0), 0) for c in bill.charges)
     extra_usd = writes * (model_price.cache_write_1h - model_price.cache_write)
@@ -125,9 +125,11 @@ def _what_if_stable_prefix(
     resent: Sequence[ResentTokens], prompt_costs: PromptCosts
 ) -> WhatIf | None:
     """Estimate a summary after the stable part of the prompt, which would stay in the cache."""
-    after_compactions = [r for r in resent if r.miss.kind == "compaction" and r.miss.lost]
+    after_compactions = [r for r in resent if r.miss.kind == "compaction" and r.miss.missed_tokens]
     saved_usd = sum(
-        r.usd * min(max(prompt_costs.fixed_tokens - r.miss.kept, 0), r.miss.lost) / r.miss.lost
+        r.usd
+        * min(max(prompt_costs.fixed_tokens - r.miss.read_tokens, 0), r.miss.missed_tokens)
+        / r.miss.missed_tokens
         for r in after_compactions
     )
     if not after_compactions:
