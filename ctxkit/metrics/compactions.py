@@ -2,11 +2,11 @@
 
 # From a compaction to a verdict
 #
-# A `Compaction` is the sum of all that was compacted before one call: sizes of that call's prompt
-# without and with it, the summaries written, and the front of the prompt that the cache still has.
+# A `Compaction` combines all compactions before one call: the sizes of that call's prompt without
+# and with it, the summaries written, and the front of the prompt that the cache still has.
 # A verdict follows from the prompts after it, up to the next compaction:
-#   refill     how much of the freed tokens is in use again 3 and 10 calls later
-#   rebound    calls until the prompt is back at three quarters of its size before
+#   refill     share of the freed tokens that is in use again 3 and 10 calls later
+#   rebound    calls until the prompt is back at three quarters of its earlier size
 #   pays after requests until the reads saved exceed the summary call and the rewritten prefix
 #              (`breakeven.requests_until_reset_pays`); not paid back: the next one came before that
 
@@ -46,15 +46,15 @@ __dir__ = public_dir(__all__)
 
 
 REFILLED_SHARE = 0.75
-"""Share of the size before a compaction at which the context counts as full again."""
+"""The context counts as full again at this share of its size before the compaction."""
 MIN_PROGRESS = 0.1
 """A compaction that saves less than this share made no progress (OpenHands' minimum progress)."""
 SPIRAL_LENGTH = 3
-"""So many compactions in a row without progress count as thrash (where Codex stops trying)."""
+"""Compactions in a row without progress that count as thrash (Codex stops trying there)."""
 
 
 class Compaction(msgspec.Struct, frozen=True, gc=False):
-    """All that was compacted before one call. Sizes are tokens of that call's prompt."""
+    """All compactions before one call, as one. Sizes are tokens of that call's prompt."""
 
     call: int
     """The first call after it."""
@@ -69,11 +69,11 @@ class Compaction(msgspec.Struct, frozen=True, gc=False):
     summaries: tuple[WrittenSummary, ...] = ()
     """The summaries that a model wrote for it."""
     number: int = 0
-    """As ``frame(per="compaction")`` counts; of several before one call, that of the last."""
+    """Its number in ``frame(per="compaction")``; for several before one call, that of the last."""
     front: int = 0
-    """Tokens at the front that the call before was sent unchanged: the cache still has them."""
+    """Tokens at the front that are unchanged since the previous call: the cache still has them."""
     previous_prompt: int | None = None
-    """Tokens of the prompt of the call before; None: as many as without the compaction."""
+    """Tokens of the previous call's prompt; None: as many as without the compaction."""
 
     @property
     def savings(self) -> float:
@@ -96,7 +96,7 @@ class CompactionVerdict(msgspec.Struct, frozen=True):
     refill_10: float | None
     """The same ten calls later."""
     rebound_calls: int | None
-    """Calls until the prompt was back at three quarters of its size before; None: it never was."""
+    """Calls until the prompt was back at three quarters of its earlier size; None: it never was."""
     pays_after: float | None
     """Requests after which it is paid back (see `breakeven`); None without a price."""
     not_paid_back: bool | None
@@ -152,10 +152,10 @@ def _refilled_share(
 def count_requests_to_break_even(
     compaction: Compaction, cost_model: ReplayCostModel, cost: float | None
 ) -> float | None:
-    """Return the requests after which a compaction is paid back, counting its own call.
+    """Return the requests after which a compaction is paid back, including its own call.
 
-    Without the compaction its call would have read the prompt of the call before from the cache, at
-    most as much as the record's own call could read.
+    Without the compaction its call would have read the previous prompt from the cache, but no more
+    than the recorded call could read.
 
     Args:
         compaction: its sizes.
@@ -200,7 +200,7 @@ def make_compaction_columns(
 ) -> dict[str, Any]:
     """Return a score's columns of compactions; None: not known.
 
-    Savings are those of all compactions; verdicts those of compactions that a call came after.
+    Savings cover all compactions; verdicts only those that a call follows.
     """
     observed = filter_observed(compactions, len(prompts))
     verdicts = judge_compactions(observed, prompts, cost_model, costs)
@@ -243,7 +243,7 @@ def is_thrashing(run: int, not_paid_back: Sequence[bool]) -> bool:
 
 
 def filter_observed(compactions: Sequence[Compaction], calls: int) -> list[Compaction]:
-    """Return the compactions that one of so many calls came after."""
+    """Return the compactions that at least one of a number of calls follows."""
     return [compaction for compaction in compactions if compaction.call < calls]
 
 
@@ -261,7 +261,7 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
 
     Args:
         run: the run.
-        prompts: the prompts that it sent, where they are already known.
+        prompts: the prompts that it sent; None: computed here.
     """
     compactions, sent = [], prompts or RunPrompts(run)
     for number, cut in enumerate(run.cuts):
@@ -333,9 +333,9 @@ def get_replay_compactions(session: Session) -> list[Compaction]:
 
 
 def _shared_with_previous(prompts: SentPrompts, call: int, stop: int) -> tuple[int, int | None]:
-    """Return the tokens that a call shares with the call before, and the size of that prompt.
+    """Return the tokens that a call shares with the previous call, and the size of that prompt.
 
-    Where no call came before or after the compaction it is 0 and None.
+    They are 0 and None where no call precedes or follows the compaction.
     """
     return (prompts.shared(call), prompts.prompt(call - 1)) if 0 < call < stop else (0, None)
 
@@ -366,7 +366,7 @@ def get_replay_prompt_arrays(session: Session) -> tuple[NDArray[Any], NDArray[An
 
 
 ASSUMED_GROWTH = 300
-"""Tokens that a call adds to the reply before it, where its prompt fell (Boise's rule)."""
+"""Tokens that a call adds to the previous reply where its prompt fell (Boise's rule)."""
 
 
 def headroom(trigger: float, after: float) -> float:
@@ -391,8 +391,8 @@ def headroom(trigger: float, after: float) -> float:
 def append_only(prompts: Sequence[int], outputs: Sequence[int]) -> list[int]:
     """Return the prompts of the same calls if nothing had ever been removed.
 
-    Each prompt is the one before it and the recorded growth; where the prompt fell, the reply
-    before it and 300 tokens.
+    Each prompt is the previous one plus the recorded growth; where the prompt fell, the growth is
+    the previous reply plus 300 tokens.
 
     Args:
         prompts: tokens of each call's prompt.
@@ -418,7 +418,7 @@ def append_only(prompts: Sequence[int], outputs: Sequence[int]) -> list[int]:
 
 @accepts_session
 def amplification(session: Session) -> float | None:
-    """Return the tokens that an append-only session would have sent, over those that were sent.
+    """Return the ratio of the tokens that an append-only session would have sent to those sent.
 
     Args:
         session: a session; its calls with usage count.
