@@ -114,7 +114,7 @@ def report(
                 NOT_IN_LOG_LATER, "", contents.later, contents.later, None, 0, contents.source
             )
         )
-    if contents.fell:
+    if contents.is_smaller_than_log:
         difference = f"{contents.excess:,} tokens fewer than shown"
         parts.append(
             WindowPart(DROPPED_UNMARKED, difference, 0, contents.excess, None, 0, contents.source)
