@@ -95,7 +95,7 @@ def report(
     model_call = None if call is None or (call == -1 and not session.calls) else session.call(call)
     index = None if model_call is None else model_call.index
     contents = get_prompt_contents(session, index, counter)
-    parts = _sum_parts(contents.shown)
+    parts = _sum_parts(contents.messages)
     if contents.excess:
         parts = _scale_parts(parts, contents.visible - contents.excess)
     for tool, tokens in zip(session.tools, contents.schemas, strict=True):
@@ -132,11 +132,11 @@ def report(
         prompt_source=contents.prompt_source,
         residue=contents.rest,
         excess=contents.excess,
-        messages_n=len(contents.shown),
+        messages_n=len(contents.messages),
         counter=contents.counter,
         count_error=contents.error,
         parts=tuple(sorted(parts, key=lambda p: (GROUPS.index(p.group), -p.tokens))),
-        contributors=_list_contributors(contents.shown, session.cwd),
+        contributors=_list_contributors(contents.messages, session.cwd),
         notes=session.notes,
         title=get_title(session),
     )

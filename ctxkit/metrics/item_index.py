@@ -498,5 +498,5 @@ def _is_word_char(char: str) -> bool:
 
 
 def _make_encodable(text: str) -> str:
-    """Return the text with lone surrogates replaced, as UTF-8 lacks them; its length is the same."""
+    """Return the text with lone surrogates replaced (UTF-8 lacks them); the length is the same."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

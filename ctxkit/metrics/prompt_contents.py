@@ -48,7 +48,7 @@ class SentMessage(NamedTuple):
 class PromptContents(NamedTuple):
     """All contents of one prompt, in tokens."""
 
-    shown: tuple[SentMessage, ...]
+    messages: tuple[SentMessage, ...]
     visible: int
     """Tokens of the messages before they are scaled to the recorded prompt."""
     rest: int
@@ -98,7 +98,7 @@ def _contents_of_record(session: Session, index: int | None, sized: MessageSizes
     )
     source: Provenance = "derived" if has_recorded_prompt(session) else "estimated"
     return PromptContents(
-        shown=sent,
+        messages=sent,
         visible=visible,
         rest=rest,
         schemas=schemas,
@@ -142,9 +142,9 @@ def _original_messages(session: Session, stop: int) -> dict[int, tuple[Message, 
     edits_n = sum(not isinstance(e, Message) for e in session.path[:stop])
     by_id = {m.id: m for m in session.messages}
     return {
-        id(f.shown): (by_id[first], f.edit.method or f.state if f.edit else f.state)
+        id(f.replacement): (by_id[first], f.edit.method or f.state if f.edit else f.state)
         for first, f in get_message_fates(session, edits_n).items()
-        if f.shown is not None and first in by_id
+        if f.replacement is not None and first in by_id
     }
 
 
@@ -188,7 +188,7 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
         )
     rest, schemas = separate_schemas(session, sizes[0], is_whole=is_live(session))
     return PromptContents(
-        shown=tuple(sent),
+        messages=tuple(sent),
         visible=sum(sizes[1:]),
         rest=rest,
         schemas=schemas,

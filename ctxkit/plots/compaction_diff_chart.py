@@ -110,12 +110,12 @@ def diff_data(
     out: list[MessageChange] = []
     for message in window:
         fate = None if id(message) in stays else touched.get(ids_by_message[id(message)])
-        left = message if fate is None else fate.shown
+        left = message if fate is None else fate.replacement
         state, reason = ("shown", "") if fate is None else (fate.state, fate.reason or "")
         after_size = 0 if left is None else after_of(left)
         sizes = before_of(message), after_size
         out.append(_make_change(message, state, sizes, reason, describe(message)))
-    shortened = {id(f.shown) for f in touched.values() if f.shown is not None}
+    shortened = {id(f.replacement) for f in touched.values() if f.replacement is not None}
     there = {id(m) for m in window}
     new = [m for m in after if id(m) not in there and id(m) not in shortened]
     at = next((i for i, c in enumerate(out) if c.what in ("summarised", "dropped")), len(out))
@@ -191,9 +191,9 @@ def _window_at(session: Session, position: int) -> list[Message]:
 def _ids_by_message(session: Session, done: int, window: Sequence[Message]) -> dict[int, str]:
     """By identity of a message in the window: the id by which its fate is known."""
     before = {
-        id(f.shown): first
+        id(f.replacement): first
         for first, f in get_message_fates(session, done).items()
-        if f.shown is not None
+        if f.replacement is not None
     }
     return {id(m): before.get(id(m), m.id) for m in window}
 

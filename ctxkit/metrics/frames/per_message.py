@@ -172,7 +172,7 @@ def _append_states(
         data["sent_tokens"] += _blank_after_last_reply(messages, sizes)
         return
     fates = _find_fates_at_call(session, None, edited)
-    data["visible"] += [fate is None or fate.shown is not None for fate in fates]
+    data["visible"] += [fate is None or fate.replacement is not None for fate in fates]
     data["state"] += ["shown" if fate is None else fate.state for fate in fates]
     data["compaction"] += [None if fate is None else fate.compaction for fate in fates]
     data["reason"] += [None if fate is None else fate.reason for fate in fates]
@@ -214,8 +214,8 @@ def _find_fates_at_call(
         fate = fates[i]
         if item.pruned:
             fates[i] = _make_pruned_fate(fate, item.message, item.changed_by)
-        elif fate is not None and fate.shown is None:  # removed and restored as it was
-            fates[i] = None if item.changed_by is None else fate._replace(shown=item.message)
+        elif fate is not None and fate.replacement is None:  # removed and restored as it was
+            fates[i] = None if item.changed_by is None else fate._replace(replacement=item.message)
     return fates
 
 
@@ -232,7 +232,7 @@ def _make_pruned_fate(
 ) -> MessageFate:
     """Return the fate of a message that is pruned for a call, whatever compactions did to it."""
     fate_before = fate or _SHOWN
-    return fate_before._replace(state="pruned", shown=replacement, pruned_by=by)
+    return fate_before._replace(state="pruned", replacement=replacement, pruned_by=by)
 
 
 def _size_after_fates(
@@ -240,7 +240,7 @@ def _size_after_fates(
 ) -> list[int | None]:
     """Return the size of what is shown of each message."""
     return [
-        size if fate is None else 0 if fate.shown is None else count_tokens(fate.shown)
+        size if fate is None else 0 if fate.replacement is None else count_tokens(fate.replacement)
         for size, fate in zip(sizes, fates, strict=True)
     ]
 
