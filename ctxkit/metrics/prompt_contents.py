@@ -194,7 +194,7 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
         schemas=schemas,
         later=0,
         excess=0 if is_billed else max(-fixed, 0),
-        fell=fixed < 0 and not is_billed,
+        is_smaller_than_log=fixed < 0 and not is_billed,
         prompt=total,
         prompt_source="recorded" if is_billed and _has_provider_usage(session, index) else source,
         source=source,
