@@ -201,36 +201,36 @@ def _append_compactions(
 ) -> None:
     measured = measure_compactions(session, count)
     bills = {b.compaction: b for b in bill_summaries(session, measured, reuse=reuse)}
-    for one in measured:
-        group, bill = one.group, bills.get(one.group.number)
+    for compaction in measured:
+        group, bill = compaction.group, bills.get(compaction.group.number)
         data["compaction"].append(group.number)
         data["position"].append(group.position)
         data["turn"].append(session.turns[group.position])
-        data["call"].append(one.call)
-        data["tokens_before"].append(one.before)
-        data["tokens_after"].append(one.after)
-        data["tokens_source"].append(one.source)
-        data["messages_before"].append(one.messages_before)
-        data["messages_after"].append(one.messages_after)
+        data["call"].append(compaction.call)
+        data["tokens_before"].append(compaction.before)
+        data["tokens_after"].append(compaction.after)
+        data["tokens_source"].append(compaction.source)
+        data["messages_before"].append(compaction.messages_before)
+        data["messages_after"].append(compaction.messages_after)
         data["affected_messages_n"].append(len({t for e in group.edits for t in e.targets}))
-        data["token_savings"].append(one.savings)
-        data["message_savings"].append(one.message_savings)
-        data["summary_tokens"].append(one.inserted)
+        data["token_savings"].append(compaction.savings)
+        data["message_savings"].append(compaction.message_savings)
+        data["summary_tokens"].append(compaction.inserted)
         data["cost_usd"].append(None if bill is None else bill.usd)
         data["cost_source"].append(None if bill is None else bill.source)
         _append_descriptions(session, group, data)
 
 
-def _append_descriptions(session: Session, cut: EditGroup, data: dict[str, list[Any]]) -> None:
-    first = cut.edits[0]
+def _append_descriptions(session: Session, group: EditGroup, data: dict[str, list[Any]]) -> None:
+    first = group.edits[0]
     data["session"].append(session.id)
     data["ts"].append(first.time)
     data["agent"].append(first.agent or session.agent)
     data["source"].append(first.source)
     for name in ("kind", "trigger", "method", "reason", "model"):
-        words = dict.fromkeys(w for e in cut.edits if (w := getattr(e, name)))
+        words = dict.fromkeys(w for e in group.edits if (w := getattr(e, name)))
         data[name].append(", ".join(words) or None)
-    data["error"].append(join_summary_errors(cut.edits) or None)
+    data["error"].append(join_summary_errors(group.edits) or None)
 
 
 @shows_figures('frame(per="compaction")')
