@@ -12,8 +12,8 @@
 #   hour      (p_h - p_w) W for all tokens written since the last pause, then p_r P or p_h (P - K)
 #
 # A session's end is a pause without a return: "nothing" costs nothing there, the other choices have
-# already spent their part. Growth of the prompt by the user's next words is equal for all choices and
-# left out. Neither the savings nor the losses of a smaller context on later calls are counted.
+# already spent their part. Growth of the prompt by the user's next words is equal for all choices
+# and left out. Neither the savings nor the losses of a smaller context on later calls are counted.
 
 from __future__ import annotations
 
