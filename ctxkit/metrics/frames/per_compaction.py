@@ -119,7 +119,8 @@ def rows(
         count: how messages are counted, as for `frame`.
         unmarked: include drops of the prompt that no edit explains.
         attempts: include compactions of a live session that changed nothing.
-        reuse: bill a summary that the log does not price as if its call had read the cached prompt.
+        reuse: bill summaries that the log does not price as if their calls had read the cached
+            prompt.
     """
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
@@ -241,8 +242,8 @@ def _read_figures(session: Session) -> dict[str, Any]:
     figures: dict[str, Any] = {"compactions_n": len(data["compaction"])}
     if None not in data["token_savings"]:
         figures["token_savings"] = fmean(data["token_savings"])
-    # A missing cost is that of a compaction without a model's summary, or of one without a price:
-    # the costs add up to those of all summaries where each that was billed has its price.
+    # The cost is missing for a compaction without a model's summary or without a price, so the
+    # costs add up to those of all summaries only if every billed summary has a price.
     is_priced = all(bill.usd is not None for bill in bill_summaries(session))
     if is_priced and any(usd is not None for usd in data["cost_usd"]):
         figures["summaries_usd"] = sum(usd or 0.0 for usd in data["cost_usd"])
