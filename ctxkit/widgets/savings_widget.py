@@ -150,16 +150,16 @@ class CompactionDetails:
     def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
         """Return the sentences, the diff and the items of a compaction, as plain values."""
         changes = diff_data(self.session, number)
-        changed = [c for c in changes if c.what != "kept"]
-        changed.sort(key=lambda c: (c.what != "inserted", -c.before))
-        counts = Counter(c.what for c in changes)
+        changed = [c for c in changes if c.action != "kept"]
+        changed.sort(key=lambda c: (c.action != "inserted", -c.before))
+        counts = Counter(c.action for c in changes)
         counts_text = ", ".join(f"{n:,} {what}" for what, n in counts.items())
         more = len(changed) - MAX_CHANGES
         rows = [
             [
                 format_message_number(c.position),
                 sanitize_line(c.name, 80),
-                c.what,
+                c.action,
                 f"{c.before:,}",
                 f"{c.after:,}",
             ]
