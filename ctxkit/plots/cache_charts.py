@@ -89,8 +89,8 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
         )
     # A replay has no recorded cache, so its misses are derived. Misses of the record by pauses,
     # models or settings remain, as a replay does not change these. Compactions of the record are
-    # replaced by those of the replay. `shared` is the prefix that a prompt shares with earlier ones,
-    # which a cache can serve.
+    # replaced by those of the replay. `shared` is the prefix that a prompt shares with earlier
+    # prompts, which a cache can serve.
     _, shared = get_replay_prompt_arrays(session)
     compacted_calls = {one.call for one in get_replay_compactions(session)}
     out = []
