@@ -302,7 +302,7 @@ def _bill_prompts(
     reuse: bool = False,
 ) -> tuple[ReplayBill, list[float | None]]:
     """Return the bill of a replay, and the dollars of the summaries of each compaction."""
-    costs = [base.sheet.summaries_usd(c.written, reuse=reuse) for c in compactions]
+    costs = [base.sheet.summaries_usd(c.summaries, reuse=reuse) for c in compactions]
     return bill_replay(base.sheet, prompts, sum_if_complete(costs)), costs
 
 
@@ -327,7 +327,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
     prompt_tokens = [n for n in sizes if n]
     bill = base.forecast.bill(reuse=reuse)
     compactions, prompts = get_compactions(session, base.anchored)
-    summary_costs = [cost_model.summaries_usd(c.written, reuse=reuse) for c in compactions]
+    summary_costs = [cost_model.summaries_usd(c.summaries, reuse=reuse) for c in compactions]
     row = base.head("recorded", source) | base.over(sizes, max(prompt_tokens, default=None))
     row |= {
         "prompt_tokens": sum(prompt_tokens) if prompt_tokens else None,
@@ -506,7 +506,7 @@ class SessionScoreCache:
 
     @cached_property
     def _nothing_lost(self) -> dict[str, Any]:
-        return self._analyse_loss(VisibilityRecorder(self.memory).told())
+        return self._analyse_loss(VisibilityRecorder(self.memory).build())
 
     def _analyse_loss(self, visibility: Visibility) -> dict[str, Any]:
         analysis = LossAnalysis(self.memory, visibility)

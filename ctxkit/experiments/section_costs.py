@@ -310,5 +310,7 @@ class PromptBilling:
         return bill_replay(
             cost_model,
             sent,
-            sum_if_complete(cost_model.summaries_usd(s.written) for s in get_run_compactions(run)),
+            sum_if_complete(
+                cost_model.summaries_usd(s.summaries) for s in get_run_compactions(run)
+            ),
         )

@@ -209,7 +209,7 @@ class SessionView:
                 s.changed_by,
                 number=s.position,
             )
-            for i, s in enumerate(contents.shown)
+            for i, s in enumerate(contents.messages)
         )
 
     def describe_line(self, line: MessageLine) -> tuple[str, str]:

@@ -84,8 +84,8 @@ def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():
     ]
     cold = session(*log)
     a, b = (SessionScoreCache(x).sheet for x in (s, cold))
-    assert a.kept[4] > 10**9
-    assert b.kept[4] == 3000
+    assert a.read_limits[4] > 10**9
+    assert b.read_limits[4] == 3000
 
 
 def test_the_call_that_writes_a_summary_is_billed_fresh_or_as_a_read():

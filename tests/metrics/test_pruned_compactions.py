@@ -44,5 +44,5 @@ def test_what_a_pruning_had_freed_already_is_no_saving(real):
     frame = ck.frame(replay, per="compaction")
     assert frame["tokens_before"][0] == first.before
     assert row["token_savings"] == pytest.approx(frame["token_savings"].mean())
-    outcomes = ck.metrics.thrash(replay).cuts
+    outcomes = ck.metrics.thrash(replay).outcomes
     assert [o.before for o in outcomes] == frame["tokens_before"].tolist()

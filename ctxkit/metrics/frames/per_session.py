@@ -264,7 +264,7 @@ def _sum_usage(session: Session, bill: SessionBill) -> dict[str, Any]:
 
 
 def _get_logged_totals(session: Session) -> dict[str, Any]:
-    """Return the totals that a log states for the whole run, where it has none of single calls."""
+    """Return the totals that a log states for the whole run, if it has none of single calls."""
     names = {"prompt_tokens": "input_tokens", "output_tokens": "output_tokens"}
     totals = {name: session.details.get(key) for name, key in names.items()}
     logged = {name: n for name, n in totals.items() if isinstance(n, int)}
