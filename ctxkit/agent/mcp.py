@@ -93,7 +93,7 @@ class McpServer(EventLoopClient):
         except TimeoutError:
             self.close()
             raise BadArguments(
-                f"{self._label} did not answer within {self._seconds:g} s{self._child.words()}"
+                f"{self._label} did not answer within {self._seconds:g} s{self._child.quote_stderr()}"
             ) from None
         except CtxkitError:
             self.close()
@@ -149,7 +149,7 @@ class McpServer(EventLoopClient):
         Raises:
             CtxkitError: the tool failed, with the server's message; or the server did.
         """
-        result = await self._on_loop().hear(self._call_on_loop(tool, arguments))
+        result = await self._on_loop().run(self._call_on_loop(tool, arguments))
         parts = [to_result_part(p) for p in result.get("content") or () if isinstance(p, dict)]
         if not parts and result.get("structuredContent") is not None:
             parts = [result["structuredContent"]]

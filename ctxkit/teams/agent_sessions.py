@@ -88,7 +88,7 @@ class SessionFactory:
         clock: seconds since 1970.
         limits: of each turn.
         approve: asked before each tool call.
-        hear: is told every event.
+        listener: is told every event.
         seed: what ids follow from.
         sections: of each agent's system message, as `agent.system_prompt.parse_section_names` names
             them.
@@ -107,7 +107,7 @@ class SessionFactory:
         clock: Callable[[], float],
         limits: Limits,
         approve: Approve | None,
-        hear: Listener,
+        listener: Listener,
         seed: str,
         sections: str = "",
         memory: Sequence[str] = (),
@@ -126,9 +126,9 @@ class SessionFactory:
                 f"{did_you_mean(name, tool_groups)}"
             )
         self.root, self._plan, self._tools, self._allow = root, plan, tuple(tools), tuple(allow)
-        self._given = {k.casefold(): m for k, m in models.items()}
+        self._named_models = {k.casefold(): m for k, m in models.items()}
         self._clock, self._limits, self._approve = clock, limits, approve
-        self._hear, self._seed, self._sections = hear, seed, sections
+        self._listener, self._seed, self._sections = listener, seed, sections
         self._models = {  # what does not exist is said first
             m.name: self._resolve_model((m.name, m.model), model or m.model) for m in plan.members
         }
@@ -136,7 +136,7 @@ class SessionFactory:
             m.name: self._resolve_model((sub_agent_name(m.name), m.sub.model), m.sub.model)
             for m in plan.members
             if m.sub is not None
-            and (m.sub.model or sub_agent_name(m.name).casefold() in self._given)
+            and (m.sub.model or sub_agent_name(m.name).casefold() in self._named_models)
         }
         self._named: dict[str, dict[str, str]] = {}
         self._writer = self._summary_model(plan.summary_model, model)
@@ -225,7 +225,7 @@ class SessionFactory:
             root=self.root.folder,
             allow=self._allow,
             workspace=workspace,
-            hear=self._hear,
+            listener=self._listener,
             limits=replace(self._limits, calls=spec.calls) if spec.calls else self._limits,
             approve=self._approve,
             words={"model": spec.model.name, "team": team},
@@ -305,7 +305,7 @@ class SessionFactory:
         first agent's; None: a script plays the agents, and a script of turns is none of summaries.
         """
         named_models = {name.casefold(), _SUMMARY_MODEL.casefold()}
-        if is_scripted(model) and not named_models & set(self._given):
+        if is_scripted(model) and not named_models & set(self._named_models):
             return None
         if not name:
             first = self._models[self._plan.members[0].name]
@@ -315,7 +315,9 @@ class SessionFactory:
     def _resolve_model(self, names: tuple[str, str], default_model: Model | str) -> Model:
         """Return a model by an agent's name, the config's name for it, or as it is named."""
         agent, model = names
-        chosen = self._given.get(agent.casefold(), self._given.get(model.casefold(), default_model))
+        chosen = self._named_models.get(
+            agent.casefold(), self._named_models.get(model.casefold(), default_model)
+        )
         if not isinstance(chosen, str):
             return chosen
         if not chosen:
@@ -401,7 +403,7 @@ class TeamSessions(Mapping[str, LiveSession]):
         self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, emit: EventSink
     ) -> None:
         self._members = {m.name: m for m in members}
-        self._open, self._open_sub, self._tell = open_session, open_sub, emit
+        self._open, self._open_sub, self._emit = open_session, open_sub, emit
         self._lock = RLock()
         """One thread works, and another may read."""
         self._hooks: list[Callable[[LiveSession], None]] = []
@@ -441,7 +443,7 @@ class TeamSessions(Mapping[str, LiveSession]):
 
     def _open_member(self, member: Member) -> None:
         with ExitStack() as undo:
-            sub = SubAgent(member.name, self._tell) if member.sub is not None else None
+            sub = SubAgent(member.name, self._emit) if member.sub is not None else None
             # a session is closed again where that of its sub-agent cannot be opened
             live = self._open(member, sub)
             undo.callback(live.close)

@@ -37,7 +37,7 @@ class ContractEvidence:
     turn: int = -1
     """Number of the turn that hands on."""
 
-    def lacking(self, contracts: Iterable[HandoffContract]) -> list[str]:
+    def find_unmet_requirements(self, contracts: Iterable[HandoffContract]) -> list[str]:
         """Return a sentence for each requirement of contracts that does not hold."""
         needs = [(c.name, r) for c in contracts for r in c.requires]
         return [f"{name}: {why}" for name, r in needs if (why := self._missing_reason(r))]
@@ -66,7 +66,7 @@ class ContractEvidence:
 
     def _check_file(self, r: Requirement) -> str:
         try:
-            with self.root.opened(r.path):
+            with self.root.open_file(r.path):
                 return ""
         except StoreError:
             return f"there is no file {r.path}"
@@ -82,7 +82,7 @@ class ContractEvidence:
 
     def _check_written(self, r: Requirement) -> str:
         if r.this_turn:
-            written = any(c.written for c in self._relevant_changes(r))
+            written = any(c.files for c in self._relevant_changes(r))
             return "" if written else "no file was written in this turn"
         listed = (read_json(self.root, r.path or self.plan.brief) or {}).get(
             r.field or "files_to_change"
@@ -101,13 +101,13 @@ class ContractEvidence:
         return self._describe_unwritten(w for w in words if _FILE_WORD.fullmatch(w))
 
     def _describe_unwritten(self, required: Iterable[str]) -> str:
-        paths = {_normal_path(p) for c in self.changes for p in c.written}
+        paths = {_normal_path(p) for c in self.changes for p in c.files}
         missing_paths = [p for p in dict.fromkeys(required) if _normal_path(p) not in paths]
         return f"not written: {', '.join(missing_paths[:10])}" if missing_paths else ""
 
     def _check_tests(self, _: Requirement) -> str:
         """Check that tests were run, with success, since the last change; none is run here."""
-        last = max((c.turn for c in self.changes if c.written), default=-1)
+        last = max((c.turn for c in self.changes if c.files), default=-1)
         # changes are known by the turn: a run in the turn of the last change counts
         runs = [ok for c in self.changes if c.turn >= last for command, ok in c.commands
                 if _holds_text(self.plan.suite, command)]  # fmt: skip
@@ -149,7 +149,7 @@ class ContractEvidence:
         return ""
 
     def _has_assertions(self) -> bool:
-        files = {p for c in self.changes for p in c.written if "test" in p.casefold()}
+        files = {p for c in self.changes for p in c.files if "test" in p.casefold()}
         texts = (self.read(path)[:200_000] for path in sorted(files) if not path.endswith(".json"))
         return any(matches_any(self.plan.assertions, text) for text in texts)
 
@@ -175,7 +175,7 @@ class TurnChanges:
     turn: int
     agent: str
     time: float
-    written: tuple[str, ...]
+    files: tuple[str, ...]
     commands: tuple[tuple[str, bool], ...]
     """Each command, and whether it succeeded."""
 
@@ -184,8 +184,8 @@ class TurnChanges:
         """The entry as fuseraft says it."""
         at = datetime.fromtimestamp(self.time, UTC)
         lines = [f"[Turn {self.turn}] {self.agent} ({at:%Y-%m-%d %H:%M} UTC)"]
-        if self.written:
-            lines += ["  Files written:", *(f"    - {path}" for path in self.written)]
+        if self.files:
+            lines += ["  Files written:", *(f"    - {path}" for path in self.files)]
         if self.commands:
             lines.append("  Commands run:")
             lines += [f"    - {c} [{'OK' if ok else 'FAILED'}]" for c, ok in self.commands]
@@ -227,7 +227,7 @@ def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> Tur
     if not written and not commands:
         return None
     time = next((m.time for m in reversed(messages) if m.time is not None), 0.0)
-    return TurnChanges(turn=turn, agent=agent, time=time, written=written, commands=commands)
+    return TurnChanges(turn=turn, agent=agent, time=time, files=written, commands=commands)
 
 
 def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[TurnChanges]:

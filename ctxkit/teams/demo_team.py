@@ -61,9 +61,9 @@ class ScriptedAgent(ScriptedModel):
 
     _over = 0
 
-    def begin(self, over: int, standing: TeamStatus | None = None) -> None:
+    def begin(self, over: int, status: TeamStatus | None = None) -> None:
         """Stand before a turn, with so many over; `standing` is that of the team."""
-        del standing
+        del status
         self._over = over
 
     def reply(self, turn: int, step: int) -> Message:

@@ -193,7 +193,7 @@ def _with_state_machine(
             f"Selection.StateMachine.Initial names no state; there are {join_names(names)}."
         )
     initial = match_name(initial, names, "Selection.StateMachine.Initial")
-    if states[initial].ends:
+    if states[initial].is_final:
         raise BadArguments(
             f"The team begins in state {initial}, out of which nothing leads: give it Transitions."
         )
@@ -325,11 +325,11 @@ def _check_can_end(states: Mapping[str, TeamState], initial: str) -> None:
     reached, todo = {initial}, [initial]
     while todo:
         state = states[todo.pop()]
-        for way in () if state.ends else state.transitions:
+        for way in () if state.is_final else state.transitions:
             if way.to not in reached:
                 reached.add(way.to)
                 todo.append(way.to)
-    if not any(states[name].ends for name in reached):
+    if not any(states[name].is_final for name in reached):
         raise BadArguments(
             f"The team could never end: its states ({join_names(sorted(reached))}) only lead to"
             " each other. Let a transition lead to one that is Terminal."

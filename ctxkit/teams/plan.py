@@ -70,21 +70,21 @@ class Verifier:
     word: str = "INCONSISTENCY"
     """Where its reply holds this, the next agent is told of a finding."""
 
-    def due(self, turns: int, kind: object) -> bool:
+    def is_due(self, turns: int, kind: object) -> bool:
         """Say whether it looks after a turn: how many there were, the kind of its failure."""
         odd = self.suspicious and kind in ("ConflictingEvidence", "NoProgress")
         return odd or (self.every > 0 and turns % self.every == 0)
 
 
-def classify_failure(missing: Sequence[str], *, again: bool, worked: bool) -> FailureKind:
+def classify_failure(missing: Sequence[str], *, again: bool, used_tools: bool) -> FailureKind:
     """Return the kind of a failure.
 
     Args:
         missing: in words, what a contract lacks.
         again: it failed the turn before, too.
-        worked: the agent called a tool in this turn.
+        used_tools: the agent called a tool in this turn.
     """
-    if again and not worked:
+    if again and not used_tools:
         return "NoProgress"
     # evidence that is there and speaks against the claim weighs more than missing evidence
     against = any(why.endswith(_CONFLICT_ENDINGS) for why in missing)
@@ -183,7 +183,7 @@ class Member:
     context: tuple[ContextSource, ...] = ()
     """Declared sources; with any, it is shown them and its own turns, and nothing else."""
     rules: Rules
-    shown: dict[str, Any] = field(default_factory=dict)
+    view_keys: dict[str, Any] = field(default_factory=dict)
     """What it is shown of the others, in the config's own keys."""
     sub: SubAgentPlan | None = None
     """The agent that it can ask; None: none."""
@@ -261,7 +261,7 @@ class TeamState:
     """Where in the JSON of a reply the list must be that is worked off next."""
 
     @property
-    def ends(self) -> bool:
+    def is_final(self) -> bool:
         """True where the work is over."""
         return self.terminal or not self.transitions
 
@@ -331,7 +331,7 @@ class TeamPlan:
 
 def make_plan_details(plan: TeamPlan) -> dict[str, Any]:
     """Return what a team's ledger keeps of its plan: names, what each is shown, thresholds."""
-    views = {m.name: m.shown for m in plan.members if m.shown}
+    views = {m.name: m.view_keys for m in plan.members if m.view_keys}
     limits = {"warn_at": plan.warn_at, "cutover_at": plan.cutover_at}
     settings = {"views": views, **limits}
     return {"team": [m.name for m in plan.members], **{k: v for k, v in settings.items() if v}}
@@ -352,7 +352,7 @@ class Condition:
     operator: str
     value: str | bool
 
-    def holds(self, record: dict[str, Any]) -> bool:
+    def matches(self, record: dict[str, Any]) -> bool:
         """Say whether an object is so; upper and lower case are alike."""
         value: Any = record
         for name in self.field.split("."):
