@@ -194,7 +194,8 @@ class AcpClient(EventLoopClient):
                         return True
                 result = await self._send_and_wait("session/new", place)
         except TimeoutError:
-            why = f"{self._label} did not answer within {self._seconds:g} s{self._child.quote_stderr()}"
+            stderr = self._child.quote_stderr()
+            why = f"{self._label} did not answer within {self._seconds:g} s{stderr}"
             await self._stop_client()
             raise ModelError(why) from None
         except (BadArguments, ModelError) as e:

@@ -92,8 +92,9 @@ class McpServer(EventLoopClient):
             descriptions = self._on_loop().wait(self._list_on_loop(), self._seconds)
         except TimeoutError:
             self.close()
+            stderr = self._child.quote_stderr()
             raise BadArguments(
-                f"{self._label} did not answer within {self._seconds:g} s{self._child.quote_stderr()}"
+                f"{self._label} did not answer within {self._seconds:g} s{stderr}"
             ) from None
         except CtxkitError:
             self.close()

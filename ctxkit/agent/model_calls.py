@@ -302,7 +302,7 @@ class ReplyStream:
     """Receives the deltas of one reply and emits them as events.
 
     Args:
-        emit: called with `delta` and `model_wait` events; it redacts them (`LiveEvents.tell`).
+        emit: called with `delta` and `model_wait` events; it redacts them (`LiveEvents.emit`).
         check_deadline: raises if the turn's time is over; called at every delta.
     """
 

@@ -1,6 +1,6 @@
 """A turn's limits, spending, state, outcome and live events.
 
-`LiveEvents.tell` is the only way by which text of a running turn reaches a listener, and so the
+`LiveEvents.emit` is the only way by which text of a running turn reaches a listener, and so the
 screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text across
 its pieces.
 """
@@ -339,7 +339,7 @@ class LiveEvents:
     `arguments`).
 
     Args:
-        hear: called with every event.
+        listener: called with every event.
         clock: returns seconds since 1970.
         turn: returns the number of the current turn.
     """

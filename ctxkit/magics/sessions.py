@@ -91,9 +91,8 @@ class LiveSessions:
                 f"No live session is called {chosen!r}" if chosen else "No live session is open"
             )
             command = f"%%agent --session {chosen}" if chosen else "%%agent"
-            raise BadArguments(
-                f"{sentence}: begin one with `{command}`.{did_you_mean(chosen or '', self._open_sessions)}"
-            )
+            suggestion = did_you_mean(chosen or "", self._open_sessions)
+            raise BadArguments(f"{sentence}: begin one with `{command}`.{suggestion}")
         return self._open_sessions[chosen]
 
     @property

@@ -62,7 +62,7 @@ class ScriptedAgent(ScriptedModel):
     _over = 0
 
     def begin(self, over: int, status: TeamStatus | None = None) -> None:
-        """Stand before a turn, with so many over; `standing` is that of the team."""
+        """Stand before a turn, with so many over; `status` is that of the team."""
         del status
         self._over = over
 

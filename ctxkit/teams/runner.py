@@ -329,10 +329,10 @@ class TurnRunner:
 
     # A turn can be taken again after a crash, as it is written in two places, one after the other:
     # the agent's session gets the messages while it works, the ledger gets the conclusion at the
-    # end. `concluded_turn` is the agent's last turn that the ledger knows. A later turn in the session
-    # that is finished lacks only its conclusion, and no model is asked. A later one that is not
-    # finished continues a prompt that says so. Otherwise a new turn begins. Invariant: each turn
-    # has one conclusion.
+    # end. `concluded_turn` is the agent's last turn that the ledger has. If a later turn in the
+    # session is finished, only its conclusion is written and no model is called. If a later turn is
+    # unfinished, it continues with a prompt that says so. Otherwise a new turn begins. Invariant:
+    # each turn has one conclusion.
     async def take_turn(self, status: TeamStatus) -> TurnDecision:
         """Take the turn that is next.
 

@@ -53,7 +53,7 @@ def check_resumable(
 
     Args:
         plan: the team, as it is opened now.
-        standing: where it stands.
+        status: where it stands.
         active_agents: agents that took a turn of its task.
         name: of the team.
 
@@ -65,8 +65,9 @@ def check_resumable(
     if status.ended or (states.issuperset({status.state, *status.branches}) and agents_known):
         return
     where = f"state {status.state!r}" if status.state else "a round"
+    agents = ", ".join(active_agents) or "other agents"
     raise BadArguments(
-        f"Team {name!r} stands in {where} of {', '.join(active_agents) or 'other agents'}, which this "
+        f"Team {name!r} stands in {where} of {agents}, which this "
         "config does not have: open it with the one that it was begun with, or begin another team."
     )
 
@@ -108,7 +109,7 @@ def decide_turn(
 
     Args:
         plan: the team.
-        standing: before it.
+        status: before it.
         turn: what was said in it.
         evidence: what the agents really did.
     """

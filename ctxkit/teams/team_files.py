@@ -195,7 +195,7 @@ def encode_checkpoint(
     Args:
         ledger: of the team.
         members: the sessions of its agents by name.
-        standing: where it stands.
+        status: where it stands.
         config: the path of its config; empty: it has none.
         folder: in which its tools work.
     """

@@ -243,7 +243,7 @@ def quote_previous_reply(
 
     Args:
         state: in which the turn is taken.
-        standing: before it.
+        status: before it.
         sessions: of the agents, by name.
     """
     if state is None or not state.reads:

@@ -27,9 +27,9 @@ from ctxkit.agent.models.retries import (
     FailureKind,
     RetryPolicy,
     classify_failure,
+    describe_failure,
     parse_retry_after,
 )
-from ctxkit.agent.models.retries import describe_failure
 from ctxkit.agent.models.streaming import (
     CONTEXT_FULL_REASONS,
     StreamNotes,
