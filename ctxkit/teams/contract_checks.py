@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _FILE_WORD = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[chr]))")
-"""A word that names a file: with a slash in it, or a name with an ending."""
+"""A word that names a file: it has a slash or a suffix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class ContractEvidence:
     plan: TeamPlan
     changes: Sequence[TurnChanges]
     turn: int = -1
-    """Number of the turn that hands on."""
+    """Number of the turn that hands off."""
 
     def find_unmet_requirements(self, contracts: Iterable[HandoffContract]) -> list[str]:
         """Return a sentence for each requirement of contracts that does not hold."""
@@ -43,18 +43,18 @@ class ContractEvidence:
         return [f"{name}: {why}" for name, r in needs if (why := self._missing_reason(r))]
 
     def status(self, contracts: Iterable[HandoffContract]) -> list[dict[str, str]]:
-        """Return each contract by its name, with what it lacks (`why`; empty where it holds)."""
+        """Return each contract's name with its unmet requirements (`why`; empty if it holds)."""
         rows = {
             c.name: [w for r in c.requires if (w := self._missing_reason(r))] for c in contracts
         }
         return [{"name": name, "why": redact("; ".join(why))} for name, why in rows.items()]
 
     def read(self, path: str) -> str:
-        """Return the text of a file of the team; empty where there is none."""
+        """Return the text of a file of the team; empty if there is none."""
         return read_text(self.root, path)
 
     def _missing_reason(self, r: Requirement) -> str:
-        """Return why a requirement does not hold; empty where it does."""
+        """Return why a requirement does not hold; empty if it does."""
         checks = {"FileExists": self._check_file, "FilesWritten": self._check_written,
                   "CommandSucceeded": self._check_command, "TestReport": self._check_report,
                   "ChecklistComplete": self._check_checklist, "RelatedTestsPass": self._check_tests,
@@ -92,7 +92,7 @@ class ContractEvidence:
         return self._describe_unwritten(str(p) for p in listed)
 
     def _check_checklist(self, r: Requirement) -> str:
-        """Check that the files that the steps of a list name were written."""
+        """Check that every file named in a checklist's steps was written."""
         path, name = r.path or self.plan.brief, r.field or "execution_checklist"
         steps = (read_json(self.root, path) or {}).get(name)
         if not isinstance(steps, list) or not steps:
@@ -106,9 +106,9 @@ class ContractEvidence:
         return f"not written: {', '.join(missing_paths[:10])}" if missing_paths else ""
 
     def _check_tests(self, _: Requirement) -> str:
-        """Check that tests were run, with success, since the last change; none is run here."""
+        """Check that tests succeeded since the last change; no test is run here."""
         last = max((c.turn for c in self.changes if c.files), default=-1)
-        # changes are known by the turn: a run in the turn of the last change counts
+        # changes are recorded per turn: a run in the turn of the last change counts
         runs = [ok for c in self.changes if c.turn >= last for command, ok in c.commands
                 if _holds_text(self.plan.suite, command)]  # fmt: skip
         if not runs:
@@ -122,7 +122,7 @@ class ContractEvidence:
             if r.field
             else ""
         )
-        # a command of the brief is looked for as a whole, a pattern by each part between bars
+        # a command of the brief must occur as a whole; of a pattern one part between bars
         words = [command_text] if command_text else r.pattern.split("|")
         described = command_text or r.pattern or "any command"
         last: bool | None = None
@@ -159,18 +159,18 @@ def _normal_path(path: str) -> str:
 
 
 def _holds_text(words: Iterable[str], command: str) -> bool:
-    """Say whether a command holds one of some texts (fuseraft's: texts between bars)."""
+    """Return True if a command contains one of several texts (in fuseraft: between bars)."""
     return any(w.strip().casefold() in command.casefold() for w in words)
 
 
 SHELL_TOOLS = ("shell", "shell_run", "bash")
 _FAILED_COMMAND = re.compile(r"\[(?:exit status \d+|stopped after [\d.]+ seconds)\]\s*\Z")
-"""How the kit's shell ends what it says of a command that failed."""
+"""End of the shell tool's output for a failed command."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnChanges:
-    """What one agent changed in one of the team's turns."""
+    """Files that an agent wrote and commands that it ran in one turn of the team."""
 
     turn: int
     agent: str
@@ -181,7 +181,7 @@ class TurnChanges:
 
     @property
     def text(self) -> str:
-        """The entry as fuseraft says it."""
+        """The entry in fuseraft's format."""
         at = datetime.fromtimestamp(self.time, UTC)
         lines = [f"[Turn {self.turn}] {self.agent} ({at:%Y-%m-%d %H:%M} UTC)"]
         if self.files:
@@ -222,7 +222,7 @@ def find_changes(
 
 
 def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> TurnChanges | None:
-    """Return what an agent changed in a turn; None where it changed nothing."""
+    """Return what an agent changed in a turn; None if it changed nothing."""
     written, commands = find_changes(messages)
     if not written and not commands:
         return None
@@ -243,7 +243,7 @@ def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[Turn
 
 
 def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
-    """Return a JSON object of the team's folder; None where there is no such one."""
+    """Return a JSON object from the team's folder; None if there is none."""
     try:
         value = json.loads(read_text(root, path))
     except (ValueError, RecursionError):
@@ -252,7 +252,7 @@ def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
 
 
 def read_text(root: ReadableFolder, path: str) -> str:
-    """Return a text of the team's folder, at most a million bytes; empty where unreadable."""
+    """Return a text from the team's folder, at most a million bytes; empty if unreadable."""
     try:
         return root.read(path, _MAX_READ_BYTES).decode("utf-8", "replace")
     except StoreError:
@@ -260,10 +260,10 @@ def read_text(root: ReadableFolder, path: str) -> str:
 
 
 class ReadableFolder(Protocol):
-    """A folder, or the record of one."""
+    """A folder, or a reconstruction of one."""
 
     def read(self, name: str, most: int, /) -> bytes:
-        """Return a file's bytes; StoreError where there is none."""
+        """Return a file's bytes; raise StoreError if there is none."""
 
 
 _MAX_READ_BYTES = 1_000_000
