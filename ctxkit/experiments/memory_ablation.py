@@ -197,7 +197,7 @@ def _paste_session(session: Session, first: Message, text: str) -> _PastedSessio
 
 def _is_store_read(call: ToolCall, store: ContextStore) -> bool:
     """Return whether a call reads a path of the store."""
-    return any(isinstance(v, str) and store.holds(v) for v in call.arguments.values())
+    return any(isinstance(v, str) and store.contains(v) for v in call.arguments.values())
 
 
 def _without_calls(message: Message, ids: Collection[str]) -> Message:

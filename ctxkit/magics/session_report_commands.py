@@ -444,7 +444,7 @@ def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
     from ctxkit.agent.store.session_files import ContextReportStore
     from ctxkit.agent.store.workspace import Workspace
 
-    session_name = name or kit.lives.standing
+    session_name = name or kit.lives.current_name
     if session_name is not None and session_name in kit.lives:
         return kit.lives.get(session_name).reports
     return ContextReportStore(Workspace(), kit.session(name).id)

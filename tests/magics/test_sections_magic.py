@@ -251,7 +251,7 @@ def test_an_agent_reads_the_store_from_a_scratch_root(begin):
            Message(role="assistant", id="a", parts=(call,), stop="tool"),
            Message(role="tool", id="t", call_id="c1", tool="read_file", parts=(Text(""),)),
            Message(role="assistant", id="b", parts=(Text("done"),), stop="stop")]  # fmt: skip
-    shell.magics_manager.registry["CtxKit"].sessions.put(
+    shell.magics_manager.registry["CtxKit"].sessions.update(
         Session(id="script", log=tuple(log)), "script"
     )
     done = run(shell, "%%agent --session s --model scripted/script\nGo").session

@@ -179,7 +179,7 @@ def test_fu33_what_cannot_be_saved_stays():
     live = Run(log, Rules(pruning=Offload(threshold=10)))
     advance(live, live.rules, log.calls)
     assert artifact_in_stub(live.last_prompt().messages[-1])
-    sent = ArtifactOffloader(full).settled(live, live.last_prompt())
+    sent = ArtifactOffloader(full).store_artifacts(live, live.last_prompt())
     assert [m.parts for m in sent.messages] == [m.parts for m in live.history.at(1).messages]
 
 

@@ -67,7 +67,7 @@ class MemoryFlusher:
         self._saved_digests: dict[str, None] = {}
         self._flushed_after = -1
 
-    def due(self, tokens: int, window: int, compactions: int) -> bool:
+    def is_due(self, tokens: int, window: int, compactions: int) -> bool:
         """Return True if a flush is due before the next call, once per compaction cycle."""
         if not self.flush.is_due(tokens, window) or compactions == self._flushed_after:
             return False

@@ -142,7 +142,7 @@ class SessionLog:
         if self._handle < 0:
             return
         try:
-            if self.stopped is None and self._is_cut():
+            if self.stopped is None and self._is_truncated():
                 self._stop_writing("it was replaced or cut by another program", self.session)
         finally:
             if self.stopped is None:
@@ -195,7 +195,7 @@ class SessionLog:
             return "another file took its place"
         return "" if opened.st_size == self._size else "another program changed it"
 
-    def _is_cut(self) -> bool:
+    def _is_truncated(self) -> bool:
         """Return True if the file was replaced or is shorter than what was written."""
         with suppress(OSError):
             on_disk = self._safe_folder.stat(self.path.name)

@@ -71,7 +71,7 @@ class Root:
         return real
 
     @contextmanager
-    def opened(self, path: str) -> Iterator[BinaryIO]:
+    def open_file(self, path: str) -> Iterator[BinaryIO]:
         """Yield a regular file, open for reading.
 
         Raises:
@@ -103,7 +103,7 @@ class Root:
         Raises:
             StoreError: it is no regular file, is missing, is too large, or leads out of the root.
         """
-        with self.opened(path) as file:
+        with self.open_file(path) as file:
             if whole and os.fstat(file.fileno()).st_size > limit:
                 raise StoreError(
                     f"{path[:200]!r} is larger than {limit:,} bytes: it is not taken in part."
