@@ -143,7 +143,12 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
 
 
 def load_exercises() -> dict[str, Exercise]:
-    """Return all exercises by key."""
+    """Return all exercises by key.
+
+    Example:
+        >>> list(load_exercises())[:2]
+        ['01-guess', '01-a']
+    """
     # a lesson registers its exercises when it is imported; Python imports each once
     for lesson in _LESSONS:
         import_module(f"ctxkit.course.lessons.{lesson}")

@@ -107,7 +107,24 @@ def run_replay(
     fixed: int | Sequence[int] | None = None,
     last_usage: bool = False,
 ) -> Run:
-    """Run a session's log under rules; return the run behind a replay."""
+    """Run a session's log under rules; return the run behind a replay.
+
+    Args:
+        session: a recorded session.
+        rules: rules, a preset or its name.
+        tokens: as `log_from_session` takes it.
+        fixed: the same.
+        last_usage: the same.
+
+    Raises:
+        BadArguments: the rules are none, or have a setting that they cannot have.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> run = run_replay(ck.read(ck.samples.path("billing")), "pi")
+        >>> run.prompts.tolist()[:3]
+        [1625, 2200, 2487]
+    """
     rules, limit = resolve_rules(rules), find_context_window(session)
     is_measured = tokens is None and fixed is None and not last_usage
     sizes = measure_sizes(session, rules.counter) if is_measured else None

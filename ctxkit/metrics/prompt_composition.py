@@ -63,6 +63,12 @@ def count_groups_by_call(
         session: any session.
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record's messages; None: measured here.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> counted = count_groups_by_call(ck.read(ck.samples.path("billing")))
+        >>> counted.source, counted.groups["user"][:3]
+        ('derived', (80, 80, 80))
     """
     run = session.prompt_source or (run_record(session) if masks_results(session) else None)
     if run is None:

@@ -437,5 +437,11 @@ class RecordedCompactions(BasePolicy):
 
 
 def recorded_rules() -> Rules:
-    """Return rules that repeat the recorded compactions, with the recorded summaries."""
+    """Return rules that repeat the recorded compactions, with the recorded summaries.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> len(ck.replay(ck.samples.path("billing"), recorded_rules()).edits)
+        2
+    """
     return Rules(policy=RecordedCompactions(), trigger=Recorded(), name="recorded")

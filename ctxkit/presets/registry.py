@@ -110,7 +110,15 @@ def preset(name: str, **settings: Any) -> Rules:
 
 
 def preset_differences(name: str) -> tuple[PresetDifference, ...]:
-    """Return where the document and the program of a preset differ, and what the preset does."""
+    """Return where the document and the program of a preset differ, and what the preset does.
+
+    Args:
+        name: one of `names()`.
+
+    Example:
+        >>> [difference.topic for difference in preset_differences("pi")][:2]
+        ['second compaction', 'when']
+    """
     return tuple(getattr(import_module(f"ctxkit.presets.systems.{name}"), "DIFFERENCES", ()))
 
 
@@ -129,7 +137,6 @@ def resolve_rules(rules: RulesLike, *, once: bool = False) -> Rules:
         UnknownPreset: a name is unknown; the sentence names the nearest one.
 
     Example:
-        >>> from ctxkit.presets.registry import resolve_rules
         >>> resolve_rules("pi:reserve_tokens=8_000").parameters["reserve_tokens"]
         8000
     """

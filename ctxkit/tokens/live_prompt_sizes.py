@@ -65,7 +65,13 @@ def get_billed_prompt(reply: Message) -> int | None:
 
 
 def estimate_schema_tokens(tools: Iterable[ToolSchema]) -> int:
-    """Estimate the tokens of tool schemas without a bill: a quarter of their characters."""
+    """Estimate the tokens of tool schemas without a bill: a quarter of their characters.
+
+    Example:
+        >>> from ctxkit.session import ToolSchema
+        >>> estimate_schema_tokens([ToolSchema(name="read", description="Read a file.")])
+        5
+    """
     return sum(estimate_tool_tokens(tools))
 
 

@@ -11,8 +11,7 @@ from builders import assistant, result, session, tool_call, user
 from ctxkit import presets, tokens
 from ctxkit.agent import Agent, LiveContext
 from ctxkit.errors import ModelError
-from ctxkit.policies import AdaptiveTrim, Chain, Rules
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import AdaptiveTrim, Chain, Rules, apply_policy
 from ctxkit.session import Message, Text
 
 COUNT = tokens.get_counter("chars/4")

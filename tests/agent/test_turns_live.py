@@ -15,7 +15,6 @@ from talkers import COUNT, ECHO, Says, agent, live, run, said
 import ctxkit as ck
 from ctxkit.agent.store.session_files import _billed_turns
 from ctxkit.errors import ModelError
-from ctxkit.formats.snapshots import turns
 from ctxkit.plots.budget_charts import budget_data
 from ctxkit.policies import Above, Count, Rules, Spent, Summary
 from ctxkit.presets import preset
@@ -53,7 +52,7 @@ def one_storage():
 
 def same(one):
     """Hold the live frame against the log of snapshots and the frame of the record."""
-    log = turns(ck.read_snapshots(one.workspace.snapshots(one.id)))
+    log = ck.snapshots.turns(ck.read_snapshots(one.workspace.snapshots(one.id)))
     upto = log.columns.get_loc("compaction_occurred") + 1
     assert len(log) == len(one.turns)
     for name in log.columns[:upto]:

@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
-from ctxkit.course import students
-from ctxkit.course.exercises import load_exercises
+from ctxkit.course import load_exercises, students
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, triggers
 

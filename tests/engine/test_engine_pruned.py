@@ -43,9 +43,9 @@ from ctxkit.policies import (
     ToolPairs,
     TrimStage,
     WithoutTools,
+    apply_policy,
     triggers,
 )
-from ctxkit.policies.base import apply_policy
 from ctxkit.policies.protocols import is_call_overridden
 from ctxkit.session import Message, Text
 

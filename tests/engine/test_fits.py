@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxkit.engine.framework_integration import Context, fit
-from ctxkit.engine.replay import replay
+from ctxkit import Context, fit, replay
 from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.policies import Rules, triggers
 from ctxkit.presets import fuseraft

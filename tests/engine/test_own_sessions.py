@@ -8,8 +8,7 @@ import pytest
 from talks_by_chance import small
 
 import ctxkit as ck
-from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_composition import count_groups_by_call
+from ctxkit.metrics import count_groups_by_call
 from ctxkit.policies import Clear, Rules
 from ctxkit.presets import names
 from ctxkit.session.pruning_records import PRUNED_KEY
@@ -48,7 +47,7 @@ def assert_session_has_sent(session, prompts):
     assert [[m.text for m in view] for _, view in session.views()] == texts
     assert [[m.text for m in session.view(call)] for call in range(len(prompts))] == texts
     sizes = [sum(i.tokens for i in items) for items in sent]
-    assert [report(session, call).prompt_tokens for call in range(len(prompts))] == sizes
+    assert [ck.report(session, call).prompt_tokens for call in range(len(prompts))] == sizes
     assert ck.score(session, loss=False)["prompt_tokens"] == sum(sizes)
     stacked = count_groups_by_call(session).groups.values()
     assert [sum(tokens[c] for tokens in stacked) for c in range(len(prompts))] == sizes

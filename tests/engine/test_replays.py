@@ -7,13 +7,12 @@ from builders import assistant, session, step, summarised, system, usage, user
 from conftest import sample
 from talks_by_chance import by_chance
 
-from ctxkit.engine import log_from_session, run_rules, with_message_ids
-from ctxkit.engine.replay import replay, run_replay
+from ctxkit import replay
+from ctxkit.engine import log_from_session, run_replay, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Rules, guards, triggers
-from ctxkit.policies.context_rules import recorded_rules
+from ctxkit.policies import Rules, guards, recorded_rules, triggers
+from ctxkit.tokens import measure_sizes
 from ctxkit.tokens.live_prompt_sizes import get_billed_prompt
-from ctxkit.tokens.message_sizes import measure_sizes
 
 
 def pi(keep, at, **more):

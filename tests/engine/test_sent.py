@@ -12,8 +12,7 @@ from talks_by_chance import Fours, by_chance
 
 import ctxkit as ck
 from ctxkit.engine import log_from_session, run_rules
-from ctxkit.policies import Chain, Clear, MessageLog, Rules, triggers
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import Chain, Clear, MessageLog, Rules, apply_policy, triggers
 
 
 def summary(history, _room):

@@ -69,7 +69,7 @@ def test_it_is_long_enough_and_small_enough(billing):
 
 
 def test_its_prompts_are_what_its_messages_say(billing):
-    from ctxkit.tokens.message_sizes import measure_sizes
+    from ctxkit.tokens import measure_sizes
 
     sizes = measure_sizes(billing)
     assert all(

@@ -6,10 +6,9 @@ import pytest
 from conftest import sample
 
 import ctxkit as ck
-from ctxkit.engine.replay import run_replay
+from ctxkit.engine import run_replay
 from ctxkit.metrics.compactions import get_replay_compactions, get_run_compactions
-from ctxkit.presets import names
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets import names, resolve_rules
 from ctxkit.widgets.thrash_widget import MaxCompactions
 
 PRUNING = [name for name in names() if resolve_rules(name).pruning is not None]

@@ -32,7 +32,7 @@ from ctxkit.policies.base import as_policy, is_fully_scheduled
 from ctxkit.policies.context_rules import unwrap_function
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.triggers import FunctionTrigger, as_trigger
-from ctxkit.tokens.counters import ContextBudget
+from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200, 50, Fours())
 LOG = MessageLog.of([m for n in range(9) for m in (user("x" * 40), assistant("y" * 40))], Fours())

@@ -14,7 +14,7 @@ from ctxkit.policies import History, LastUsageOverBudget, MessageLog, Rules, Unp
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
 from ctxkit.policies.triggers import as_trigger
-from ctxkit.tokens.counters import ContextBudget
+from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200, 50, Fours())
 

@@ -5,7 +5,7 @@ from builders import assistant, session, user
 from histories import CHARS, ids, shown
 
 from ctxkit import presets
-from ctxkit.engine.replay import run_replay
+from ctxkit.engine import run_replay
 from ctxkit.errors import BadArguments
 from ctxkit.presets.systems.boise import FloorSummary, window_thresholds
 from ctxkit.tokens import ContextBudget

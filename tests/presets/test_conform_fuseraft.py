@@ -15,6 +15,7 @@ from ctxkit.policies import (
     AdaptiveTrim,
     Intermediate,
     MessageLog,
+    Narrative,
     Offload,
     RepeatedCommands,
     Rules,
@@ -23,7 +24,6 @@ from ctxkit.policies import (
     TrimStage,
     WithoutTools,
 )
-from ctxkit.policies.evidence_summaries import Narrative
 from ctxkit.policies.offload import artifact_in_stub
 from ctxkit.tokens import ContextBudget
 

@@ -10,11 +10,10 @@ from histories import CHARS
 from hypothesis import given, settings
 
 from ctxkit import presets
-from ctxkit.engine.replay import run_replay
+from ctxkit.engine import run_replay
 from ctxkit.errors import BadArguments, UnknownPreset
 from ctxkit.policies import BasePolicy, Rules
-from ctxkit.presets import preset
-from ctxkit.presets.registry import preset_differences
+from ctxkit.presets import preset, preset_differences
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(1500, 200, CHARS)

@@ -10,8 +10,7 @@ from running_turns import TURNS, lived
 import ctxkit as ck
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
-from ctxkit.policies import MessageLog, Rules
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import MessageLog, Rules, apply_policy
 from ctxkit.presets import fuseraft
 
 RECIPES = {

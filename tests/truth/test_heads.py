@@ -7,7 +7,7 @@ from truth.claude import Transcript, said, use
 
 import ctxkit as ck
 from ctxkit.session import MISSING_START_KIND
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens import measure_sizes
 
 KEEPS = {"inspect_trim"}
 """Presets that never drop what comes before the first user message, as their systems do."""

@@ -14,12 +14,13 @@ from snapshot_logs import MARKER, ROW
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import write_snapshots
-from ctxkit.formats.snapshots import SnapshotWriter
 from ctxkit.formats.snapshots.frame_writer import encode_snapshot, format_dotnet_time
 
 
 def writer(path, **more):
-    return SnapshotWriter(path, "77d6be00", now=lambda: datetime(2026, 9, 19, tzinfo=UTC), **more)
+    return ck.snapshots.SnapshotWriter(
+        path, "77d6be00", now=lambda: datetime(2026, 9, 19, tzinfo=UTC), **more
+    )
 
 
 def test_lines_are_byte_exact(tmp_path):

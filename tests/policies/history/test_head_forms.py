@@ -9,8 +9,8 @@ import pytest
 from builders import assistant, user
 from talks_by_chance import Fours
 
+from ctxkit.policies import MessageLog
 from ctxkit.policies.history.edited_head import EditedHead, HeadItem, SizedSummary, StoredMessage
-from ctxkit.policies.history.message_log import MessageLog
 
 LOG_TEXTS = ("first question", "an answer", "second question", "another answer", "third")
 COLUMNS = ("rows", "source_rows", "keys", "tokens", "estimates")
