@@ -53,9 +53,9 @@ def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
     return _redact_value(value, environment_secrets() if secrets is None else secrets, {})
 
 
-_MAX_CACHED_CHARS = 100
+_MAX_CACHED_CHARS = 400
 _MAX_CACHED_TEXTS = 10_000
-"""Short texts, such as keys and names of models, recur in the rows of a table."""
+"""Short texts, such as keys, names of models and notes, recur in the rows of a table."""
 
 
 def _redact_value(value: Any, secrets: Sequence[str], cache: dict[str, str]) -> Any:
@@ -63,7 +63,9 @@ def _redact_value(value: Any, secrets: Sequence[str], cache: dict[str, str]) -> 
         redacted = cache.get(value)
         if redacted is None:
             redacted = mask_spans(value, find_spans(value, secrets))
-            if len(value) <= _MAX_CACHED_CHARS and len(cache) < _MAX_CACHED_TEXTS:
+            if len(value) <= _MAX_CACHED_CHARS:
+                if len(cache) >= _MAX_CACHED_TEXTS:
+                    cache.clear()  # of ids that do not recur; what recurs is soon there again
                 cache[value] = redacted
         return redacted
     if isinstance(value, dict):

@@ -356,24 +356,24 @@ def _find_cookies(view: VisibleText) -> Iterator[Span]:
 
 
 @lru_cache(maxsize=1_024)
-def _has_secret_word(name: str) -> bool:
+def _secret_words_in(name: str) -> tuple[str, ...]:
     low = VisibleText(name).low
-    return any(word in low for word in _PASSWORD_WORDS + _TOKEN_WORDS)
+    return tuple(word for word in _PASSWORD_WORDS + _TOKEN_WORDS if word in low)
 
 
 def is_secret_field(name: object, value: str) -> bool:
     """Return whether a text under a key that names a secret looks like one."""
     if not isinstance(name, str) or not 2 <= len(name) <= 100 or not 6 <= len(value) <= 4096:
         return False
-    if not _has_secret_word(name):
+    # a word that is in the value alone has its secret behind the value's first character
+    words = _secret_words_in(name)
+    if not words:
         return False
     name, value = VisibleText(name).text, VisibleText(value).text
     if "\n" in value or "\n" in name:
         return False
     view = VisibleText(f"{name}='{_QUOTES.sub('~', value)}'")
-    spans = (
-        span for word in _PASSWORD_WORDS + _TOKEN_WORDS for span in _find_beside_word(word, view)
-    )
+    spans = (span for word in words for span in _find_beside_word(word, view))
     return any(start == len(name) + 2 for start, _ in spans)
 
 

@@ -155,7 +155,7 @@ def _is_word(char: str) -> bool:
 def _has_hidden(text: str) -> bool:
     """Return whether a text may have hidden characters; each test is one fast pass."""
     if text.isascii():
-        if any(c in text for c in _ASCII_CONTROLS):
+        if not text.isprintable() and any(c in text for c in _ASCII_CONTROLS):
             return True
     elif _FIRST_HIDDEN.search(text):
         return True

@@ -40,12 +40,19 @@ class SettingChoice(NamedTuple):
     """True where the bound is the loss of the record."""
     record: SettingOutcome | None = None
     """The record, where it is among the settings."""
+    outcomes_n: int = 0
+    """Settings with a known cost that fit the window, the record among them."""
 
     @property
     def sentence(self) -> str:
         """The choice in words, with dollars and losses."""
         if self.cheapest is None:
             return "Nothing can be chosen: no setting that fits the window has a known cost."
+        if self.outcomes_n == 1 and self.cheapest == self.record:
+            return (
+                "Nothing can be chosen: no setting that fits the window has a known cost, the"
+                f" record {_describe(self.record, with_name=False)}."
+            )
         if self.max_loss is None:
             start = f"Cheapest: {_describe(self.best or self.cheapest)}"
         else:
@@ -102,6 +109,7 @@ def choose_setting(
         max_loss=max_loss,
         is_record_bound=is_record_bound,
         record=record,
+        outcomes_n=len(by_cost),
     )
 
 

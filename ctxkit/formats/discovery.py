@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import json5
-
 from ctxkit._internal.formatting import pluralize, sanitize_text
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
@@ -483,6 +481,8 @@ def _parse_gemini_retention(retention: dict[str, Any]) -> float | None:
 
 def _read_settings(file: Path) -> dict[str, Any]:
     """Read a settings file (JSON with comments); an unreadable one is empty."""
+    import json5
+
     try:
         if file.stat().st_size > _MAX_SETTINGS_BYTES:
             return {}

@@ -94,7 +94,8 @@ def read(
         )
     if not sessions:
         raise ReadError(
-            "the folder holds no session that a reader knows; ctxkit.read_all says why, by file.",
+            "the folder holds no session that a reader knows: `ctxkit list` or ctxkit.read_all of"
+            " it says why.",
             location,
         )
     if len(sessions) > 1:

@@ -26,6 +26,7 @@ from ctxkit.formats.discovery import iter_location_folders
 from ctxkit.formats.log_source import SQLITE_MAGIC
 from ctxkit.formats.native import encode_session_lines
 from ctxkit.formats.reading import read_all
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.formats.untrusted_fields import to_text
 from ctxkit.session.messages import Message, ToolCall
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.formats.discovery import LogLocation
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 
@@ -209,11 +211,12 @@ is the words in context.
 """
 
 
-def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.DataFrame:
+def find(folder: SessionsLike, text: str, most: int = 1_000) -> pd.DataFrame:
     """Search messages and tool calls for a text, ignoring case.
 
     Args:
-        folder: an archive of `ck.keep`, or any file, folder or glob that `ck.read_all` takes.
+        folder: an archive of `ck.keep`, any file, folder or glob that `ck.read_all` takes, or
+            sessions that were read.
         text: the text; several words must stand together.
         most: largest number of rows.
 
@@ -239,9 +242,7 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
         raise BadArguments("find expects the words to look for.")
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
         raise BadArguments("find expects `most` as a whole number, one or more.")
-    sessions = read_all(folder, progress=False)
-    if not sessions and not Path(os.fspath(folder)).expanduser().exists():
-        raise ReadError("there is no such folder.", Path(os.fspath(folder)))
+    sessions, failed = _read_searched_sessions(folder)
     rows, is_truncated = list[dict[str, Any]](), False
     for session in sessions:
         for row in _find_in_session(session, text.casefold()):
@@ -252,9 +253,19 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
     columns: dict[str, Any] = {name: [each[name] for each in rows] for name in FIND_COLUMNS}
     columns["time"] = pd.to_datetime(columns["time"], unit="s", utc=True).as_unit("ns")
     frame = pd.DataFrame(columns).astype(FIND_COLUMNS)
-    frame.attrs.update(truncated=is_truncated, failed=len(sessions.failed))
+    frame.attrs.update(truncated=is_truncated, failed=failed)
     display_columns = tuple(DisplayColumn(*column) for column in _DISPLAY_COLUMNS)
     return with_display(frame, ColumnDisplay(display_columns, describe_hits))
+
+
+def _read_searched_sessions(folder: SessionsLike) -> tuple[list[Session], int]:
+    """Return the sessions to be searched, and how many files could not be read."""
+    if not isinstance(folder, (str, os.PathLike)):
+        return as_sessions(folder), 0
+    sessions = read_all(folder, progress=False)
+    if not sessions and not Path(os.fspath(folder)).expanduser().exists():
+        raise ReadError("there is no such folder.", Path(os.fspath(folder)))
+    return sessions, len(sessions.failed)
 
 
 _DISPLAY_COLUMNS = (

@@ -68,7 +68,7 @@ class GrowthProfile:
         if not session.has_usage:
             raise BadArguments(
                 "When to compact is worked out from recorded prompt sizes, and this log has no"
-                " usage."
+                " usage: a report counts its texts."
             )
         self.session = session
         self.billed = [
@@ -202,7 +202,10 @@ def _main_model_price(session: Session, billed: list[ModelCall]) -> tuple[str, P
     model_price = price(model, at=first.message.time)
     if model_price is None:
         name = sanitize_line(model or "without a name", 80)
-        raise BadArguments(f"Model {name!r} has no price, so nothing can be weighed in dollars.")
+        raise BadArguments(
+            f"Model {name!r} has no price, so nothing can be weighed in dollars: a comparison still"
+            " shows sizes and losses."
+        )
     return model or "", model_price
 
 

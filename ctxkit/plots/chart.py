@@ -21,6 +21,7 @@ from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.palette import PLOTLY_TEXT_CSS
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.session_arguments import as_session, as_sessions
+from ctxkit.plots.page_colours import use_page_colours
 from ctxkit.plots.plotly_to_svg import render_svg
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title, make_names_unique
@@ -218,7 +219,7 @@ class Chart:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
         bundle: dict[str, Any] = {"text/plain": self.to_text(), "text/html": self.to_html()}
         if not self.drawing.is_empty:
-            bundle[PLOTLY_MIME_TYPE] = self.to_plotly()
+            bundle[PLOTLY_MIME_TYPE] = use_page_colours(self.to_plotly())
             if "ipykernel" in sys.modules:
                 call_hook("chart.display")
         return bundle

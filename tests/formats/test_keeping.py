@@ -395,6 +395,16 @@ def test_words_are_found_across_all_tools(home: Path, tmp_path: Path):
     assert "there is no" in ck.read(first["path"]).path[first["position"]].text
 
 
+def test_sessions_that_were_read_are_searched_too():
+    session = ck.read(ck.samples.path("chat"))
+    hits = ck.find(ck.samples.path("chat"), "the")
+    assert len(hits) > 0
+    for of in (session, [session]):
+        assert ck.find(of, "the")["text"].tolist() == hits["text"].tolist()
+    with pytest.raises(BadArguments):
+        ck.find(5, "the")
+
+
 def test_subagents_of_subagents_are_searched_too(tmp_path: Path):
     leaf = session(user("a needle"), id="leaf")
     told = session(user("go"), id="top", children=(session(id="mid", children=(leaf,)),))

@@ -324,7 +324,9 @@ class Spend(BillSplits):
     def _explain_missing_cost(self) -> str:
         if not self.session.calls:
             return "the session has no calls."
-        return "the log has no usage." if not self.accounts.charges else "its model has no price."
+        if self.accounts.charges:
+            return "its model has no price."
+        return "the log has no usage: a report counts its texts."
 
     def _describe_total(self, total: float) -> str:
         tools, cache = self.by("tool"), {p.name: p.usd for p in self.by("cache")}
