@@ -238,7 +238,13 @@ def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not data["compaction"]:
         return {}
-    figures: dict[str, Any] = {"compactions_n": len(data["compaction"])}
+    figures: dict[str, Any] = {
+        "compactions_n": len(data["compaction"]),
+        "last_affected_messages_n": data["affected_messages_n"][-1],
+    }
+    if session.behind is not None:  # all sizes are those of prompts
+        before, after = data["tokens_before"][-1], data["tokens_after"][-1]
+        figures["last_removed_tokens"] = before - after
     if None not in data["token_savings"]:
         figures["token_savings"] = fmean(data["token_savings"])
     # A missing cost is that of a compaction without a model's summary, or of one without a price:
