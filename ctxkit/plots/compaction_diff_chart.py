@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.context_report import preview_message
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
@@ -260,3 +261,15 @@ def _change_row(change: MessageChange) -> tuple[str, ...]:
         f"{change.after:,}",
         sanitize_line(change.reason, 60),
     )
+
+
+@shows_figures("plots.diff")
+def _read_figures(session: Session) -> dict[str, Any]:
+    if not session.edits:
+        return {}
+    data = diff_data(session, -1)
+    changed = Counter(one.what for one in data if one.what not in ("kept", "inserted"))
+    figures: dict[str, Any] = {"last_affected_messages_n": changed.total()}
+    if session.behind is not None:  # all sizes are those of prompts
+        figures["last_removed_tokens"] = sum(one.before - one.after for one in data)
+    return figures

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 # Two bills are made of the same rates: the median of the simulated dollars (`simulate_reads`), and
 # rules alone (no unexplained miss). The point is half way between them, in logarithms: unexplained
 # misses are the developer's own, so that the first is too dear for some and the second too cheap.
+# The dollars of few calls are those of no miss, of one, and so on, with gaps between them: where
+# the chance of no miss is near one half, the median and so the point depend on the draws' seed.
 #
 # The middle 80 % of the simulated dollars, and an error of the model itself that the draws do not
 # have (`_MODEL_ERROR`, added in quadrature), are the raw interval. It is stretched by two factors,

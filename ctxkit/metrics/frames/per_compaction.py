@@ -239,7 +239,13 @@ def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not data["compaction"]:
         return {}
-    figures: dict[str, Any] = {"compactions_n": len(data["compaction"])}
+    figures: dict[str, Any] = {
+        "compactions_n": len(data["compaction"]),
+        "last_affected_messages_n": data["affected_messages_n"][-1],
+    }
+    if session.behind is not None:  # all sizes are those of prompts
+        before, after = data["tokens_before"][-1], data["tokens_after"][-1]
+        figures["last_removed_tokens"] = before - after
     if None not in data["token_savings"]:
         figures["token_savings"] = fmean(data["token_savings"])
     # The cost is missing for a compaction without a model's summary or without a price, so the
