@@ -270,6 +270,6 @@ def _read_figures(session: Session) -> dict[str, Any]:
     data = diff_data(session, -1)
     changed = Counter(one.what for one in data if one.what not in ("kept", "inserted"))
     figures: dict[str, Any] = {"last_affected_messages_n": changed.total()}
-    if session.behind is not None:  # all sizes are those of prompts
+    if session.prompt_source is not None:  # all sizes are those of prompts
         figures["last_removed_tokens"] = sum(one.before - one.after for one in data)
     return figures

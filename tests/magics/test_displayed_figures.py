@@ -142,7 +142,7 @@ def read_diff(run, session) -> dict[str, Shown | None]:
         counts.get(what, 0) for what in ("shortened", "replaced", "summarised", "dropped")
     )
     figures = {"last_affected_messages_n": Shown(changed, changed)}
-    if session.behind is not None:
+    if session.prompt_source is not None:
         before, after = re.search(r"([\d,]+) → ([\d,]+) tokens in messages", text).groups()
         removed = parse(before).low - parse(after).low
         figures["last_removed_tokens"] = Shown(removed - 1e-9, removed + 1e-9)
