@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
 DISTRIBUTION = "jupyter-ctxkit"
-"""The name on the package index; `ctxkit` there is a program of somebody else."""
+"""The name on the package index, where `ctxkit` is another program."""
 MODULE = "ctxkit"
 
 
@@ -33,7 +33,7 @@ def other_owners() -> list[str]:
 
 
 def describe_conflict() -> str:
-    """Return in one sentence which other distributions own the module, or nothing."""
+    """Name in one sentence the other distributions that own the module; empty if there are none."""
     owners = other_owners()
     if not owners:
         return ""

@@ -161,7 +161,10 @@ def score_loss(
         run = run_of_replay(session)
         is_hidden_unknown = run is None and bool(session.details.get("replay", {}).get("pruning"))
     if run is not None:
-        visibility, calls = get_run_visibility(base.memory, run), [cut.call for cut in run.cuts]
+        visibility, calls = (
+            get_run_visibility(base.memory, run),
+            [cut.call for cut in run.compactions],
+        )
     else:
         assert session is not None  # noqa: S101  the caller passes a run or a session
         visibility = get_session_visibility(base.memory, session)
@@ -194,7 +197,7 @@ def score_run(
         prompts,
         get_run_compactions(run, prompts),
         _run_outcome(
-            label, count_hidden(run), [h.why for h in run.held], describe_run_oddities(run)
+            label, count_hidden(run), [h.why for h in run.blocked], describe_run_oddities(run)
         )
         | {"refused_calls_n": count_refused_calls(base.session, run)},
         window=rules.parameters.get("context_window"),

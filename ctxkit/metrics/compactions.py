@@ -264,7 +264,7 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
         prompts: the prompts that it sent; None: computed here.
     """
     compactions, sent = [], prompts or RunPrompts(run)
-    for number, cut in enumerate(run.cuts):
+    for number, cut in enumerate(run.compactions):
         old, new, steps = cut.was, cut.new, cut.new.steps
         inserted_tokens, summaries, step_before = 0, [], old.tokens
         for i, step in enumerate(steps, 1):
@@ -275,7 +275,7 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
                 inserted_tokens += size
                 if size and (usage is not None or is_written_by_model(method)):
                     usd = usage.cost_usd if usage is not None else None
-                    written_tokens = step.written(run.log)
+                    written_tokens = step.written_tokens(run.log)
                     summaries.append(
                         WrittenSummary(
                             cut.call,

@@ -207,7 +207,7 @@ def _collect_samples(slots: MessageSlots, anchors: list[UsageAnchor]) -> list[_S
         growth = anchor.prompt - anchor.before
         if anchor.kind != "growth" or growth <= 0:
             continue
-        messages = tuple(slots.messages[i] for i in anchor.shown)
+        messages = tuple(slots.messages[i] for i in anchor.slots)
         samples.append(_SizedMessages(_ALL_CONTENT, messages, growth, "recorded"))
         samples += _split_growth(messages, growth)
     return samples

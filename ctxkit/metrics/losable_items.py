@@ -133,7 +133,14 @@ _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 
 def extract_items(message: Message) -> frozenset[Item]:
-    """Return the items of a message."""
+    """Return the items of a message.
+
+    Example:
+        >>> from ctxkit.session import Message, Text
+        >>> asked = Message(role="user", parts=(Text("Look into src/api/users.py"),))
+        >>> [(item.family, item.text) for item in extract_items(asked)]
+        [('path', 'src/api/users.py')]
+    """
     return frozenset(_iter_items(message))
 
 

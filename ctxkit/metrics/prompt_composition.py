@@ -63,8 +63,14 @@ def count_groups_by_call(
         session: any session.
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record's messages; None: measured here.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> counted = count_groups_by_call(ck.read(ck.samples.path("billing")))
+        >>> counted.source, counted.groups["user"][:3]
+        ('derived', (80, 80, 80))
     """
-    run = session.behind or (run_record(session) if masks_results(session) else None)
+    run = session.prompt_source or (run_record(session) if masks_results(session) else None)
     if run is None:
         rows = _groups_of_record(session, sized or measure_sizes(session, counter))
     else:
@@ -90,14 +96,14 @@ def _groups_of_run(session: Session, run: Any) -> list[dict[str, int]]:
 
     rows: list[dict[str, int]] = []
     current: dict[str, int] = {}
-    for turnover in run.turnovers(0, len(session.calls)):
-        if turnover.anew:
+    for change in run.prompt_changes(0, len(session.calls)):
+        if change.anew:
             current, groups_of_content = {}, {}
-        for state in turnover.came:
+        for state in change.added:
             _add_groups(current, get_groups(state))
-        for state in turnover.gone:
+        for state in change.removed:
             _add_groups(current, [(group, -n) for group, n in get_groups(state)])
-        rows.append(_scale_to_bill(session, len(rows), current, turnover.fixed))
+        rows.append(_scale_to_bill(session, len(rows), current, change.fixed))
     return rows
 
 
@@ -105,7 +111,7 @@ def _scale_to_bill(
     session: Session, call: int, current: dict[str, int], fixed: int
 ) -> dict[str, int]:
     """Return the groups of a prompt, scaled to add up to the billed prompt."""
-    fixed = session.behind.schemas if is_live(session) else fixed
+    fixed = session.prompt_source.schemas if is_live(session) else fixed
     groups, counted = {k: n for k, n in current.items() if n}, sum(current.values()) + fixed
     size = size_of(session, call, counted)
     if fixed < 0:
@@ -119,7 +125,7 @@ def _scale_to_bill(
 
 def is_live(session: Session) -> bool:
     """Return True if a session has the live run that sent its prompts."""
-    return session.behind is not None and session.format != "replay"
+    return session.prompt_source is not None and session.format != "replay"
 
 
 def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
@@ -134,7 +140,7 @@ def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
         return estimate_next_prompt(session) if call is None else get_prompt_size(session, call)
     billed = None
     if (
-        call is not None and session.behind is not None and session.behind.owing
+        call is not None and session.prompt_source is not None and session.prompt_source.owing
     ):  # a replay by recorded usage has bills
         billed = get_billed_prompt(session.calls[call].message)
     return PromptSize(counted, "estimated") if billed is None else PromptSize(billed, "recorded")
@@ -233,7 +239,7 @@ def measure_unlogged(
         rest = min(fixed, recorded)
     else:
         rest = max(recorded - visible, 0)
-        later = max(rest - sized.begun[at], 0) if fixed > sized.begun[at] else 0
+        later = max(rest - sized.first_fixed_at[at], 0) if fixed > sized.first_fixed_at[at] else 0
     is_whole = session.details.get(WHOLE_PROMPTS_KEY) is True
     if is_whole and is_count_near(rest, sum(schemas)):
         # A whole request holds nothing else, so the rest is the error of the schemas' counts.

@@ -82,7 +82,7 @@ def get_prompt_contents(
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record's messages; None: measured here.
     """
-    if session.behind is None and not masks_results(session):
+    if session.prompt_source is None and not masks_results(session):
         return _contents_of_record(session, index, sized or measure_sizes(session, counter))
     return _contents_of_run(session, index)
 
@@ -164,7 +164,7 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
     messages = [i for i in items if i.message.kind != _FIXED_KIND]
     fixed = sum(i.tokens for i in items if i.message.kind == _FIXED_KIND)
     if is_live(session):
-        fixed = session.behind.schemas
+        fixed = session.prompt_source.schemas
     counted = fixed + sum(i.tokens for i in messages)
     size = size_of(session, index, counted)
     total, is_billed = size.tokens, size.source == "recorded"
@@ -198,6 +198,6 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
         prompt=total,
         prompt_source="recorded" if is_billed and _has_provider_usage(session, index) else source,
         source=source,
-        counter=(session.behind or run_record(session)).counter,
+        counter=(session.prompt_source or run_record(session)).counter,
         error=counted / total - 1 if counted and is_billed else None,
     )

@@ -34,8 +34,8 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     if any(recorded):
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"
-    if session.behind is not None:
-        return session.behind.prompt_sizes(len(recorded)), "estimated"
+    if session.prompt_source is not None:
+        return session.prompt_source.prompt_sizes(len(recorded)), "estimated"
     if masks_results(session):
         return run_record(session).prompt_sizes(len(recorded)), "estimated"
     if session.has_sizes:
@@ -81,9 +81,9 @@ class RunPrompts(SentPrompts):
     def __init__(self, run: Run) -> None:
         self.log: MessageLog = run.log
         self._sizes = run.log.tokens.C
-        self._marks = list(run.billed.stretches())
+        self._marks = list(run.billed.spans())
         self._starts = [mark[0] for mark in self._marks]
-        self._in_common = run.in_common
+        self._in_common = run.shared_when_cold
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -123,7 +123,7 @@ class RunPrompts(SentPrompts):
             shared_tokens = max(self.prompt(call - 1) - shrunk, 0) if call else 0
         return min(shared_tokens, prompt)
 
-    def stretches(self) -> Iterator[tuple[int, int, int | None, bool]]:
+    def spans(self) -> Iterator[tuple[int, int, int | None, bool]]:
         """Yield segments of calls whose prompts differ from the log's by one offset.
 
         Each segment is first call, stop, offset (None: not constant), and whether the first call

@@ -105,10 +105,10 @@ def _record_edit(
 def get_run_visibility(rows: MessageRows, done: Run) -> Visibility:
     """Return what the compactions and prunings of a run leave visible at each call."""
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
-    for number, segment in enumerate(done.stretches()):
-        if segment.cut is not None:
+    for number, segment in enumerate(done.segments()):
+        if segment.compaction is not None:
             recorder.changes[segment.start] = number - 1
-            _record_archive(recorder, segment.cut)
+            _record_archive(recorder, segment.compaction)
         record = _record_call_by_call if segment.rest else _record_schedule
         last = record(recorder, last, segment)
     if done.rules.pruning is not None:
@@ -207,7 +207,7 @@ def _find_state_after(
     slot = base.slots[p] if p < rows.head else rows.row(p)
     if message is None:
         return slot, None
-    if event.now.content == rows.said(p).content:
+    if event.now.content == rows.recorded_state(p).content:
         return slot, base.get_content(slot)
     if slot >= 0 and is_stored_elsewhere(message.text[:200]):
         recorder.archived_rows.append((slot, 2 * event.call + 1))

@@ -157,14 +157,14 @@ def _sizes_around(
 
     For replays and live sessions they are the sizes sent by the previous and the next call.
     """
-    if session.behind is None:
+    if session.prompt_source is None:
         of = measure_sizes(session, counter).of
         return of, of
     # The number of calls before the compaction is the index of the call after it.
     call = sum(c.position < position for c in session.calls)
     following = call if call < len(session.calls) else None
     ids = (m.id for m in session.messages if m.visible)
-    rows = dict(zip(ids, session.behind.row_sizes, strict=False))
+    rows = dict(zip(ids, session.prompt_source.row_sizes, strict=False))
     after = _sent_tokens(session, following)
     before = {**rows, **_sent_tokens(session, call - 1)} if call else rows
     return (lambda m: before.get(_original_id(m), counters.estimate_message_tokens(m))), (

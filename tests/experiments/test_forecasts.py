@@ -17,7 +17,7 @@ from ctxkit.experiments.forecast_records import (
     write_trigger_setting,
 )
 from ctxkit.metrics.prediction_intervals import PredictionInterval, predict_interval
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets import resolve_rules
 
 START = 1_770_000_000.0
 

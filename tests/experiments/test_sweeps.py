@@ -12,12 +12,12 @@ import pytest
 from experiments.test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.engine.replay import run_replay
+from ctxkit.engine import run_replay
+from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.parallel import WorkPlan, WorkShare
-from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
-from ctxkit.policies.context_rules import recorded_rules
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.policies import recorded_rules
+from ctxkit.presets import resolve_rules
 
 GRID = {
     "context_window": [50_000, 60_000],
@@ -61,7 +61,7 @@ def test_rows_hold_what_the_engine_gives_to_the_token():
             assert (row["prompt_tokens"], row["peak_tokens"], row["compactions_n"]) == (
                 done.total,
                 done.peak,
-                len(done.cuts),
+                len(done.compactions),
             )
             assert row["cost_usd"] == ck.score(ck.replay(s, rule), loss=False)["cost_usd"]
     assert runs["error"].notna().sum() == 4

@@ -13,9 +13,7 @@ from talkers import run
 import ctxkit as ck
 from ctxkit.agent import LiveSession, Provider, Workspace, tool
 from ctxkit.magics.turn_display import TurnScreen
-from ctxkit.metrics import thrash
-from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_composition import count_groups_by_call
+from ctxkit.metrics import count_groups_by_call, thrash
 from ctxkit.plots import growth
 from ctxkit.plots.compaction_charts import savings_data, thrash_data
 from ctxkit.tokens.live_prompt_sizes import find_current_call
@@ -105,7 +103,7 @@ class Watched:
         assert frame == account == [sum(g[i] for g in stacked) for i in range(len(account))]
         assert list(line.y) == account
         assert turns.max() == max(account)
-        shown = report(session, find_current_call(session))
+        shown = ck.report(session, find_current_call(session))
         assert shown.prompt_source == "recorded"
         assert ck.score(session, loss=False)["peak_tokens"] == max(account)
         assert {*sizes, self.live.agent.gauge()[0], shown.prompt_tokens} == {account[-1]}
@@ -168,7 +166,7 @@ def test_a_compaction_by_hand_is_an_estimate_until_the_next_prompt_is_sent(watch
     guess = here.live.agent.gauge()[0]
     assert (edit.tokens_before, edit.tokens_after) == (was, guess)
     assert 0 < guess < was
-    assert report(here.live.session, find_current_call(here.live.session)).prompt_tokens == guess
+    assert ck.report(here.live.session, find_current_call(here.live.session)).prompt_tokens == guess
     frame = ck.frame(here.live.session, per="compaction").iloc[0]
     assert frame[["tokens_before", "tokens_after", "tokens_source"]].tolist() == [was, guess, "estimated"]  # fmt: skip
     here.turn("yes", *steps(rate=RATES[rate]))

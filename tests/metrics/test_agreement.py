@@ -103,10 +103,10 @@ def test_a_view_that_leaves_summaries_out_is_found(monkeypatch):
     def make_row(session, path=""):
         import msgspec
 
-        from ctxkit.metrics.cost.session_bill import bill_session
+        from ctxkit.metrics import session_bill
 
         row = real_row(session, path)
-        return msgspec.structs.replace(row, usd=bill_session(session).calls_usd)
+        return msgspec.structs.replace(row, usd=session_bill.bill_session(session).calls_usd)
 
     monkeypatch.setattr(folder_board_rows, "make_board_row", make_row)
     _, found = disagreements(ck.read(ck.samples.path("billing")), "record")

@@ -10,8 +10,8 @@ from builders import assistant, session, summarised, user
 from metrics.hand_sessions import MODEL, make_priced_session
 
 import ctxkit as ck
-from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, SCORE_COLUMNS
-from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.experiments import SCORE_COLUMN_NAMES, SCORE_COLUMNS
+from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.session import Usage
 
 TESTS = Path(__file__).parents[1]

@@ -21,7 +21,6 @@ from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.policies import Rules, triggers
 from ctxkit.session import Usage
-from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"
 
@@ -93,7 +92,7 @@ def test_how_soon_it_was_full_again():
 
 
 def test_a_warm_one_pays_back_its_summary_and_the_writing_of_what_is_left():
-    p, written = price(MODEL), (sizes_module.WrittenSummary(10, 20_500, 30_000, 500),)
+    p, written = ck.prices.price(MODEL), (sizes_module.WrittenSummary(10, 20_500, 30_000, 500),)
     cost = 20_500 * p.input + 500 * p.output
     expected = (cost + (p.cache_write - p.cache_read) * 10_000) / (p.cache_read * 20_000)
     assert pays(changed(CUT, summaries=written), sheet()) == pytest.approx(expected)
@@ -123,7 +122,7 @@ def test_what_stays_at_the_front_is_not_written_again():
 
 def test_without_a_summary_it_is_the_formula_of_an_edit():
     """``N > (w - r) S / (r x)``, where ``S`` comes after the change and ``x`` went."""
-    p = price(MODEL)
+    p = ck.prices.price(MODEL)
     shares = {"write_share": p.cache_write / p.input, "read_share": p.cache_read / p.input}
     wanted = breakeven.reads_until_mutation_pays(20_000, 2_000, **shares)
     assert pays(changed(CUT, front=8_000), sheet()) == pytest.approx(wanted)
@@ -208,7 +207,7 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
     ]
     row, p = (
         ck.score(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)),
-        price(MODEL),
+        ck.prices.price(MODEL),
     )
     (cut,) = thrash(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)).outcomes
     (written,) = cut.summaries

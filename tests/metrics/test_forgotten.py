@@ -203,7 +203,7 @@ def test_the_work_does_not_grow_with_the_cuts():
             make_loss_columns(lost)
         finally:
             sys.setprofile(None)
-        return len(done.cuts), n
+        return len(done.compactions), n
 
     (many, much), (few, little) = work(100), work(1200)
     assert many > 3 * few > 3 * ORACLE_MOMENTS

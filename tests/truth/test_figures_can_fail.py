@@ -19,8 +19,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 from ctxkit.engine.cache_model.negative_controls import replace_reads, with_random_reads
 from ctxkit.engine.cache_model.session_counts import get_recorded_reads, load_counts
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import behaviour, closed_loop
-from ctxkit.metrics.elongation import estimate_elongation
+from ctxkit.metrics import elongation
 
 LONG = 16
 """Calls of a session whose halves are judged."""
@@ -143,7 +142,7 @@ def test_intervals_of_turns_hold_models_left_out_and_not_those_of_other_policies
     assert left["held"].mean() >= 0.7
     wrong = left["measured"] * 3
     assert ((left["low"] <= wrong) & (wrong <= left["high"])).mean() <= 0.3
-    assert estimate_elongation("mask", "raw", "other").high < 3
+    assert elongation.estimate_elongation("mask", "raw", "other").high < 3
 
 
 def test_the_growth_model_is_told_the_runs_it_speaks_of():
@@ -152,18 +151,21 @@ def test_the_growth_model_is_told_the_runs_it_speaks_of():
 
     raw = pd.DataFrame({"turns": [40, 60], "tokens": [400_000, 900_000], "output": [150, 150]})
     first = 3_000.0
-    real = behaviour.predict_tokens(raw, "mask", "M=10", first).sum()
+    real = ck.studies.behaviour.predict_tokens(raw, "mask", "M=10", first).sum()
     for setting in ("M=2", "M=50"):
-        assert abs(behaviour.predict_tokens(raw, "mask", setting, first).sum() / real - 1) > 0.15
+        assert (
+            abs(ck.studies.behaviour.predict_tokens(raw, "mask", setting, first).sum() / real - 1)
+            > 0.15
+        )
     grown = raw.assign(tokens=raw["tokens"] * 10)
-    assert behaviour.predict_tokens(grown, "mask", "M=10", first).sum() > 3 * real
+    assert ck.studies.behaviour.predict_tokens(grown, "mask", "M=10", first).sum() > 3 * real
 
 
 @pytest.fixture(scope="module")
 def lived():
-    small = closed_loop.make_world(questions=24, lines=40)
+    small = ck.studies.closed_loop.make_world(questions=24, lines=40)
     rules = [ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (2, 5, 10)]
-    return closed_loop.loop(["none", *rules], small)
+    return ck.studies.closed_loop.loop(["none", *rules], small)
 
 
 def test_what_was_out_of_sight_agrees_with_what_was_read_again_and_chance_does_not(lived):

@@ -236,7 +236,7 @@ class PredictedSession(NamedTuple):
 
     @property
     def evidence(self) -> Evidence:
-        """What is known of the developer beside the session's own log."""
+        """What is known of the developer in addition to the session's own log."""
         if self.rates.own:
             return "known"
         return "folder" if self.calls and self.calls[0].idle is not None else "alone"
@@ -351,7 +351,7 @@ def _with_interval(
 
 
 def _without_headless(costs: InputCosts, calls: Sequence[CallFeatures]) -> InputCosts:
-    """Leave out the first call of a log without its beginning: nobody can tell what it reads."""
+    """Leave out the first call of a log without its beginning: its read is unknown."""
     counted = np.array([not call.headless for call in calls])
     return InputCosts(costs.whole * counted, costs.saved * counted)
 

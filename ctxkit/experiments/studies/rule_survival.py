@@ -310,7 +310,7 @@ def _replay_talk(talk: RuleTalk, rules: Rules) -> _Outcome:
     view = [item.message for item in run.sent(len(talk.session.calls) - 1)]
     text, ids = "\n".join(m.text for m in view), {m.id for m in view}
     return _Outcome(
-        compactions_n=len(run.stretches()) - 1,
+        compactions_n=len(run.segments()) - 1,
         retained_share=sum(key in text for key in talk.keys) / len(talk.keys),
         removed=any(m.role == "user" and m.id not in ids for m in talk.session.messages),
         tokens=int(run.prompts.sum()),

@@ -225,7 +225,7 @@ class LogPrefixSums:
         """Add the calls of a run, one by one if prompts are too short or in another tier."""
         cost_model, sizes, special = self.cost_model, self._sizes, self._special
         prompts = read = output = 0
-        for start, stop, offset, has_seam in sent.stretches():
+        for start, stop, offset, has_seam in sent.spans():
             last_billed = self._last_billed[stop]
             peak = (
                 sizes[last_billed] + offset if offset is not None and last_billed >= start else -1

@@ -162,7 +162,7 @@ def _append_states(
 ) -> None:
     messages = session.messages
     edited, n = get_message_fates(session), len(messages)
-    if not edited and session.behind is None and all([m.visible for m in messages]):  # noqa: C419  faster here
+    if not edited and session.prompt_source is None and all([m.visible for m in messages]):  # noqa: C419  faster here
         data["visible"] += [True] * n
         data["state"] += ["shown"] * n
         data["compaction"] += [None] * n
@@ -201,7 +201,7 @@ def _find_fates_at_call(
         edited: fates by id of the messages that edits before the call changed.
     """
     fates = [edited.get(m.id) if m.visible else _HIDDEN for m in session.messages]
-    if session.behind is None:
+    if session.prompt_source is None:
         return fates
     rows = [i for i, m in enumerate(session.messages) if m.visible]
     for row, part in session.left_out(call).items():
