@@ -1,4 +1,4 @@
-"""`plots.growth`: context size at every call, one line or panel a session."""
+"""`plots.growth`: context size at every call, with one line or panel per session."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _MAX_MARKS = 40
-"""Compactions that get a line each; more would hide the chart."""
+"""Maximum number of compactions that get a line each; more would hide the chart."""
 _TABLE_HEAD = ("context", "calls", "first", "peak", "last", "of limit", "compactions", "source")
 _PANELS_NOTE = "All panels have the same scales; triangles are compactions, dashes the window."
 _PANELS_NOTE_WITH_RECORD = (
@@ -45,7 +45,7 @@ _PANELS_NOTE_WITH_RECORD = (
 def growth_data(
     sessions: SessionsLike | Mapping[str, SessionLike] | HasReplays,
 ) -> tuple[GrowthLine, ...]:
-    """Return one line for each agent of each session, without calls of which no size is known."""
+    """Return one line for each agent of each session, without calls of unknown size."""
     session_by_name = name_sessions(sessions)
     return tuple(
         x for name, session in session_by_name.items() for x in build_growth_lines(name, session)
@@ -60,15 +60,15 @@ def growth(
 
     Args:
         sessions: a session, the path of a log, a list or folder of them, a dictionary from the
-            names in the legend to sessions, or what ``ck.compare`` returned.
-        small: a panel for each session, all on the same scales, behind a replay what was recorded;
-            None: where there are more sessions than colours.
+            names in the legend to sessions, or the result of ``ck.compare``.
+        small: draw a panel for each session on common scales, with the record behind each replay;
+            None: if there are more sessions than colours.
 
     Returns:
         The chart; its table has a row for each agent of each session, in tokens.
 
     Raises:
-        BadArguments: something given is no session.
+        BadArguments: an item is no session.
 
     Example:
         >>> import ctxkit as ck
@@ -82,7 +82,7 @@ def growth(
 
 
 def _small_multiples(session_by_name: Mapping[str, Session]) -> Chart:
-    # Several replays may have one record; by identity its lines are made once.
+    # Several replays may have the same record, whose lines are made once.
     origins = {id(s.origin): s.origin for s in session_by_name.values() if s.origin is not None}
     recorded = {key: tuple(build_growth_lines("", s)) for key, s in origins.items()}
     groups = [
@@ -207,12 +207,12 @@ def _describe_prompts(
 
 
 MAX_PANELS = 60
-"""Panels of one chart; more would be too small or too far down to be compared."""
+"""Maximum number of panels; more would be too small or too far apart to be compared."""
 _PANEL_COLOURS = tuple(c for c in COLOURS if c != STOP_COLOUR)
 
 
 class SessionLines(NamedTuple):
-    """The lines of one session, and of the session of which it is a replay."""
+    """The lines of one session, and of its record if it is a replay."""
 
     name: str
     lines: tuple[GrowthLine, ...]
@@ -220,7 +220,7 @@ class SessionLines(NamedTuple):
 
 
 def build_panels(groups: Sequence[SessionLines]) -> PanelGrid:
-    """Return the picture: one panel a session, all on the same scales."""
+    """Return one panel per session, all on the same scales."""
     peak = max(
         (max(x.tokens) for g in groups for x in (*g.lines, *g.recorded) if x.tokens), default=0
     )
@@ -254,7 +254,7 @@ def _session_panel(group: SessionLines, peak: int) -> Panel:
     n = sum(len(x.cuts) for x in group.lines)
     limits = [x.limit for x in group.lines if x.limit]
     limit = max(limits, default=None)
-    # a window far above everything would press all lines to the ground
+    # a window far above all prompts would flatten the lines
     near = limit if limit is not None and limit <= 1.5 * peak else None
     return Panel(
         title=group.name, corner=f"▼ {n}" if n else "", traces=(*behind, *front, *cuts), limit=near
@@ -278,18 +278,16 @@ def _panel_compactions(line: GrowthLine, name: str, cuts: tuple[CompactionMark, 
 
 
 def _height_before(line: GrowthLine, cut: CompactionMark) -> int:
-    """Return the prompt before the cut: where results are pruned besides, what the cut itself saw
-    was larger.
-    """
+    """Return the prompt before a compaction; with a pruning, the compaction saw a larger one."""
     i = bisect_left(line.calls, cut.call) - 1
     return line.tokens[i] if i >= 0 else cut.height
 
 
 class CompactionMark(NamedTuple):
-    """A compaction on the chart: before which call, from what size to what."""
+    """A compaction on the chart: the call after it, and the sizes before and after it."""
 
     number: int | None
-    """None: a fall that no mark explains."""
+    """Number of the compaction; None: a drop of the prompt without a mark in the log."""
     call: int
     agent: str
     before: int | None
@@ -298,11 +296,11 @@ class CompactionMark(NamedTuple):
 
     @property
     def height(self) -> int:
-        """Where it is marked."""
+        """Height of its mark, in tokens."""
         return self.before if self.before is not None else 0
 
     def describe(self) -> str:
-        """Say what it did, in lines."""
+        """Return its effect as lines of text."""
         sizes = f"{format_tokens(self.before)} → {format_tokens(self.after)} tokens"
         what = "no mark in the log" if self.number is None else f"compaction {self.number}"
         return "\n".join(filter(None, [what, sizes, self.why]))
@@ -319,24 +317,24 @@ class GrowthLine(NamedTuple):
     times: tuple[float | None, ...]
     cuts: tuple[CompactionMark, ...]
     unmarked_drops: tuple[CompactionMark, ...]
-    """Falls of the prompt that no mark explains."""
+    """Drops of the prompt without a mark in the log."""
     limit: int | None
     source: Provenance | None
     calls_n: int
-    """Its calls, those of unknown size included."""
+    """Number of its calls, including those of unknown size."""
     last_tokens: int | None
-    """Size of its last call; None: not known."""
+    """Size of its last call; None: unknown."""
     hides_compactions: bool
-    """True where the format of the log cannot tell of a compaction, and it holds none."""
+    """True where the log has no compaction and its format cannot record one."""
 
     @property
     def compactions(self) -> str:
-        """The number of its compactions, for a table: missing where the log cannot tell."""
+        """The number of its compactions as text for a table; missing where it is unknown."""
         return MISSING if self.hides_compactions else f"{len(self.cuts):,}"
 
 
 def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
-    """Yield a line for each agent of a session, without calls of which no size is known."""
+    """Yield a line for each agent of a session, without calls of unknown size."""
     sizes, source = get_prompt_sizes(session)
     agents = dict.fromkeys(c.agent for c in session.calls)
     marks, first = _compaction_marks(session), next(iter(agents), None)
@@ -372,7 +370,7 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
 def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
     n, data = len(session.calls), dict(per_compaction.rows([session], unmarked=True))
     columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
-    # A compaction that no call follows comes after the last call.
+    # A compaction without a following call is placed after the last call.
     data["call"] = [n if call is None else call for call in data["call"]]
     return tuple(
         CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)))
@@ -382,7 +380,7 @@ def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
 
 @shows_figures("plots.growth")
 def _read_figures(session: Session) -> dict[str, Any]:
-    """Return what the table of the chart shows; without usage its sizes are estimates."""
+    """Return the figures of the chart's table; without usage its sizes are estimates."""
     every = list(build_growth_lines("", session))
     lines = [line for line in every if line.tokens]
     if not session.has_usage or not lines:

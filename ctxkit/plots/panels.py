@@ -36,39 +36,37 @@ class Panel:
 
     title: str
     corner: str = ""
-    """A few signs at the right end of the title."""
+    """Short text at the right end of the title."""
     traces: tuple[Trace, ...] = ()
-    """Lines, areas and points; those of one name have one place in the legend of all panels."""
+    """Lines, areas and points; traces with the same name share an entry in the legend."""
     limit: float | None = None
-    """A line across."""
+    """Height of a horizontal line; None: no line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PanelGrid(Drawing):
-    """Pictures row by row, all on the same two scales."""
+    """Panels row by row, all on the same two scales."""
 
     still_width: ClassVar = 900
     panels: tuple[Panel, ...]
     x: str
     y: str
     limit: str = "limit"
-    """What the line across is called."""
+    """Name of the horizontal line."""
 
     @property
     def columns(self) -> int:
-        """How many are side by side: as many as still have room for a title."""
+        """Number of panels side by side: as many as leave enough width for a title."""
         n = len(self.panels)
         return 4 if n > 9 else min(max(n, 1), 3)
 
     def letters(self, panel: Panel) -> int:
-        """Return how long the title of a panel may be, so that it ends before the next on a page
-        of 700 pixels beside the bars of a notebook.
-        """
+        """Return the maximum letters of a panel's title on a page of 700 pixels."""
         return _LETTERS // self.columns - (len(panel.corner) + 1 if panel.corner else 0)
 
     @property
     def rows(self) -> int:
-        """How many are one below another."""
+        """Number of rows of panels."""
         return max(-(-len(self.panels) // self.columns), 1)
 
     @property

@@ -45,37 +45,35 @@ AXIS_STYLE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """One row of points; `y` may hold None or NaN where nothing is known."""
+    """A series of points; `y` may contain None or NaN for unknown values."""
 
     name: str
     x: Sequence[float] | Any
     y: Sequence[float | None] | Any
     kind: Literal["line", "points", "area", "bar"] = "line"
     hover: Callable[[int], str] | None = None
-    """Lines of text for the i-th point, joined by newlines; not asked for where points had to be
-    left out."""
+    """Lines of text for the i-th point, joined by newlines; not called for points left out."""
     look: int = 0
-    """Which colour, dash and symbol of the palette."""
+    """Index of the colour, dash and symbol in the palette."""
     colour: str | None = None
     dash: str | None = None
     names: tuple[str, ...] = ()
-    """What is written beside its points, one each, as far as there is room."""
+    """Names of its points, drawn beside them if there is enough space."""
     hollow: bool = False
-    """True where its points are drawn as outlines: what they stand for was found, not recorded."""
+    """True where its points are drawn as outlines, because they are inferred, not recorded."""
     marked: bool = True
     """False: a line without markers, however few its points."""
     follows: bool = False
-    """True where it comes and goes with the trace of the same look, and has no place of its own in
-    the legend."""
+    """True where it is toggled with the trace of the same look, without its own legend entry."""
 
     def heights(self) -> NDArray[Any]:
-        """Return `y` as numbers; what is not known is NaN, which is drawn as a gap."""
+        """Return `y` as numbers; unknown values are NaN, which is drawn as a gap."""
         return self.y if isinstance(self.y, np.ndarray) else np.array(self.y, dtype=float)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """A line across the chart at a height."""
+    """A horizontal line across the chart."""
 
     y: float
     label: str
@@ -86,7 +84,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A line from bottom to top at a place."""
+    """A vertical line at a place of the x axis."""
 
     x: float
     label: str = ""
@@ -95,7 +93,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Axes(Drawing):
-    """Traces over two axes, with limits across and marks upward."""
+    """Traces over two axes, with horizontal limits and vertical marks."""
 
     x: str
     y: str
