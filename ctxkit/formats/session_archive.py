@@ -265,7 +265,7 @@ def _read_searched_sessions(folder: SessionsLike) -> tuple[list[Session], int]:
     sessions = read_all(folder, progress=False)
     if not sessions and not Path(os.fspath(folder)).expanduser().exists():
         raise ReadError("there is no such folder.", Path(os.fspath(folder)))
-    return sessions, len(sessions.failed)
+    return list(sessions), len(sessions.failed)
 
 
 _DISPLAY_COLUMNS = (

@@ -63,20 +63,20 @@ if TYPE_CHECKING:
 
 
 class Team:
-    """A team on disk: each agent has a session, and a ledger holds what the agents hear.
+    """A team on disk: a session for each agent, and a ledger of their shared history.
 
     Args:
-        plan: who is in it, and how they hand on.
+        plan: agents and routing.
         session_factory: opens the session of each agent.
-        name: of the team; one that exists continues.
-        workspace: where it is kept.
-        clock: seconds since 1970.
-        seed: what its id follows from; empty: by chance.
-        words: how it was opened, kept under the user's seal.
+        name: name of the team; an existing one is resumed.
+        workspace: where the team is stored.
+        clock: returns seconds since 1970.
+        seed: makes its id reproducible; empty: random.
+        words: how the user named its parts, stored under the user's seal.
 
     Raises:
         StoreError: another process runs it.
-        BadArguments: it was begun elsewhere, and nobody vouched for it; or with another config.
+        BadArguments: it is not trusted, or was begun with another config.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Team:
             started=clock(),
             cwd=str(Path.cwd()),
         )
-        # what was opened before a failure is closed again; otherwise `close` closes all of it
+        # on failure everything opened so far is closed; otherwise `close` does it
         with ExitStack() as undo:
             log = SessionLog(workspace.sessions, name, fresh, self._vouch_for)
             undo.callback(log.close)
@@ -121,7 +121,7 @@ class Team:
                 lambda member, live: session_factory.open_sub(member, name, live, workspace),
                 self._record_event,
             )
-            """The agents' sessions by name; each is opened when its agent is first asked for."""
+            """The agents' sessions by name, each opened at first use."""
             undo.callback(self.sessions.close)
             self.listen(self._files.on_event)
             self._turns = TurnRunner(plan, self.ledger, self.sessions, self.root, self._files)
@@ -129,10 +129,10 @@ class Team:
             self._closing = undo.pop_all()
         self._busy = False
         self.notes: tuple[str, ...] = ()
-        """What of the config is not obeyed, or was not given: sentences for the user."""
+        """Sentences for the user on config keys without effect and missing grants."""
 
     def _open_first(self) -> None:
-        """Open the sessions that were begun, which may be refused, and that of who speaks first."""
+        """Open the existing sessions, which may be refused, and that of the first agent."""
         session_names_here = set(self.workspace.names())
         for agent, name in session_names(self.name, self.plan).items():
             if name in session_names_here:
@@ -149,27 +149,27 @@ class Team:
 
     @property
     def status(self) -> TeamStatus:
-        """Where it stands: the state, how many turns are over, whether it ended and why."""
+        """Its state, number of turns, and whether and why it ended."""
         return self.ledger.status(initial_status(self.plan))
 
     @property
     def moves(self) -> pd.DataFrame:
-        """What followed from each turn, a row each."""
+        """The decisions, one row per turn."""
         import pandas as pd
 
         return pd.DataFrame(self.ledger.moves())
 
     @property
     def session(self) -> Session:
-        """The ledger, with the agents' sessions as its children; these alone hold calls.
+        """The ledger, with the agents' sessions as its children; only these have calls.
 
-        While the team is open all of its agents have one, afterwards those that were asked for.
+        While the team is open every agent has a session, afterwards only those that were used.
         """
         children = tuple(self._with_sub(name) for name in self.sessions)
         return msgspec.structs.replace(self.ledger.session, children=children)
 
     def _with_sub(self, name: str) -> Session:
-        """Return an agent's session, with that of the agent that it asks as its child."""
+        """Return an agent's session, with its sub-agent's session as its child."""
         session = self.sessions[name].session
         sub = self.sessions.subs.get(name)
         if sub is None:
@@ -179,7 +179,7 @@ class Team:
 
     @property
     def subs(self) -> Mapping[str, LiveSession]:
-        """The sessions of agents that others ask, by the name of the one who asks."""
+        """Sessions of sub-agents, by the name of their agent."""
         for member in self.plan.members:
             if member.sub is not None and member.name in self.sessions:
                 self.sessions[member.name]
@@ -187,7 +187,7 @@ class Team:
 
     @property
     def account(self) -> pd.DataFrame:
-        """What each agent used: a row a session, as ``ctxkit.frame(per="session")``."""
+        """Usage of each agent: one row per session, as ``ctxkit.frame(per="session")``."""
         from ctxkit.metrics.frames import frame
 
         lives = (*self.sessions.values(), *self.sessions.subs.values())
@@ -201,16 +201,16 @@ class Team:
 
     @property
     def tool_names(self) -> list[str]:
-        """The names of the tools that some agent of the team has."""
+        """Names of all agents' tools."""
         return self._crew.tool_names()
 
     def listen(self, listener: Listener) -> None:
-        """Tell every event of every agent to one more listener."""
+        """Add a listener for the events of every agent."""
         self.sessions.each(lambda live: live.listen(listener))
 
     @property
     def lives(self) -> list[LiveSession]:
-        """The sessions that are open: of agents that were asked for, and of those that they ask."""
+        """Open sessions of agents and sub-agents."""
         opened = self.sessions.opened
         agents = [opened[m.name] for m in self.plan.members if m.name in opened]
         return [*agents, *self.sessions.subs.values()]
@@ -221,30 +221,30 @@ class Team:
     # -- work ------------------------------------------------------------------------------------
 
     def run(self, task: str = "") -> TeamStatus:
-        """Work until the team has ended; an interrupt leaves it whole, and `run()` continues.
+        """Run until the team has ended; after an interrupt `run()` continues.
 
         Raises:
             BadArguments: there is no task.
-            ModelError: a model failed; the same turn is taken again by the next `run()`.
+            ModelError: a model failed; the next `run()` repeats the turn.
         """
         return run_coroutine(self.work(task))
 
     def background(self, task: str = "") -> BackgroundTask[TeamStatus]:
-        """Work beside the notebook; the handle can stop it."""
+        """Run in the background; the handle can stop it."""
         return BackgroundTask(self.work(task))
 
     async def work(self, task: str = "") -> TeamStatus:
-        """Work until the team has ended (see `run`)."""
+        """Run until the team has ended (see `run`)."""
         self.set_task(task)
         while not self.status.ended:
             await self.step()
         return self.status
 
     def set_task(self, task: str) -> None:
-        """Give the team a task; without words it continues the one that it has.
+        """Give the team a task; an empty one continues the current task.
 
         Raises:
-            BadArguments: there is none, or it has another one that is not done.
+            BadArguments: there is no task, or another one is unfinished.
         """
         task, status = task.strip(), self.status
         if not task and not self.ledger.task:
@@ -262,7 +262,7 @@ class Team:
         self.ledger.set_task(task, again)
 
     async def step(self) -> TurnDecision | None:
-        """Take one turn; None where the team has ended.
+        """Take one turn; return None if the team has ended.
 
         Raises:
             ModelError: the model failed.
@@ -289,7 +289,7 @@ class Team:
             self.workspace.trust(name)
 
     def close(self) -> None:
-        """Give all its sessions free."""
+        """Close all sessions and the ledger."""
         self._closing.close()
 
     def __enter__(self) -> Self:
@@ -309,11 +309,11 @@ class TurnRunner:
     """Takes the turns of a team, one after the other.
 
     Args:
-        plan: of the team.
-        ledger: of the team.
-        sessions: of its agents, by name.
+        plan: plan of the team.
+        ledger: shared history of the team.
+        sessions: sessions of its agents, by name.
         root: the folder of their tools.
-        files: told what happens.
+        files: writes the events, snapshots and checkpoint.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class TurnRunner:
     # unfinished, it continues with a prompt that says so. Otherwise a new turn begins. Invariant:
     # each turn has one conclusion.
     async def take_turn(self, status: TeamStatus) -> TurnDecision:
-        """Take the turn that is next.
+        """Take the next turn.
 
         Raises:
             ModelError: the model failed.
@@ -379,7 +379,7 @@ class TurnRunner:
             words = turn_prompt(
                 member, state, self._ledger.task, sum(len(get_plain_text(m)) for m in news)
             )
-        # a scripted model continues behind the turns that the agent has had
+        # a scripted model continues after the agent's concluded turns
         begin_script = getattr(live.agent.model, "begin", None)
         if callable(begin_script):
             over = sum(m["agent"] == member.name for m in self._ledger.moves())
@@ -394,9 +394,9 @@ class TurnRunner:
         live.agent.describe_result = self._make_describer(member, status, changes, details)
         return await live.turn(words, news, details=details)
 
-    # A compaction may come within a turn, after files were written. So each result that changed the
-    # status of a contract keeps the new status, and a summary goes by the newest one: what it says
-    # holds for the files as they are when it is written, and a replay of the log says the same.
+    # A compaction may happen within a turn, after files were written. So each result that changed
+    # the status of a contract stores the new status, and a summary uses the newest one: it
+    # describes the files as they are then, and a replay of the log gives the same summary.
     def _make_describer(
         self,
         member: Member,
@@ -404,7 +404,7 @@ class TurnRunner:
         earlier: Sequence[TurnChanges],
         last: dict[str, Any],
     ) -> Callable[[Message], dict[str, Any]]:
-        """Return what describes each result of a turn: the team's status, where it is a new one."""
+        """Return a function that returns the team's status after a result if it is new, else {}."""
 
         def describe(result: Message) -> dict[str, Any]:
             nonlocal last
@@ -424,9 +424,9 @@ class TurnRunner:
     def _status_details(
         self, member: Member, status: TeamStatus, changes: Sequence[TurnChanges]
     ) -> dict[str, Any]:
-        """Return what a message keeps of where the team stands, for a summary that is made of it.
+        """Return the team's status as details of a message, for later summaries.
 
-        Contracts are checked now, by the files and by these changes.
+        Contracts are checked now, with the current files and these changes.
         """
         state = self._plan.states.get(status.state)
         if state is None:
@@ -443,7 +443,7 @@ class TurnRunner:
         }}  # fmt: skip
 
     def _collect_news(self, member: Member, status: TeamStatus) -> list[Message]:
-        """Return what is written into an agent's session before its prompt."""
+        """Return the messages that go into an agent's session before its prompt."""
         session = self._sessions[member.name].session
         visible_ids = {
             str(m.details[SOURCE_KEY]) for m in session.messages if SOURCE_KEY in m.details
@@ -455,11 +455,11 @@ class TurnRunner:
         block = self._declared_context(member, status) if member.context else None
         if block is None:
             return news
-        # the first turn begins with the task; later the block comes before what is new
+        # the first turn begins with the task; later the block comes before the new messages
         return [*news, block] if first else [block, *news]
 
     def _warn_of_cap(self, member: Member, status: TeamStatus, messages: int) -> None:
-        """Say where an agent's history comes near to what its window keeps."""
+        """Emit a warning if an agent's history is near the cap of its view."""
         threshold = int(member.cap * member.cap_fraction)
         if threshold and messages > threshold:
             payload = {"messages": messages, "cap": member.cap, "fraction": member.cap_fraction,
@@ -480,7 +480,7 @@ class TurnRunner:
     def _conclude_turn(
         self, member: Member, status: TeamStatus, concluded_turn: int
     ) -> TurnDecision:
-        """Write a turn that is over into the ledger, with what follows from it."""
+        """Write a finished turn and the decision after it into the ledger."""
         session = self._sessions[member.name].session
         turns = [
             m
@@ -491,7 +491,7 @@ class TurnRunner:
         proof = ContractEvidence(
             root=self._root, plan=self._plan, changes=changes, turn=status.turns
         )
-        # a turn that only hands on counts as one without work
+        # a turn that only hands off counts as one without tools
         worked = any(c.name != HANDOFF_TOOL for m in turns for c in m.tool_calls)
         turn = TurnReply(member.name, get_last_reply(turns), find_called_signals(turns), worked)
         decision = decide_turn(self._plan, status, turn, proof)
@@ -516,7 +516,7 @@ class TurnRunner:
     def _format_handoff(
         self, decision: TurnDecision, to: str, changes: Sequence[TurnChanges]
     ) -> str:
-        """Return the block of a hand-off; empty where there is none."""
+        """Return the block of a hand-off; empty if there is none."""
         if decision.kind != "state_advanced" or decision.way is None or not decision.way.handoff:
             return ""
         receiver = to or self._plan.states[decision.status.state].agent
@@ -525,8 +525,8 @@ class TurnRunner:
     def collect_changes(
         self, member: Member | None = None, since: int = 0, number: int = 0
     ) -> list[TurnChanges]:
-        """Return all changes; `member`: with those since `since`, which no ledger has yet."""
-        # turns that the ledger knows, then those of the turn that is just being concluded
+        """Return all changes; `member`: with its changes since `since`, not yet in the ledger."""
+        # turns in the ledger, then the turn that is being concluded
         turns = [
             (int(m["turn"] or 0), m["agent"], self._sessions[m["agent"]].session, turn)
             for m in self._ledger.moves(of_task=True)

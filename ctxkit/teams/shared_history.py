@@ -1,8 +1,8 @@
-"""The shared history of a team: what its agents hear of each other, and the filters of a reader.
+"""The shared history of a team: the messages that its agents exchange, and each agent's filters.
 
-The history is one append-only session file (the ledger). It holds the task, each turn as the others
-hear it, hand-offs, corrections, and a move after each turn, whose `standing` is the state of the
-team: a team that is opened again continues from the last move.
+The history is one append-only session file (the ledger). It holds the task, each turn as
+the other agents see it, hand-offs, corrections, and a move after each turn. The move's
+`standing` is the status of the team, from which a reopened team continues.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SharedHistory:
 
     Args:
         log: its session log.
-        clock: seconds since 1970.
+        clock: returns seconds since 1970.
     """
 
     def __init__(self, log: SessionLog, clock: Callable[[], float]) -> None:
@@ -72,12 +72,12 @@ class SharedHistory:
 
     @property
     def task(self) -> str:
-        """What the team was asked last; empty: nothing yet."""
+        """The current task; empty if there is none yet."""
         tasks = [m for m in self.session.messages if m.kind == TASK]
         return get_plain_text(tasks[-1]) if tasks else ""
 
     def store_plan(self, plan: TeamPlan, words: dict[str, Any]) -> None:
-        """Keep by which plan the team works, and how it was opened, where that is new."""
+        """Store the plan and how the team was opened, if they changed."""
         how = make_session_settings(words, Rules(), Limits())
         updated = with_session_settings(
             msgspec.structs.replace(self.session, details=make_plan_details(plan)), how
@@ -86,12 +86,12 @@ class SharedHistory:
             self.log.revise(updated)
 
     def status(self, first: TeamStatus) -> TeamStatus:
-        """Return where the team stands by its last move; `first` before there is one."""
+        """Return the team's status after its last move; `first` if there is none."""
         moves = [m for m in self.session.messages if m.kind == LEDGER_MOVE]
         return msgspec.convert(moves[-1].details["standing"], TeamStatus) if moves else first
 
     def moves(self, *, of_task: bool = False) -> list[dict[str, Any]]:
-        """Return what is known of each move, in order; `of_task`: since the last task was given."""
+        """Return the record of each move, in order; `of_task`: only of the current task."""
         messages = self.session.messages
         start = (
             max((i for i, m in enumerate(messages) if m.kind == TASK), default=0) if of_task else 0
@@ -100,12 +100,12 @@ class SharedHistory:
         return [{"turn": m.turn, "agent": m.agent, **m.details["told"]} for m in found]
 
     def list_active_agents(self) -> list[str]:
-        """Return the agents that took a turn since the last task was given, each once."""
+        """Return the agents that had a turn in the current task, each once."""
         agents = (m["agent"] for m in self.moves(of_task=True) if m["agent"])
         return list(dict.fromkeys(agents))
 
     def set_task(self, task: str, status: TeamStatus) -> None:
-        """Write the task, and where the team stands with it."""
+        """Write the task and the team's status."""
         words = self._make_message(TASK, task, None, status.turns)
         kind = FORK_MOVE if status.branches else "task"
         self._append(words, self._make_move(status, None, {"kind": kind}))
@@ -120,15 +120,15 @@ class SharedHistory:
         to: str,
         extra: dict[str, Any],
     ) -> None:
-        """Write a turn as others hear it, and what follows from it.
+        """Write a turn as other agents see it, and the decision after it.
 
         Args:
-            agent: who took it.
-            spoken: the messages of the turn in its own session.
-            decision: what follows.
+            agent: the agent of the turn.
+            spoken: the messages of the turn in the agent's own session.
+            decision: the decision after it.
             handoff: block of the hand-off; empty: none.
-            to: the agent whose turn is next.
-            extra: what is to be known of the move beside.
+            to: the next agent.
+            extra: further fields of the move's record.
         """
         turn = decision.status.turns - 1
         out = list(self._render_spoken(agent, spoken, turn))
@@ -146,13 +146,13 @@ class SharedHistory:
     def collect_unheard(
         self, member: Member, seen_ids: set[str], *, first: bool, forked: bool = False
     ) -> list[Message]:
-        """Return the messages that an agent has not heard yet, as its session takes them.
+        """Return the messages that are new to an agent, as they go into its session.
 
         Args:
             member: the agent.
-            seen_ids: ids of the ledger's messages that it heard.
-            first: True before its first turn.
-            forked: True in a branch: what was said since it began is not heard.
+            seen_ids: ids of the ledger's messages that its session has.
+            first: the agent has had no turn.
+            forked: the agent is in a branch, which does not see messages since the fork.
         """
         out = []
         messages = self.session.messages
@@ -183,7 +183,7 @@ class SharedHistory:
     def _render_spoken(
         self, agent: str, messages: Sequence[Message], turn: int
     ) -> Iterator[Message]:
-        """Yield a turn's messages as others hear them, without keys."""
+        """Yield a turn's messages as other agents see them, redacted."""
         for m in render_for_peers(agent, messages):
             message = self._make_message(m.kind, m.text, agent, turn, m.details)
             yield msgspec.structs.replace(message, tool=m.tool)
@@ -219,9 +219,9 @@ class SharedHistory:
 
 
 DEFAULT_OWN_TURNS = 6
-"""Own replies of a declared `own_history` that says no number (fuseraft's)."""
+"""Own replies of a declared `own_history` without a number (fuseraft's default)."""
 FRESH_TURN_KEY = "Anew"
-"""The key of a view in which each turn begins without one's own earlier ones."""
+"""Key of a view in which each turn begins without the agent's own earlier turns."""
 _TRUNCATED_TURN = "\n[...truncated — own_history turn exceeded {n} char limit]"
 
 
@@ -229,7 +229,7 @@ _TRUNCATED_TURN = "\n[...truncated — own_history turn exceeded {n} char limit]
 # the changes so far, so that only a real change is recorded. A message is left out (None), shown as
 # it was recorded (the change is undone), or shown with other parts.
 def _set_message(view: ScheduleView, q: int, call: int, now: Message | None) -> None:
-    """Let a message be this from a call on, unless it is so already."""
+    """Set a message from a call on, unless it is equal already."""
     current: dict[int, Message | None] = view.memory.setdefault("said", {})
     before = view.message(q, call)
     previous = current.get(q, before)
@@ -249,7 +249,7 @@ def _set_message(view: ScheduleView, q: int, call: int, now: Message | None) -> 
 
 @dataclass(frozen=True)
 class _ReplaceParts:
-    """Makes a message say these parts."""
+    """Replaces the parts of a message."""
 
     parts: tuple[Part, ...]
 
@@ -259,23 +259,23 @@ class _ReplaceParts:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DeclaredContext(ScheduledPruning):
-    """A declared context: each turn shows the task, some of one's own words, and what is new."""
+    """A declared context: each turn shows the task, some own replies, and new messages."""
 
     counts = False
     turns: int = 0
-    """How many of one's own earlier replies with words."""
+    """Number of the agent's own earlier replies with text."""
     max_chars: int = 0
-    """Characters of them together: the oldest go first, one that is too long alone is cut."""
+    """Characters of these replies: the oldest are dropped first, a single longer one is cut."""
     heard: bool = False
-    """Whether what others said stays, too."""
+    """True if messages of other agents stay, too."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Leave out of each new turn what belongs to the ones before."""
+        """Hide the messages of earlier turns when a turn begins."""
         for call, edge in view.turns():
             self._begin_turn(view, call, _first_new(view, edge, call))
 
     def _begin_turn(self, view: ScheduleView, call: int, first: int) -> None:
-        """Leave out what is old when a turn begins: the messages before position `first`."""
+        """Hide the messages before position `first` when a turn begins."""
         # From the newest to the oldest: own replies with words stay while turns and characters are
         # left. One reply that is too long alone is cut; one that does not fit ends the list.
         turns_left, chars_left = self.turns, self.max_chars
@@ -290,7 +290,7 @@ class DeclaredContext(ScheduledPruning):
             shortened = content.strip_to_text(message) if view.role(q) == ASSISTANT else message
             words = get_plain_text(shortened) if view.role(q) == ASSISTANT else ""
             if not words or not turns_left or (len(words) > chars_left and turns_left < self.turns):
-                turns_left = 0 if words else turns_left  # none older than one that did not fit
+                turns_left = 0 if words else turns_left  # stop at the first that does not fit
                 _set_message(view, q, call, None)
                 continue
             text = (
@@ -310,17 +310,17 @@ class DeclaredContext(ScheduledPruning):
 
 
 def _first_new(view: ScheduleView, edge: int, call: int) -> int:
-    """Return the first position of what comes before a turn's input and is new in that turn."""
+    """Return the first position of the messages before a turn's input that are new in it."""
     first = edge if edge < view.count_arrived(call) else edge - 1
     turn = view.rows.message(first).turn if first >= 0 else None
-    # what was heard for this turn is right before its input and has its number
+    # messages of other agents for this turn are just before its input and have its number
     while edge and view.role(edge - 1) == USER and view.rows.message(edge - 1).turn == turn:
         edge -= 1
     return edge
 
 
 def with_view_filters(member: Member) -> Rules:
-    """Return an agent's rules with what it is shown of the others, and of its own earlier turns."""
+    """Return an agent's rules with the filters of its view."""
     rules: Any = member.rules
     parts = flatten_chain(rules.pruning) if rules.pruning is not None else ()
     if member.context:
@@ -333,7 +333,7 @@ def with_view_filters(member: Member) -> Rules:
 
 
 def with_fresh_turns(member: Member, **changes: Any) -> Member:
-    """Return an agent each turn of which begins without its own earlier ones, and with changes."""
+    """Return an agent, changed, whose turns begin without its own earlier turns."""
     rules: Any = member.rules
     pruning = Chain.of(DeclaredContext(heard=True), *flatten_chain(rules.pruning))
     view_keys = {**member.view_keys, FRESH_TURN_KEY: True}
@@ -341,6 +341,6 @@ def with_fresh_turns(member: Member, **changes: Any) -> Member:
 
 
 def get_own_history_limits(context: Sequence[ContextSource]) -> tuple[int, int]:
-    """Return how many of one's own replies a declared context shows, and in how many characters."""
+    """Return the number and the characters of own replies that a declared context shows."""
     source = next((s for s in context if s.kind == "own_history"), None)
     return (int(source.argument or DEFAULT_OWN_TURNS), source.max_chars) if source else (0, 0)

@@ -1,4 +1,4 @@
-"""Decide what follows from a turn: next state, correction, branch, verifier, or the end."""
+"""The decision after a turn of a team: next state, correction, branch, verifier, or the end."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 _TAIL_CHARS = 20_000
-"""Characters at the end of a reply in which the words are looked for that end a round robin."""
+"""Characters at the end of a reply that are searched for the words that end a round robin."""
 
 
 def initial_status(plan: TeamPlan) -> TeamStatus:
-    """Return where a team stands before its first turn."""
+    """Return the status of a team before its first turn."""
     visited = (plan.initial,) if plan.initial else ()
     return TeamStatus(state=plan.initial, visited=visited, branches=plan.branches)
 
@@ -49,13 +49,13 @@ def initial_status(plan: TeamPlan) -> TeamStatus:
 def check_resumable(
     plan: TeamPlan, status: TeamStatus, active_agents: Collection[str], name: str
 ) -> None:
-    """Let a plan pass by which a team can continue from where it stands.
+    """Check that a team can continue from its status with a plan.
 
     Args:
-        plan: the team, as it is opened now.
-        status: where it stands.
-        active_agents: agents that took a turn of its task.
-        name: of the team.
+        plan: the plan with which it is opened now.
+        status: the current status.
+        active_agents: agents that had a turn in its task.
+        name: name of the team.
 
     Raises:
         BadArguments: its task was begun with another plan.
@@ -73,12 +73,12 @@ def check_resumable(
 
 
 def current_state(status: TeamStatus) -> str:
-    """Return the name of the state in which the next turn is taken."""
+    """Return the name of the next turn's state."""
     return (*status.branches, status.state)[0]
 
 
 def next_agent(plan: TeamPlan, status: TeamStatus) -> str:
-    """Return the name of the agent whose turn is next."""
+    """Return the name of the next agent."""
     if status.helper:
         return status.helper
     if plan.order == "statemachine":
@@ -89,7 +89,7 @@ def next_agent(plan: TeamPlan, status: TeamStatus) -> str:
 
 
 def _round_agents(plan: TeamPlan) -> list[str]:
-    """Return the agents that speak in turn: all but the verifier."""
+    """Return the agents that take turns: all but the verifier."""
     verifier = plan.verifier.agent if plan.verifier is not None else ""
     return [m.name for m in plan.members if m.name != verifier] or [verifier]
 
@@ -105,13 +105,13 @@ def _round_agents(plan: TeamPlan) -> list[str]:
 def decide_turn(
     plan: TeamPlan, status: TeamStatus, turn: TurnReply, evidence: ContractEvidence
 ) -> TurnDecision:
-    """Return what follows from a turn.
+    """Return the decision after a turn.
 
     Args:
-        plan: the team.
-        status: before it.
-        turn: what was said in it.
-        evidence: what the agents really did.
+        plan: the plan of the team.
+        status: status before the turn.
+        turn: the reply of the turn.
+        evidence: files and changes to check contracts against.
     """
     now = replace(status, turns=status.turns + 1)
     if status.helper:
@@ -164,7 +164,7 @@ def _decide_by_signal(
             signals=signalled,
             kind="multi_keyword",
         )
-    # without a signal the transition that has none is taken, where there is one
+    # without a signal the default transition is taken, if there is one
     way = next((t for t in transitions if t.signal == (signalled[0] if signalled else "")), None)
     if way is None:
         return decide_unclear_turn(
@@ -179,7 +179,7 @@ def _decide_by_signal(
 def _decide_by_json(
     plan: TeamPlan, now: TeamStatus, turn: TurnReply, evidence: ContractEvidence
 ) -> TurnDecision:
-    """Take the first transition whose condition the JSON of the reply fulfils."""
+    """Take the first transition whose condition the reply's JSON meets."""
     state, record = plan.states[now.state], find_json_object(turn.reply)
     transitions = [
         t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents
@@ -221,7 +221,7 @@ def _decide_contract_failure(
         times = f"{count} times in a row" if count > 1 else "once"
         why = f"{key}: the contract failed {times} ({'; '.join(missing)})"
         return TurnDecision(mark_stopped(now, why), "validation_fail", "", way, payload)
-    # the agent for recovery is called once for each transition
+    # the recovery agent has one turn per transition
     if way.recovery and plan.failing.recovers(kind, count) and key not in now.recovered:
         now = replace(now, helper=way.recovery, recovered=(*now.recovered, key))
     return TurnDecision(
@@ -249,11 +249,11 @@ def _decide_advance(
         now,
         state=way.to,
         visits={**now.visits, key: count} if is_back_edge else now.visits,
-        # a contract that holds ends the row of failures of its transition
+        # a contract that holds resets the consecutive failures of its transition
         failures={k: n for k, n in now.failures.items() if k != key},
         branches=way.targets,
     )
-    # the state behind is entered only when each branch has had its turn
+    # the next state is entered when each branch has had its turn
     if way.targets:
         return TurnDecision(
             now, "parallel_start", "", way, {**payload, "targets": list(way.targets)}
@@ -262,7 +262,7 @@ def _decide_advance(
 
 
 def _apply_stops(plan: TeamPlan, decision: TurnDecision, turn: TurnReply) -> TurnDecision:
-    """Let what an agent says end a state machine, too, but for a hand-off that was not taken."""
+    """Apply stop conditions to a state machine, unless a hand-off was blocked."""
     if decision.status.ended or decision.kind in ("validation_fail", "back_edge_escalation"):
         return decision
     why = _find_stop(plan, turn)
@@ -270,7 +270,7 @@ def _apply_stops(plan: TeamPlan, decision: TurnDecision, turn: TurnReply) -> Tur
 
 
 def _find_stop(plan: TeamPlan, turn: TurnReply) -> str:
-    """Return by which words of a turn the team is over; empty: by none."""
+    """Return which stop condition a reply meets, as a sentence; empty if none."""
     for stop in plan.stops:
         if stop.agents and turn.agent not in stop.agents:
             continue
@@ -284,8 +284,9 @@ def _find_stop(plan: TeamPlan, turn: TurnReply) -> str:
 
 
 def _decide_final_state(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
-    """Return what follows from a turn in a state out of which nothing leads: the end, or another
-    such turn where the team ends by words of this agent that it did not say.
+    """Return the decision after a turn in a final state: the end, or another turn in it.
+
+    The turn is repeated if the team ends by this agent's words, and the reply lacks them.
     """
     why = _find_stop(plan, turn)
     if not why and any(turn.agent in stop.agents for stop in plan.stops):
@@ -307,7 +308,7 @@ def _decide_round_robin(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> Tur
 
 
 def decide_helper_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
-    """Return what follows from the turn of an agent for recovery, or of the verifier."""
+    """Return the decision after a turn of the recovery agent or the verifier."""
     status = replace(now, helper="", auditing=False)
     if not now.auditing:
         return TurnDecision(status, "recovery_activated")
@@ -319,7 +320,7 @@ def decide_helper_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> Turn
 
 
 def schedule_verifier(plan: TeamPlan, decision: TurnDecision) -> TurnDecision:
-    """Let the verifier have the next turn, where it is its time."""
+    """Give the verifier the next turn if a check is due."""
     now, verifier = decision.status, plan.verifier
     if verifier is None or now.ended or now.helper or now.branches:
         return decision
@@ -331,7 +332,7 @@ def schedule_verifier(plan: TeamPlan, decision: TurnDecision) -> TurnDecision:
 
 
 def decide_branch_turn(plan: TeamPlan, now: TeamStatus, by: str) -> TurnDecision:
-    """Return what follows from the turn of one of several branches."""
+    """Return the decision after a turn of a branch."""
     branches = now.branches[1:]
     payload = {"branch": now.branches[0]}
     if branches:
@@ -341,7 +342,7 @@ def decide_branch_turn(plan: TeamPlan, now: TeamStatus, by: str) -> TurnDecision
 
 
 def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
-    """Let one agent have a turn for each item of the list that a reply holds."""
+    """Return the decision that gives one agent a turn for each item of a reply's list."""
     state = plan.states[now.state]
     (way,) = state.transitions
     items = parse_items(turn.reply, state.splits)
@@ -355,7 +356,7 @@ def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnD
         )
     status = replace(now, silent=0, state=way.to, branches=way.targets * len(items))
     payload = {"from": now.state, "to": way.to, "items": len(items)}
-    # an empty list makes no branches: the state behind is entered at once
+    # an empty list makes no branches: the next state is entered at once
     if not items:
         return TurnDecision(
             enter_state(plan, status, turn.agent), "state_advanced", "", way, payload
@@ -364,7 +365,7 @@ def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnD
 
 
 def decide_stall(manager: ManagerLimits, now: TeamStatus) -> TurnDecision:
-    """Let the manager plan again, or stop the team where it did so often enough."""
+    """Ask the manager for a new plan, or stop the team after too many."""
     why = f"no progress in {now.stalls} rounds"
     status = replace(now, stalls=0, resets=now.resets + 1)
     if status.resets > manager.resets:
@@ -381,7 +382,7 @@ def decide_unclear_turn(
     signals: Sequence[str],
     kind: str = "keyword_not_found",
 ) -> TurnDecision:
-    """Return what follows from a turn in which no way out of the state can be seen."""
+    """Return the decision after a turn that names no transition, or several."""
     status = replace(now, silent=now.silent + 1)
     if status.silent >= plan.failing.silent:
         why = (
@@ -397,7 +398,7 @@ _EMPHASIS = str.maketrans("", "", "*_")
 
 
 def find_signals(text: str, signals: Iterable[str]) -> tuple[str, ...]:
-    """Return the signals that a reply gives, in the order in which they are asked for.
+    """Return the signals that a reply gives, in the order of `signals`.
 
     A signal is alone on its line, or begins it and is followed by a blank or a sign
     (fuseraft's rule, with `*` and `_` left out; upper and lower case alike). Inside a fence of
@@ -421,7 +422,7 @@ def _begins_with_signal(line: str, signal: str) -> bool:
 # closed by one of the same sign that is at least as long and has nothing behind it. A fence that is
 # never closed reaches to the end of the reply.
 def _iter_spoken_lines(text: str) -> Iterable[str]:
-    """Yield the lines that are the speaker's own words."""
+    """Yield the lines of a reply that are neither quoted nor code."""
     fence = ""
     for line in text.splitlines():
         mark = _FENCE.match(line)
@@ -440,7 +441,7 @@ def _iter_spoken_lines(text: str) -> Iterable[str]:
 
 
 def _drop_prefixes(signals: list[str]) -> tuple[str, ...]:
-    """Leave out what only begins another signal that was given: `DONE` of `DONE WITH BUGS`."""
+    """Drop signals that are prefixes of another given signal: `DONE` of `DONE WITH BUGS`."""
     folded = {s: s.casefold() for s in signals}
     return tuple(
         s for s in signals if not any(o != s and folded[o].startswith(folded[s]) for o in signals)

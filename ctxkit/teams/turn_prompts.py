@@ -21,70 +21,70 @@ if TYPE_CHECKING:
 
 
 class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a team is between two turns; kept in the ledger with every move."""
+    """Status of a team between two turns; the ledger stores it with each move."""
 
     turns: int = 0
-    """Turns that are over."""
+    """Concluded turns."""
     since: int = 0
-    """How many were over when the task was given."""
+    """Concluded turns when the task was given."""
     state: str = ""
     silent: int = 0
     failures: dict[str, int] = {}
-    """Failed contracts in a row, by `state > target`."""
+    """Consecutive failures of contracts, by `state > target`."""
     recovered: tuple[str, ...] = ()
-    """Transitions whose agent for recovery has had its turn."""
+    """Transitions whose recovery agent has had its turn."""
     helper: str = ""
-    """The agent for recovery or the verifier, where the next turn is its own."""
+    """The recovery agent or the verifier if it has the next turn; else empty."""
     audits: int = 0
     """Turns of the verifier since the task was given."""
     auditing: bool = False
-    """Whether the helper is the verifier."""
+    """True if the helper is the verifier."""
     branches: tuple[str, ...] = ()
-    """States whose agents have a turn each, one behind the other, before `state` continues."""
+    """States whose agents each have a turn before `state` continues."""
     stalls: int = 0
-    """Rounds in a row without progress, as a manager sees it."""
+    """Consecutive rounds without progress, by the manager's judgement."""
     resets: int = 0
-    """How often a manager was told to plan again."""
+    """New plans requested from the manager."""
     visits: dict[str, int] = {}
-    """How often each transition led back."""
+    """How often each transition led to a state visited before."""
     visited: tuple[str, ...] = msgspec.field(default=(), name="seen")
     """States that were entered."""
     own: dict[str, int] = {}
-    """Of each agent: the last turn of its own session that belongs to a turn that is over."""
+    """For each agent the last concluded turn of its own session."""
     ended: str = ""
-    """`done`, `stopped`, or nothing while it continues."""
+    """`done`, `stopped`, or empty while the team continues."""
     why: str = ""
 
 
 class TurnReply(NamedTuple):
-    """What an agent said in a turn."""
+    """The reply of an agent's turn."""
 
     agent: str
     reply: str
-    """Its last words."""
+    """Text of its last reply."""
     called_signals: Sequence[str] = ()
     """Signals that it gave by a tool call."""
     used_tools: bool = True
-    """Whether it called any other tool."""
+    """True if it called any other tool."""
 
 
 class TurnDecision(NamedTuple):
-    """What follows from a turn."""
+    """The decision after a turn."""
 
     status: TeamStatus
     kind: str
     """The event, in fuseraft's words."""
     correction: str = ""
-    """What is said to the agent that takes the next turn."""
+    """Message to the next agent."""
     way: Transition | None = None
     payload: Mapping[str, Any] = MappingProxyType({})
 
 
 def enter_state(plan: TeamPlan, now: TeamStatus, by: str) -> TeamStatus:
-    """Return the standing in a state that was come to.
+    """Return the status after entering the current state.
 
-    Where nothing leads out of it the team is done, unless it names another agent than the one that
-    led there: that one has the last turn.
+    In a final state the team is done, unless the state has another agent than `by`, which then has
+    the last turn.
     """
     now = replace(now, visited=tuple(dict.fromkeys((*now.visited, now.state))))
     state = plan.states[now.state]
@@ -94,12 +94,12 @@ def enter_state(plan: TeamPlan, now: TeamStatus, by: str) -> TeamStatus:
 
 
 def mark_done(now: TeamStatus, why: str) -> TeamStatus:
-    """Return the standing of a team whose work is done."""
+    """Return the status of a team that has finished its task."""
     return replace(now, ended="done", why=why)
 
 
 def mark_stopped(now: TeamStatus, why: str) -> TeamStatus:
-    """Return the standing of a team that comes no further."""
+    """Return the status of a team that stopped without finishing."""
     return replace(now, ended="stopped", why=why)
 
 
@@ -111,10 +111,10 @@ def turn_prompt(member: Member, state: TeamState | None, task: str, chars: int) 
     """Return the prompt of a turn.
 
     Args:
-        member: whose turn it is.
-        state: where the team stands; None: agents speak in turn.
-        task: of the team.
-        chars: of what is between the task and this prompt.
+        member: the agent of the turn.
+        state: state of the team; None: agents take turns.
+        task: the team's task.
+        chars: characters between the task and this prompt.
     """
     at = f" The state is {state.name}." if state is not None else ""
     lines = [f"It is your turn, {member.name}.{at}"]
@@ -136,45 +136,45 @@ def turn_prompt(member: Member, state: TeamState | None, task: str, chars: int) 
 
 
 def _describe_default_transition(state: TeamState | None) -> str:
-    """Return what happens without a signal, where something does."""
+    """Return a sentence on the default transition, if there is one."""
     other = next((t.to for t in state.transitions if not t.signal), "") if state else ""
     return f". Without one, {other} is next." if other else ""
 
 
 def recovery_prompt(member: Member) -> str:
-    """Return the prompt of a turn that mends what a contract lacks."""
+    """Return the prompt of a recovery turn."""
     return (
         f"It is your turn, {member.name}: mend what is missing; then the agent that asked goes on."
     )
 
 
 def resume_prompt(member: Member) -> str:
-    """Return the prompt of a turn that continues where one was cut off."""
+    """Return the prompt of a turn that continues an interrupted one."""
     return f"Your turn was cut off, {member.name}: go on, and end it as you were asked to."
 
 
 def missing_signal_message(signals: Sequence[str]) -> str:
-    """Return what an agent is told that gave no signal."""
+    """Return the message to an agent that gave no signal."""
     return f"No handoff keyword in your reply. Give one, alone on a line: {' | '.join(signals)}"
 
 
 def missing_fields_message(fields: Sequence[str]) -> str:
-    """Return what an agent is told whose JSON says nothing that a route asks for."""
+    """Return the message to an agent whose JSON matches no route."""
     return f"JSON block correct? End your reply with one JSON object that says {', '.join(fields)}."
 
 
 def list_request(path: str) -> str:
-    """Return what an agent is asked whose list is worked off next."""
+    """Return the request for a list whose items are processed next."""
     return f"End your reply with one JSON object that has a list at {path}."
 
 
 def missing_list_message(path: str, most: int) -> str:
-    """Return what an agent is told whose reply holds no such list."""
+    """Return the message to an agent whose reply has no such list."""
     return f"JSON block correct? {list_request(path)} It has at most {most} items."
 
 
 def replan_message(why: str) -> str:
-    """Return what a manager is told that gets nowhere."""
+    """Return the request for a new plan."""
     return f"STAGNATION ({why}): say what is known now, make a new plan, and give the next step."
 
 
@@ -187,17 +187,17 @@ def verifier_prompt(member: Member) -> str:
 
 
 def finding_message(agent: str, words: str) -> str:
-    """Return what the next agent is told of what a verifier found."""
+    """Return the message to the next agent about a verifier's finding."""
     return f"VERIFICATION FINDING of {agent}, to be settled before you go on:\n{words[:4_000]}"
 
 
 def ambiguous_signal_message(signals: Sequence[str]) -> str:
-    """Return what an agent is told that gave several signals."""
+    """Return the message to an agent that gave several signals."""
     return f"WRONG KEYWORD: you gave {len(signals)} ({', '.join(signals)}). Give exactly one."
 
 
 def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
-    """Return what an agent is told whose contract does not hold."""
+    """Return the message to an agent whose contract does not hold."""
     rows = "".join(f"\n- {m}" for m in missing)
     return (
         f"MISSING ARTIFACT: {signal or 'the hand-off'} was not taken. What is not there yet:{rows}"
@@ -205,7 +205,7 @@ def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
 
 
 def escalation_message(way: Transition, objections: str) -> str:
-    """Return what an agent is told that sends the work back too often."""
+    """Return the message to an agent that sent the work back too often."""
     objections_text = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
     return (
         f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may):"
@@ -215,7 +215,7 @@ def escalation_message(way: Transition, objections: str) -> str:
 
 
 MAX_ITEMS = 200
-"""Items of a list that is worked off, at most."""
+"""Most items of a list."""
 
 
 def parse_items(reply: str, path: str) -> list[str] | None:
@@ -239,12 +239,12 @@ def parse_items(reply: str, path: str) -> list[str] | None:
 def quote_previous_reply(
     state: TeamState | None, status: TeamStatus, sessions: Mapping[str, LiveSession]
 ) -> str:
-    """Return what a turn's prompt brings beside its own words; empty: nothing.
+    """Return the reply, or its list item, that a turn's prompt quotes; empty: none.
 
     Args:
-        state: in which the turn is taken.
-        status: before it.
-        sessions: of the agents, by name.
+        state: state of the turn.
+        status: status before the turn.
+        sessions: sessions of the agents, by name.
     """
     if state is None or not state.reads:
         return ""

@@ -21,9 +21,9 @@ PACKAGE = Path(ck.__file__).parent
 KEY = "ghp_" + "aB3dE6gH9j" * 4
 KINDS = re.findall(r"[a-z]+_?[a-z_]*", LiveEvent.__doc__.split("Names:")[1].replace("`", " "))
 KINDS = [k for k in KINDS if "_" in k or k in ("delta", "cancelled", "moved")]
-EMITTERS = ("tell", "_tell", "_say", "emit", "_emit")
+EMITTERS = ("emit", "_emit")
 """Names under which the callback of events is called."""
-EVENT_CALLS = "self._events.emit"
+EVENT_CALLS = ("self._events.emit",)
 RUNNING = ("agent", "magics", "teams", "widgets")
 """The folders whose code runs beside an agent."""
 
