@@ -276,7 +276,7 @@ def _write_report(path: Path, table: pd.DataFrame) -> None:
     # a spreadsheet would take some names for formulas
     safe = table.assign(student=["'" + n if n[:1] in "=+-@" else n for n in table["student"]])
     try:
-        with SafeFolder.own(path.resolve().parent) as folder:
+        with SafeFolder.open_or_create(path.resolve().parent) as folder:
             folder.write(path.name, (safe.to_csv(index=False).encode(),))
     except OSError as error:
         sentence = f"The report cannot be written to {str(path)!r} ({error.strerror})."

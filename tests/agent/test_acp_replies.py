@@ -18,7 +18,11 @@ def piece(text, **more):
 def build(*updates):
     builder, out = ReplyBuilder("own"), []
     for update in updates:
-        out += builder.call(update) if "toolCallId" in update else builder.say("text", update)
+        out += (
+            builder.update_call(update)
+            if "toolCallId" in update
+            else builder.add_text("text", update)
+        )
     return [*out, *builder.end()]
 
 

@@ -45,7 +45,7 @@ def agent(model, rules=None, *, tools=(), heard=None, at=None, **more):
         rules=rules or Rules(counter=COUNT),
         tools=tools,
         clock=clock(),
-        hear=hear,
+        listener=hear,
         **more,
     )
 

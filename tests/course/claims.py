@@ -379,7 +379,7 @@ CLAIMS = {
         "Nearly all tokens were read from the cache": lambda: 0.95 < read_share() < 1,
         "`(3.75 - 0.30) / 0.30 = 11.5` times": lambda: (PRICE.cache_write - PRICE.cache_read) / PRICE.cache_read == pytest.approx(11.5),
         "all of `expected` would have been read, had the cache lived": lambda: (
-            [m.kept for m in pauses()] == [0] * len(pauses()) and min(m.expected for m in pauses()) > 0
+            [m.read_tokens for m in pauses()] == [0] * len(pauses()) and min(m.expected for m in pauses()) > 0
         ),
         "a pause is also the moment at which a piece of work is done": lambda: (
             sum(load_sample().call(m.call).turn != load_sample().call(m.call - 1).turn for m in pauses()) >= len(pauses()) - 1
@@ -395,7 +395,7 @@ CLAIMS = {
         ),
         "it cuts before three of four calls": lambda: round(len(replay_sample(make_rules_above("clear:keep_last=20", 10_000)).edits) / 343, 2) == 0.77,
         "all that both prompts share was read (1,545 tokens as worked out, 1,546 as billed)": lambda: [
-            (m.expected, m.kept) for m in find_cache_misses(load_sample()) if m is not None and m.kind == "compaction"
+            (m.expected, m.read_tokens) for m in find_cache_misses(load_sample()) if m is not None and m.kind == "compaction"
         ] == [(1_545, 1_546)] * 2,
         "`best` is the cheapest that puts little more at stake than compacting at the full window would": lambda: all(
             found.loss <= w.max_loss for w in windows() for found in w.ceilings if found.name == "best"
@@ -601,7 +601,7 @@ BECAUSE = {
     "05-a": {"Much of it is the read": lambda: round(88_000 * PRICE.cache_read / 0.05475, 1) == 0.5},
     "05-c": {
         "All pauses together are more than a seventh of the bill": lambda: (
-            sum(m.expected - m.kept for m in pauses()) * (PRICE.cache_write - PRICE.cache_read) > ck.score(load_sample())["cost_usd"] / 7
+            sum(m.expected - m.read_tokens for m in pauses()) * (PRICE.cache_write - PRICE.cache_read) > ck.score(load_sample())["cost_usd"] / 7
         )
     },
     "06-a": {

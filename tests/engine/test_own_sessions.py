@@ -107,7 +107,7 @@ def test_a_log_without_records_is_read_as_before(tmp_path):
         details.pop(PRUNED_KEY, None)
     (tmp_path / "old.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     old = ck.read(tmp_path / "old.jsonl")
-    assert old.behind is None
+    assert old.prompt_source is None
     assert not old.faults
     assert len(old.calls) == len(context.session.calls)
     assert old.messages[-1].parts == context.session.messages[-1].parts
@@ -125,5 +125,5 @@ def test_a_damaged_record_is_dropped(damage, tmp_path):
             details[PRUNED_KEY] = damage
     (tmp_path / "bad.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     bad = ck.read(tmp_path / "bad.jsonl")
-    assert bad.behind is None
+    assert bad.prompt_source is None
     assert [len(bad.view(call)) for call in range(len(prompts))] == [len(p) for p in prompts]

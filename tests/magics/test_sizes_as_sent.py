@@ -113,7 +113,7 @@ class Watched:
         session = self.live.session
         frame = ck.frame(session, per="compaction").iloc[number]
         before, after = int(frame["tokens_before"]), int(frame["tokens_after"])
-        cut, saved = thrash(session).cuts[number], 1 - after / before
+        cut, saved = thrash(session).outcomes[number], 1 - after / before
         assert (cut.before, cut.after, cut.savings) == (before, after, pytest.approx(saved))
         drawn, tried = savings_data(session)[number], thrash_data(session).tries[number]
         assert (drawn.before, drawn.after, drawn.source) == (before, after, frame["tokens_source"])
@@ -240,5 +240,5 @@ def test_two_compactions_without_a_prompt_between_them(watched):
     rows = ck.frame(here.live.session, per="compaction")
     assert rows[["tokens_before", "tokens_after"]].to_numpy().tolist() == [
         [was, first.tokens_after], [first.tokens_after, now]]  # fmt: skip
-    [cut] = thrash(here.live.session).cuts
+    [cut] = thrash(here.live.session).outcomes
     assert (cut.before, cut.after) == (was, now)

@@ -33,7 +33,7 @@ def test_a_hit_a_pause_and_a_riddle():
         user(), reply(0, 22_900, 1_100, 420),
     )  # fmt: skip
     assert kinds(s) == ["cold_start", None, "ttl_expiry", "unexplained", None]
-    assert [m.lost for m in find_cache_misses(s) if m] == [20_000, 21_000, 18_000]
+    assert [m.missed_tokens for m in find_cache_misses(s) if m] == [20_000, 21_000, 18_000]
 
 
 def test_each_model_has_its_own_cache():

@@ -58,7 +58,7 @@ def test_busts_and_what_they_wrote(pi):
 
 def test_what_its_compactions_saved(pi):
     assert [len(e.inserted[0].text) for e in pi.edits] == [4_291, 3_649]
-    assert [c.savings for c in thrash(pi).cuts] == pytest.approx([0.853, 0.845], abs=0.002)
+    assert [c.savings for c in thrash(pi).outcomes] == pytest.approx([0.853, 0.845], abs=0.002)
 
 
 def test_the_room_of_a_cycle():

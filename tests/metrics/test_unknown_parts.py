@@ -75,7 +75,7 @@ def test_a_sealed_summary_has_no_size_and_no_price(tmp_path, items):
         assert missing is pd.NA
     assert session_bill.bill_session(s).unpriced_summaries_n == 1
     assert make_board_row(s).usd is None
-    assert ck.metrics.thrash(s).cuts[0].pays_after is None
+    assert ck.metrics.thrash(s).outcomes[0].pays_after is None
 
 
 def test_a_summary_in_the_clear_has_both(tmp_path):

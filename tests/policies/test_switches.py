@@ -113,7 +113,9 @@ def test_a_task_ends_where_a_new_request_comes():
     plain = Rules(policy=inner, trigger=Above(350), window=400)
     log = MessageLog.of(rows, CHARS)
     early = modifiers.at_boundaries(plain, 0.4)
-    cuts = [[c.call for c in advance(Run(log, r), r, log.calls).cuts] for r in (plain, early)]
+    cuts = [
+        [c.call for c in advance(Run(log, r), r, log.calls).compactions] for r in (plain, early)
+    ]
     assert cuts[0][:1] != cuts[1][:1]
     opens = {log.first_calls[r] for r, m in enumerate(log.messages) if m.role == "user"}
     assert cuts[1][0] in opens
@@ -134,8 +136,8 @@ class Noted(Summary):
         new = super().__call__(history, room)
         return new if new is history else new.insert(len(new), user("go on", id="more"))
 
-    def written(self, history, first):
-        return f"{super().written(history, first)} and more"
+    def write_summary(self, history, first):
+        return f"{super().write_summary(history, first)} and more"
 
 
 @pytest.mark.parametrize(

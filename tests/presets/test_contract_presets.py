@@ -259,10 +259,10 @@ def test_real_sessions_stay_sound_under_every_preset(name, quirks, more, session
                 raise
             continue
         late = set()
-        for cut in done.cuts:
+        for cut in done.compactions:
             paired(cut.was.messages, cut.new.messages, late)
             late |= unanswered(cut.was.messages) - unanswered(cut.new.messages)
-        paired(done.log.messages, done.shown().messages, late)
+        paired(done.log.messages, done.last_prompt().messages, late)
 
 
 def unanswered(messages):

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
+from ctxkit.engine.cache_model import miss_rates
 from ctxkit.engine.cache_model.call_classes import classify_call, get_class_base
 from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.input_cost_prediction import (
@@ -24,6 +25,10 @@ from ctxkit.metrics import elongation
 LONG = 16
 """Calls of a session whose halves are judged."""
 PREFIX = "ttl_expiry_prefix"
+SEEDS = range(17, 25)
+"""Seeds of the draws. A half of few calls has no miss or one, and where the chance of none is near
+one half the seed alone decides which of the two the median draw has: the error of the Kimi session
+is 0 % by three of these seeds and 9 to 10 % by five. Their mean is no matter of the seed."""
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +42,19 @@ def half(session, reads=None) -> float:
     return abs(predict_input_cost(made).second_half_error)
 
 
-def test_the_second_half_is_predicted_and_a_random_one_is_not(sessions):
+def test_the_second_half_is_predicted_and_a_random_one_is_not(sessions, monkeypatch):
     assert len(sessions) >= 4
+    errors = []
+    for seed in SEEDS:
+        monkeypatch.setattr(miss_rates, "_SEED", seed)
+        errors.append([half(s) for s in sessions])
     spoilt = []
     for s in sessions:
         known, reads = get_call_features(s), get_recorded_reads(s)
         at, random = len(known) // 2, np.random.default_rng(1)
         second = [int(random.integers(a.prompt + 1)) for a in known[at:]]
         spoilt.append(half(s, [*reads[:at], *second]))
-    assert median(spoilt) > 0.3 > 4 * median(map(half, sessions))
+    assert median(spoilt) > 0.3 > 5 * median(map(fmean, zip(*errors, strict=True)))
 
 
 def test_a_first_half_of_another_kind_teaches_something_else(sessions):

@@ -58,7 +58,7 @@ def test_the_recorded_compaction_takes_it():
     session = made().read()
     assert session.edits[0].targets[0] == session.messages[0].id
     assert session.messages[0].id not in [m.id for m in session.view()]
-    assert measure_sizes(session).shown(-1) == 45_000
+    assert measure_sizes(session).modelled_tokens(-1) == 45_000
 
 
 def test_it_is_in_no_count_of_what_was_said():

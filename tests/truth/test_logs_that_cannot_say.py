@@ -97,14 +97,14 @@ def test_loss_needs_no_clock_no_usage_and_no_single_model(name):
 
 @pytest.mark.parametrize("name", ["no times", "clocks backwards"])
 def test_without_a_clock_no_minutes_and_no_pauses_are_told(name):
-    cuts = thrash(CASES[name]).cuts
+    cuts = thrash(CASES[name]).outcomes
     assert len(cuts) == 2
     assert {c.minutes for c in cuts} | {c.rebound_minutes for c in cuts} == {None}
     told = when_to_compact(CASES[name])
     assert (told.cold_every, told.wait) == (None, None)
     assert "no times that can be used" in repr(told)
     assert when_to_compact(made()).cold_every is not None
-    assert thrash(made()).cuts[0].minutes == pytest.approx(100 / 60)
+    assert thrash(made()).outcomes[0].minutes == pytest.approx(100 / 60)
 
 
 @pytest.mark.parametrize("name", ["no usage", "one call", "no call"])

@@ -307,7 +307,7 @@ def test_an_agent_that_died_takes_no_place():
             process_supervisor.list_descendants(agents[0]._child._process.pid)[0], signal.SIGKILL
         )
         end = time.monotonic() + 5
-        while not agents[0].gone and time.monotonic() < end:
+        while not agents[0].end_reason and time.monotonic() < end:
             time.sleep(0.02)
         opened(last)
     finally:

@@ -50,9 +50,9 @@ def test_a_compactor_that_does_nothing_loses_nothing(session):
 
 def test_facts_fall_off_where_they_are_dropped(session):
     found = ck.gates.survival(newest(150), session, 6)
-    assert (found.kept(1), found.kept(3), found.cliff) == (1, 0, 2)
-    assert 0 < found.kept(2) < 0.5
-    assert found.kept(1, "decision") == 1
+    assert (found.get_share(1), found.get_share(3), found.cliff) == (1, 0, 2)
+    assert 0 < found.get_share(2) < 0.5
+    assert found.get_share(1, "decision") == 1
     assert "Facts fall off after 2 compactions" in found.to_text()
 
 

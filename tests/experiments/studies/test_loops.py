@@ -78,7 +78,7 @@ def test_worlds_and_lives_are_the_same_each_time(small):
     one, two = (ck.studies.closed_loop.run_scripted_agent(RULES[2], small) for _ in range(2))
     assert [m.parts for m in one.messages] == [m.parts for m in two.messages]
     answers = [m.text for m in one.messages if m.role == "assistant" and m.text]
-    sums = [sum(small.ports[n] for n in names) for names in small.asked]
+    sums = [sum(small.ports[n] for n in names) for names in small.services_by_question]
     assert answers == [f"The sum is {n}." for n in sums]
     assert GIVE_UP_TEXT not in answers
 
@@ -86,7 +86,7 @@ def test_worlds_and_lives_are_the_same_each_time(small):
 def test_it_sees_numbers_wherever_they_stand(small):
     session = ck.studies.closed_loop.run_scripted_agent("none", small)
     assert find_visible_services(session.messages) == {
-        name for names in small.asked for name in names
+        name for names in small.services_by_question for name in names
     }
     assert all(
         m.model == ck.studies.closed_loop.PRICED for m in session.messages if m.role == "assistant"
