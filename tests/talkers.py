@@ -42,7 +42,7 @@ def agent(*replies, at=None, rules=None, heard=None, **more):
     clock = more.pop("clock", lambda: float(next(ticks)))
     hear = heard.append if heard is not None else lambda _: None
     return Agent(at or session(), model=more.pop("model", None) or Says(*replies), rules=rules or Rules(counter=COUNT),
-                 clock=clock, hear=hear, **more)  # fmt: skip
+                 clock=clock, listener=hear, **more)  # fmt: skip
 
 
 def run(coroutine):

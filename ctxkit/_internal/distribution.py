@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DISTRIBUTION = "jupyter-ctxkit"
-"""The name on the package index; `ctxkit` there is a program of somebody else."""
+"""The name on the package index, where `ctxkit` is another program."""
 MODULE = "ctxkit"
 
 
@@ -39,7 +39,7 @@ def other_owners() -> list[str]:
 
 
 def describe_conflict() -> str:
-    """Return in one sentence which other distributions own the module, or nothing."""
+    """Name in one sentence the other distributions that own the module; empty if there are none."""
     owners = other_owners()
     if not owners:
         return ""

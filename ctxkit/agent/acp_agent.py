@@ -95,7 +95,7 @@ class ExternalAgent(Agent):
         """The session so far. What the agent's prompts held is known to the agent alone."""
         return self.transcript.session
 
-    def backed(self, session: Session) -> Session:
+    def attach_prompt_source(self, session: Session) -> Session:
         """Return the session as it is, as no prompt of the agent is known here."""
         return session
 
@@ -104,7 +104,11 @@ class ExternalAgent(Agent):
         session = self.session
         last = session.calls[-1].message if session.calls else None
         window = (last.context_window if last else None) or session.context_window
-        used = self.used or (last.prompt_tokens if last else None) or measure_sizes(session).shown()
+        used = (
+            self.used
+            or (last.prompt_tokens if last else None)
+            or measure_sizes(session).modelled_tokens()
+        )
         return used, self.size or window or self.compactor.context.run.room.limit
 
     def move(self, session: Any, append: Any = None) -> None:
@@ -156,7 +160,7 @@ class ExternalAgent(Agent):
             self._store_unfinished(builder, turn, None)
             raise
         finally:
-            self.acp.done()
+            self.acp.end_turn()
 
     async def _open_session(self) -> None:
         session_ids = (
@@ -173,7 +177,7 @@ class ExternalAgent(Agent):
         self._spending.open(self._find_stored_cost() if resumed else 0.0, self.acp.session)
         if has_calls and not resumed:
             why = "it begins anew here, and knows nothing of what was said before"
-            self.tell("model_wait", {"why": f"{self.model.name}: {why}"})
+            self.emit("model_wait", {"why": f"{self.model.name}: {why}"})
 
     def _find_stored_cost(self) -> float:
         """Return the total that the agent had reported of its conversation, as the log has it."""
@@ -196,9 +200,9 @@ class ExternalAgent(Agent):
                 raise ModelError(
                     f"{self.model.name} said nothing for {_SILENCE_SECONDS:g} s; it was given up."
                 ) from None
-            turn.hold()
+            turn.check_deadline()
             if message is None:
-                raise ModelError(self.acp.gone or f"{self.model.name} is gone.")
+                raise ModelError(self.acp.end_reason or f"{self.model.name} is gone.")
             if "method" not in message:
                 return self._finish_answer(message, builder, turn)
             if "id" in message:
@@ -212,13 +216,13 @@ class ExternalAgent(Agent):
         kind = update.get("sessionUpdate")
         if kind in ("agent_message_chunk", "agent_thought_chunk"):
             delta_kind = "thinking" if kind == "agent_thought_chunk" else "text"
-            self._store_messages(builder.say(delta_kind, update), turn)
+            self._store_messages(builder.add_text(delta_kind, update), turn)
             if builder.usage is not None and builder.usage.prompt_tokens:
                 self._apply_context_size(builder.usage.prompt_tokens)
             piece = as_dict(update.get("content")).get("text")
             if isinstance(piece, str):
                 delta = Delta(delta_kind, piece)  # type: ignore[arg-type]  # one of two of its words
-                self.tell("delta", {"kind": delta.kind, "text": delta.text})
+                self.emit("delta", {"kind": delta.kind, "text": delta.text})
         elif kind in ("tool_call", "tool_call_update"):
             self._apply_tool_call(update, builder, turn)
         elif kind == "usage_update":
@@ -227,10 +231,10 @@ class ExternalAgent(Agent):
     def _apply_tool_call(self, update: dict[str, Any], builder: ReplyBuilder, turn: Turn) -> None:
         ident = str(update.get("toolCallId") or "")
         is_reported = builder.has_call(ident)
-        self._store_messages(builder.call(update), turn)
-        call = builder.called(ident)
+        self._store_messages(builder.update_call(update), turn)
+        call = builder.get_call(ident)
         if not is_reported:
-            self.tell("tool_call", {"tool_name": call.name, "args": call.arguments})
+            self.emit("tool_call", {"tool_name": call.name, "args": call.arguments})
 
     def _apply_usage_update(self, update: dict[str, Any], turn: Turn) -> None:
         """Apply the context size and the cost that the agent reports."""
@@ -252,9 +256,9 @@ class ExternalAgent(Agent):
         if before and self.used < before * (1 - COMPACTION_DROP):
             mark = make_derived_compaction(f"fall{len(self.transcript.session.log)}", before, used)
             self.transcript.edit((mark,))
-            self.compactor.made += 1
+            self.compactor.compaction_count += 1
             sizes = {"tokens_before": before, "tokens_after": used}
-            self.tell("compaction_end", {"outcome": "compacted", "trigger": "its own", **sizes})
+            self.emit("compaction_end", {"outcome": "compacted", "trigger": "its own", **sizes})
 
     def _store_messages(self, messages: Iterable[Message], turn: Turn) -> None:
         """Store complete messages; each reply counts as a model call."""
@@ -262,7 +266,7 @@ class ExternalAgent(Agent):
         for message in messages:
             if message.role == "tool":
                 stored = self._record(self.transcript.add(with_call_id(message, ids), "r"))
-                self.tell("tool_result", tool_result_payload(stored))
+                self.emit("tool_result", tool_result_payload(stored))
                 continue
             details = {
                 ACP_SESSION_KEY: self.acp.session,
@@ -284,7 +288,7 @@ class ExternalAgent(Agent):
                 "finish_reason": stored.stop,
                 "call_seq": turn.spent.calls,
             }
-            self.tell("model_response", payload)
+            self.emit("model_response", payload)
             max_calls, max_cost_usd = self.limits.calls, self.limits.cost_usd
             if max_calls is not None and turn.spent.calls >= max_calls and stored.tool_calls:
                 raise LimitReached(f"the limit of {max_calls} calls")
@@ -327,7 +331,7 @@ class ExternalAgent(Agent):
         with suppress(LimitReached):
             self._store_messages(self._with_turn_usage(list(builder.end()), None), turn)
         if isinstance(error, asyncio.CancelledError):
-            self.tell("cancelled", {"why": turn.over if turn.late else INTERRUPTED_RESULT})
+            self.emit("cancelled", {"why": turn.over if turn.late else INTERRUPTED_RESULT})
 
     # -- requests of the agent -------------------------------------------------------------------
 
@@ -341,7 +345,7 @@ class ExternalAgent(Agent):
         call = as_dict(params.get("toolCall"))
         self._apply_tool_call({**call, "sessionUpdate": "tool_call"}, builder, turn)
         decision = await self._ask_permission(
-            builder.asked(str(call.get("toolCallId") or "")), turn
+            builder.get_call_for_review(str(call.get("toolCallId") or "")), turn
         )
         chosen = choose_permission_option(params.get("options"), decision)
         selection = {"outcome": "selected", "optionId": chosen}
@@ -357,7 +361,7 @@ class ExternalAgent(Agent):
             try:
                 return str(await ask(call))
             except BadArguments as e:
-                self.tell("model_wait", {"why": str(e)})
+                self.emit("model_wait", {"why": str(e)})
                 return "deny"
 
 
@@ -445,7 +449,7 @@ class AcpModel:
     @property
     def pictures(self) -> bool | None:
         """Whether the agent takes images; None: not known before it runs."""
-        return self._agent.pictures if self._agent.told else None
+        return self._agent.pictures if self._agent.initialize_answer else None
 
     def close(self) -> None:
         """End the agent's process."""

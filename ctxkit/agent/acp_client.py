@@ -76,7 +76,7 @@ class AcpClient(EventLoopClient):
             raise BadArguments("Name the agent's command, such as acp:'gemini --experimental-acp'.")
         self.command, self._seconds = list(command), seconds
         self.name = os.path.basename(command[0])  # noqa: PTH119  a name, not a place
-        self.told: dict[str, Any] = {}
+        self.initialize_answer: dict[str, Any] = {}
         """The agent's answer to `initialize`."""
         self.session: str | None = None
         """Id of the open conversation."""
@@ -113,7 +113,7 @@ class AcpClient(EventLoopClient):
         loop = self._on_loop()
         if self.session is not None and not self._child.over:
             return self.session == resume_id
-        return await loop.hear(self._open_on_loop(folder, resume_id, list(servers)))
+        return await loop.run(self._open_on_loop(folder, resume_id, list(servers)))
 
     async def prompt(self, parts: list[dict[str, Any]]) -> asyncio.Queue[dict[str, Any] | None]:
         """Send a prompt; return the queue of the agent's messages.
@@ -123,12 +123,12 @@ class AcpClient(EventLoopClient):
         """
         queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(_QUEUE_SIZE)
         self._inbox = asyncio.get_running_loop(), queue
-        await self._open_loop.hear(self._start_prompt(parts))
+        await self._open_loop.run(self._start_prompt(parts))
         return queue
 
     async def answer(self, ident: Any, result: Mapping[str, Any]) -> None:
         """Answer a request of the agent."""
-        await self._open_loop.hear(
+        await self._open_loop.run(
             self._child.send({"jsonrpc": "2.0", "id": ident, "result": dict(result)})
         )
 
@@ -138,29 +138,29 @@ class AcpClient(EventLoopClient):
             "code": _METHOD_NOT_FOUND,
             "message": f"{sanitize_line(method, 60)} is not served here",
         }
-        await self._open_loop.hear(
-            self._child.send({"jsonrpc": "2.0", "id": ident, "error": error})
-        )
+        await self._open_loop.run(self._child.send({"jsonrpc": "2.0", "id": ident, "error": error}))
 
     async def cancel(self) -> None:
         """Ask the agent to cancel its turn."""
-        await self._open_loop.hear(self._child.send({
+        await self._open_loop.run(self._child.send({
             "jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": self.session},
         }))  # fmt: skip
 
-    def done(self) -> None:
+    def end_turn(self) -> None:
         """Stop delivering messages to the turn that ended."""
         self._inbox = None
 
     @property
-    def gone(self) -> str:
+    def end_reason(self) -> str:
         """Reason why the program ended; empty while it runs."""
         return self._child.over
 
     @property
     def pictures(self) -> bool:
         """Whether the agent takes images in a prompt."""
-        takes = _as_dict(_as_dict(self.told.get("agentCapabilities")).get("promptCapabilities"))
+        takes = _as_dict(
+            _as_dict(self.initialize_answer.get("agentCapabilities")).get("promptCapabilities")
+        )
         return takes.get("image") is True
 
     # -- on its own loop -------------------------------------------------------------------------
@@ -183,7 +183,10 @@ class AcpClient(EventLoopClient):
             async with asyncio.timeout(self._seconds):
                 await self._start_program()
                 place = {"cwd": folder, "mcpServers": servers}
-                loads = _as_dict(self.told.get("agentCapabilities")).get("loadSession") is True
+                loads = (
+                    _as_dict(self.initialize_answer.get("agentCapabilities")).get("loadSession")
+                    is True
+                )
                 if resume_id and loads:
                     with suppress(ModelError):  # the agent may no longer have it
                         await self._send_and_wait("session/load", {**place, "sessionId": resume_id})
@@ -191,7 +194,8 @@ class AcpClient(EventLoopClient):
                         return True
                 result = await self._send_and_wait("session/new", place)
         except TimeoutError:
-            why = f"{self._label} did not answer within {self._seconds:g} s{self._child.words()}"
+            stderr = self._child.quote_stderr()
+            why = f"{self._label} did not answer within {self._seconds:g} s{stderr}"
             await self._stop_client()
             raise ModelError(why) from None
         except (BadArguments, ModelError) as e:
@@ -212,20 +216,20 @@ class AcpClient(EventLoopClient):
         self._child = ChildProcess(self._label)
         await self._child.begin(self.command, env=os.environ)
         self._pump = asyncio.ensure_future(self._dispatch_messages(self._child))
-        self.told = await self._send_and_wait("initialize", {
+        self.initialize_answer = await self._send_and_wait("initialize", {
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": {"fs": dict.fromkeys(("readTextFile", "writeTextFile"), False)},
             "clientInfo": {"name": "ctxkit", "version": get_version()},
         })  # fmt: skip
-        agent_name = _as_dict(self.told.get("agentInfo")).get("name")
+        agent_name = _as_dict(self.initialize_answer.get("agentInfo")).get("name")
         self.name = (
             sanitize_line(agent_name, 60)
             if isinstance(agent_name, str) and agent_name.strip()
             else self.name
         )
         self._child.name = self._label
-        if self.told.get("protocolVersion") != PROTOCOL_VERSION:
-            agent_version = sanitize_line(str(self.told.get("protocolVersion")), 20)
+        if self.initialize_answer.get("protocolVersion") != PROTOCOL_VERSION:
+            agent_version = sanitize_line(str(self.initialize_answer.get("protocolVersion")), 20)
             raise ModelError(
                 f"{self._label} speaks version {agent_version} of the protocol; here it is "
                 f"{PROTOCOL_VERSION}."
@@ -238,7 +242,7 @@ class AcpClient(EventLoopClient):
             ModelError: too many agents run already.
         """
         with self._running_lock:
-            alive = [sanitize_line(each.name, 30) for each in self._running if not each.gone]
+            alive = [sanitize_line(each.name, 30) for each in self._running if not each.end_reason]
             if len(alive) >= MAX_RUNNING_AGENTS:
                 raise ModelError(
                     f"{MAX_RUNNING_AGENTS} agents of other programs run already"
@@ -333,7 +337,7 @@ class AcpClient(EventLoopClient):
         more = _as_dict(fields.get("data")).get("details")
         more = f" ({sanitize_line(str(more), 200)})" if more else ""
         if fields.get("code") == _AUTH_REQUIRED:
-            auth_methods = self.told.get("authMethods")
+            auth_methods = self.initialize_answer.get("authMethods")
             names = (
                 [str(_as_dict(w).get("name") or "") for w in auth_methods]
                 if isinstance(auth_methods, list)
@@ -395,7 +399,7 @@ class ReplyBuilder:
         self._message_id: Any = None
         self._chars_left = _MAX_REPLY_CHARS
 
-    def say(self, kind: str, update: dict[str, Any]) -> Iterator[Message]:
+    def add_text(self, kind: str, update: dict[str, Any]) -> Iterator[Message]:
         """Add a piece of `text` or `thinking`; yield the messages that are complete before it."""
         piece = _block_text(update.get("content"))
         ident = update.get("messageId")
@@ -414,7 +418,7 @@ class ReplyBuilder:
         elif piece:
             self._parts.append(part(piece))
 
-    def call(self, update: dict[str, Any]) -> Iterator[Message]:
+    def update_call(self, update: dict[str, Any]) -> Iterator[Message]:
         """Add or update a tool call; yield the messages that are complete before it."""
         ident = str(update.get("toolCallId") or "")
         is_full = self._has_ended_call() or len(self._calls) >= _MAX_REPLY_CALLS
@@ -430,11 +434,11 @@ class ReplyBuilder:
         """Say whether the open reply has a call of this id."""
         return ident in self._calls
 
-    def called(self, ident: str) -> ToolCall:
+    def get_call(self, ident: str) -> ToolCall:
         """Return a tool call in its current state."""
         return _to_tool_call(ident, self._calls.get(ident, {}))
 
-    def asked(self, ident: str) -> ToolCall:
+    def get_call_for_review(self, ident: str) -> ToolCall:
         """Return a tool call with everything reported about it, for a person to decide on."""
         fields = self._calls.get(ident, {})
         raw_input, content = fields.get("rawInput"), fields.get("content")
@@ -445,7 +449,7 @@ class ReplyBuilder:
             **{f"its content {n}": _format_for_review(part) for n, part in enumerate(parts, 1)},
         }
         present = {k: v for k, v in arguments.items() if v is not None}
-        return replace(self.called(ident), arguments=present)
+        return replace(self.get_call(ident), arguments=present)
 
     def end(self) -> Iterator[Message]:
         """End the open reply: yield it and the results of its calls."""
@@ -465,7 +469,7 @@ class ReplyBuilder:
             text, images = _result_parts(call)
             has_ended = call.get("status") in _ENDED_STATUSES
             text = text or ("(no output)" if has_ended else MISSING_RESULT)
-            text = OutputLimits().cut(text)
+            text = OutputLimits().shorten(text)
             failed = call.get("status") == "failed" or not has_ended
             yield Message(
                 role="tool", tool=name, call_id=ident, parts=(Text(text), *images), is_error=failed

@@ -94,10 +94,10 @@ class Agent:
         model: answers the prompts.
         rules: the context manager, the same that a replay takes.
         tools: tools that it may call; `compact_conversation` is always added.
-        keep: appends entries to the session and returns it; None: in memory only.
+        append: appends entries to the session and returns it; None: in memory only.
         limits: limits of each turn.
         clock: returns seconds since 1970.
-        hear: called with every event.
+        listener: called with every event.
         approve: decides before each tool call, given the arguments that the tool will get; None:
             every call may run. The time that it takes counts towards no limit.
         offload: stores tool results that are too large and returns their stubs.
@@ -120,10 +120,10 @@ class Agent:
         model: Model,
         rules: Rules,
         tools: Sequence[Tool] = (),
-        keep: AppendEntries | None = None,
+        append: AppendEntries | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float],
-        hear: Listener = ignore_event,
+        listener: Listener = ignore_event,
         approve: Approve | None = None,
         offload: OffloadResult | None = None,
         summary_model: Model | None = None,
@@ -138,7 +138,7 @@ class Agent:
         self.model, self.limits = model, limits or Limits()
         self.tools = {t.name: t for t in self._offer_tools(tools)}
         self.approve, self._offload, self._clock = approve, offload, clock
-        self._events = LiveEvents(hear, clock, lambda: self.transcript.turn)
+        self._events = LiveEvents(listener, clock, lambda: self.transcript.turn)
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
         """The model for summaries and memory; None: no model is called for them."""
         self.summary_seconds = summary_seconds
@@ -146,9 +146,9 @@ class Agent:
         self.prompts = prompts or SentPrompts()
         self.describe_result: Callable[[Message], Mapping[str, Any]] = lambda _: {}
         """Returns details to store with a tool result, such as the state of an agent's team."""
-        self._apply_rules(rules, Transcript(session, keep, clock))
+        self._apply_rules(rules, Transcript(session, append, clock))
 
-    def take(self, rules: Rules) -> None:
+    def use_rules(self, rules: Rules) -> None:
         """Manage the context by other rules from the next call on; past edits stay in force."""
         self._apply_rules(rules, self.transcript)
 
@@ -157,7 +157,7 @@ class Agent:
         self._memory_flusher = None
         if rules.flush and self._memory_root:
             self._memory_flusher = MemoryFlusher(
-                rules.flush, self._memory_root, self.writer, self._clock, self.tell
+                rules.flush, self._memory_root, self.writer, self._clock, self.emit
             )
         self._rebuild_compactor(transcript)
 
@@ -166,9 +166,9 @@ class Agent:
         """The session so far, with the prompts that its calls were sent."""
         return self.compactor.session
 
-    def backed(self, session: Session) -> Session:
+    def attach_prompt_source(self, session: Session) -> Session:
         """Return a session of this agent with the prompts that its calls were sent."""
-        return session.backed(self.prompts.of(session))
+        return session.set_prompt_source(self.prompts.of(session))
 
     async def turn(
         self,
@@ -208,15 +208,15 @@ class Agent:
                 why = await self._answer_prompt(turn)
         except (TimeoutError, OutOfTime):
             ended, why = "limit", turn.over
-            self.tell("limit_reached", {"limit": why})
+            self.emit("limit_reached", {"limit": why})
         except LimitReached as e:
             ended, why = "limit", f"stopped at {e}"
-            self.tell("limit_reached", {"limit": str(e)})
+            self.emit("limit_reached", {"limit": str(e)})
         except ModelError as e:
             ended, why = "error", str(e)
         except Exception:
             # The transcript is the only state: drop what the context has beyond it.
-            self.compactor.stand()
+            self.compactor.rebuild_context()
             raise
         return self._end_turn(turn, ended, why)
 
@@ -253,9 +253,9 @@ class Agent:
         """Continue from another point: a branch, a checkpoint, or another session."""
         self._rebuild_compactor(Transcript(session, append, self._clock))
 
-    def tell(self, kind: str, payload: dict[str, Any]) -> None:
+    def emit(self, kind: str, payload: dict[str, Any]) -> None:
         """Emit an event with its payload redacted."""
-        self._events.tell(kind, payload)
+        self._events.emit(kind, payload)
 
     def replace_session(self, session: Session) -> None:
         """Replace the session by one with the same entries and other metadata."""
@@ -268,19 +268,19 @@ class Agent:
         turn = Turn(limits, self._new_spending(), began=self._clock())
         # Raises for a limit that cannot be kept, before anything is written.
         turn.spent.exceeded_limit(self.limits, self.model.name, 0)
-        self.compactor.made, self._compaction_requested = 0, False
+        self.compactor.compaction_count, self._compaction_requested = 0, False
         # A killed kernel leaves calls without a result, and providers refuse such a conversation.
         for call in self.transcript.find_unanswered_calls():
-            self._record(self.transcript.unrun(call, LOST_RESULT))
+            self._record(self.transcript.store_unrun(call, LOST_RESULT))
         self.transcript.begin()
-        self.compactor.budget.begin()
+        self.compactor.budget.begin_turn()
         section_payload = self._add_sections()
         for message in preceding:
             self._record(self.transcript.add(message, "h"))
         self._record(self.transcript.add(prompt, "u"))
-        self.tell("turn_start", {"content_chars": len(prompt.text)})
+        self.emit("turn_start", {"content_chars": len(prompt.text)})
         if section_payload:
-            self.tell("sections_said", section_payload)
+            self.emit("sections_said", section_payload)
         return turn
 
     async def _answer_prompt(self, turn: Turn) -> str:
@@ -288,19 +288,21 @@ class Agent:
         "".
         """
         while True:
-            turn.last = reply = await self._caller.make(turn)
+            turn.last = reply = await self._caller.call(turn)
             if reply.tool_calls:
                 await self._run_tools(reply, turn)
             if reply.stop == "length":
                 if not turn.start_attempt():
                     return "the reply was cut by its limit of length"
-                self.tell("reply_cut_short", {"continues": not reply.tool_calls})
+                self.emit("reply_cut_short", {"continues": not reply.tool_calls})
                 if not has_trigger(self.rules.trigger, CutShort):  # else the rules compact
                     await self.compactor.force(turn.spent, self.limits, "length")
                 if not reply.tool_calls:
                     details = {CONTINUATION_KEY: True}
                     self._record(
-                        self.transcript.user(CONTINUE_PROMPT, kind=INJECTED_KIND, details=details)
+                        self.transcript.add_user_message(
+                            CONTINUE_PROMPT, kind=INJECTED_KIND, details=details
+                        )
                     )
             elif not reply.tool_calls:
                 return _explain_empty_reply(reply)
@@ -319,14 +321,14 @@ class Agent:
             "tool_rounds": spent.calls,
             "ended": ended,
         }
-        self.tell("turn_end", payload)
+        self.emit("turn_end", payload)
         used, window = self.gauge()
         return Outcome(
             text=get_plain_text(turn.last),
             ended=ended,
             why=redact(why),
             spent=spent,
-            compactions=self.compactor.made,
+            compactions=self.compactor.compaction_count,
             context_tokens=used,
             context_window=window,
             notice=self.model.notice,
@@ -338,10 +340,12 @@ class Agent:
         Tools get the arguments as the model sent them (`turn.asked`); events and the transcript
         get the redacted ones (`reply`).
         """
-        for i, (call, requested) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
-            self.tell("tool_call", {"tool_name": call.name, "args": call.arguments})
+        for i, (call, requested) in enumerate(
+            zip(reply.tool_calls, turn.requested_calls, strict=True)
+        ):
+            self.emit("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
-                turn.hold()
+                turn.check_deadline()
                 result = await run_tool(
                     requested,
                     self.tools,
@@ -349,7 +353,7 @@ class Agent:
                     approval_tools=getattr(self.approve, "tools", None),
                     offload=self._offload,
                     output_limits=self.outputs,
-                    keeps_whole=self._keeps_whole,
+                    is_offloaded=self._is_offloaded,
                     takes_images=accepts_images(self.model) is not False,
                 )
             except asyncio.CancelledError:
@@ -359,21 +363,23 @@ class Agent:
                     else INTERRUPTED_RESULT
                 )
                 for unrun_call in reply.tool_calls[i:]:
-                    self._record(self.transcript.unrun(unrun_call, why))
-                self.tell("cancelled", {"tool": call.name, "why": why})
+                    self._record(self.transcript.store_unrun(unrun_call, why))
+                self.emit("cancelled", {"tool": call.name, "why": why})
                 raise
             result = replace(result, tool=call.name, call_id=call.id)
             result = replace(result, details={**result.details, **self.describe_result(result)})
             stored = self._record(self.transcript.add(result, "r"))
             images = sum(isinstance(p, Image) for p in stored.parts)
-            self.tell(
+            self.emit(
                 "tool_result",
                 tool_result_payload(stored) | ({"pictures": images} if images else {}),
             )
 
     def _add_sections(self) -> dict[str, Any]:
         """Store the prompt sections that are new or changed; return the event's payload, or {}."""
-        message = self.sections and self.sections.due(self.transcript.session, self._clock())
+        message = self.sections and self.sections.make_update(
+            self.transcript.session, self._clock()
+        )
         if not message:
             return {}
         stored = self._record(self.transcript.add(message, message.role[0]))
@@ -410,15 +416,15 @@ class Agent:
             writer=self.writer,
             seconds=self.summary_seconds,
             memory=self._memory_flusher,
-            emit=self.tell,
+            emit=self.emit,
             save_artifact=self._save_artifact,
             outputs=self.outputs,
             writer_is_main=self.writer is self.model,
             prompts=self.prompts,
         )
-        self._caller = ModelCaller(self.model, schemas, self.compactor, self.tell)
+        self._caller = ModelCaller(self.model, schemas, self.compactor, self.emit)
 
-    def _keeps_whole(self, tool: str, chars: int) -> bool:
+    def _is_offloaded(self, tool: str, chars: int) -> bool:
         """Return whether the rules offload such a result, so that it is stored before any cut."""
         return self._save_artifact is not None and is_offloaded(self.rules.pruning, tool, chars)
 

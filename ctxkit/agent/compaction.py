@@ -145,11 +145,11 @@ class Compactor:
         )
         self._save_artifact = save_artifact
         self.budget = LiveBudget(rules, transcript.session, emit)
-        self.made = 0
+        self.compaction_count = 0
         """Compactions since the turn began."""
-        self.stand()
+        self.rebuild_context()
 
-    def stand(self) -> None:
+    def rebuild_context(self) -> None:
         """Rebuild the context from the transcript; changes that are not stored there are lost."""
         self.context = LiveContext(
             self.transcript.session,
@@ -157,11 +157,11 @@ class Compactor:
             schema_tokens=estimate_schema_tokens(self._tools),
             limit=self._limit,
             save_artifact=self._save_artifact,
-            cut_unsaved=self._outputs.cut,
+            shorten_unsaved=self._outputs.shorten,
             prompts=self.prompts,
         )
 
-    def learn(self, window: int) -> None:
+    def adopt_window(self, window: int) -> None:
         """Use the window that the model named in an error, if it is smaller than assumed.
 
         The reserve becomes at most a quarter of it, as the one set may exceed the whole window.
@@ -169,9 +169,9 @@ class Compactor:
         if window < self.context.run.room.limit:
             reserve = min(self.rules.reserve, window // 4)
             self.rules = self.rules.but(window=window, assumed=True, reserve=reserve)
-            self.stand()
+            self.rebuild_context()
 
-    def answered(self, messages: tuple[Message, ...]) -> None:
+    def note_answered_prompt(self, messages: tuple[Message, ...]) -> None:
         """Note an answered prompt: the provider caches it for `rules.cache_life` seconds."""
         self._last_answered = self.transcript.clock(), messages
 
@@ -196,33 +196,36 @@ class Compactor:
         """Prepare the next call: flush memory and compact if the rules say so, then prune."""
         await self._summarise_results(spent, limits)
         before, run = get_current_size(self.session), self.context.run
-        window, self._start_emitted, run.due = run.room.limit, False, ""
+        window, self._start_emitted, run.trigger_reason = run.room.limit, False, ""
         context_tokens, edits = self.context.tokens, len(self.transcript.session.edits)
-        if self._memory_flusher and self._memory_flusher.due(context_tokens, window, edits):
+        if self._memory_flusher and self._memory_flusher.is_due(context_tokens, window, edits):
             await self._flush_memory(self.context.preview()[0], spent, limits, self._tools)
         context, message_count = self.context, self.context.messages
         prepared: PreparedCall = await self._run_off_loop(
             lambda: context.prepare(self.transcript.clock()),
             spent,
             limits,
-            lambda: self._emit_start(run.due, before, message_count),
+            lambda: self._emit_start(run.trigger_reason, before, message_count),
             auto=not self._backoff.skip_call(),
         )
         for name in prepared.warned:
-            self.budget.warned(name, prepared.tokens, message_count)
+            self.budget.emit_warning(name, prepared.tokens, message_count)
         if prepared.edits:
-            self.budget.cut(prepared.edits[0].trigger, before.tokens, window)
-            self._emit_start(run.due, before, message_count)
+            self.budget.emit_cutover(prepared.edits[0].trigger, before.tokens, window)
+            self._emit_start(run.trigger_reason, before, message_count)
             self._store_edits(prepared.edits, before, message_count, spent)
             await self._flush_dropped(prepared.edits, spent, limits)
         elif prepared.blocked:
-            last, reason = prepared.blocked[-1], prepared.blocked[-1].said.removeprefix("failed: ")
+            last, reason = (
+                prepared.blocked[-1],
+                prepared.blocked[-1].reason_text.removeprefix("failed: "),
+            )
             attempt = IneffectiveCompaction(
-                last.outcome, reason, run.due or None, before.tokens, message_count
+                last.outcome, reason, run.trigger_reason or None, before.tokens, message_count
             )
             self._store_attempt(attempt, spent)
         self._bill_usage(spent, self._take_unbilled())
-        self.budget.shown(len(prepared.messages), limits)
+        self.budget.warn_near_message_cap(len(prepared.messages), limits)
         return prepared
 
     async def _summarise_results(self, spent: SpentInTurn, limits: Limits) -> None:
@@ -287,9 +290,9 @@ class Compactor:
 
         def apply_policies() -> tuple[Edit, ...]:
             with collect_refusals() as refused:
-                done = context.compact(self.chosen(policy, focus), trigger)
+                done = context.compact(self.choose_policy(policy, focus), trigger)
                 if not done and fallback is not None:
-                    done = context.compact(self.chosen(fallback, focus), trigger)
+                    done = context.compact(self.choose_policy(fallback, focus), trigger)
             refusals.extend(refused)
             return done
 
@@ -321,18 +324,18 @@ class Compactor:
         not fit is larger than it was counted: if the rules find too little to compact, all but the
         newest turn is summarised, or dropped where the rules never ask a model.
         """
-        asks = self.rules.policy is None or self._may_ask
+        asks = self.rules.policy is None or self._may_call_model
         fallback = None if trigger == "length" else KEEP_NEWEST_TURN if asks else DROP_OLD_TURNS
         try:
             return bool(await self.compact(spent, limits, trigger=trigger, fallback=fallback))
         except ModelError as e:
-            marker = self.transcript.user(
+            marker = self.transcript.add_user_message(
                 failure_marker([self.transcript.turn], str(e)), kind="injected"
             )
             self.context.add(marker)
             return False
 
-    def chosen(
+    def choose_policy(
         self, policy: Policy | None = None, focus: str = "", *, draft: bool = False
     ) -> BasePolicy:
         """Return the policy of a compaction by hand, with its focus; a `draft` calls no model."""
@@ -354,7 +357,7 @@ class Compactor:
     def session(self) -> Session:
         """The session so far, with the prompts that its calls were sent."""
         session = self.transcript.session
-        return session.backed(self.prompts.of(session))
+        return session.set_prompt_source(self.prompts.of(session))
 
     def _emit_start(
         self, trigger: str, size: PromptSize, messages: int, *, focus: str = ""
@@ -391,9 +394,11 @@ class Compactor:
             spent: what the turn has used; summaries are added.
             model_called: a model was asked beside the summariser of the rules.
         """
-        has_asked = model_called or (self._summariser is not None and self._summariser.asked > 0)
+        has_asked = model_called or (
+            self._summariser is not None and self._summariser.request_count > 0
+        )
         is_manual, kind = attempt.trigger in _MANUAL_TRIGGERS, _without_numbers(attempt.reason)
-        is_paid = has_asked or (attempt.outcome != "skipped" and self._may_ask)
+        is_paid = has_asked or (attempt.outcome != "skipped" and self._may_call_model)
         if not (is_paid or is_manual or kind != self._last_attempt):
             return
         self._last_attempt = kind
@@ -428,7 +433,7 @@ class Compactor:
         usage, writer = self._take_unbilled(), self._summariser
         call_kinds = list(writer.ways) if writer is not None else []
         if self._summary_model is not None and (
-            usage is not None or (writer is not None and writer.asked)
+            usage is not None or (writer is not None and writer.request_count)
         ):
             details = (
                 {**edits[0].details, "summary_calls": call_kinds}
@@ -443,8 +448,8 @@ class Compactor:
         self.transcript.edit(edits)
         self._backoff.reset()
         self._last_attempt = ""
-        self.made += 1
-        self.budget.compacted()
+        self.compaction_count += 1
+        self.budget.begin_cycle()
         removed = sum(len(e.targets) for e in edits)
         payload = {k: v for k, v in edits[0].details.items() if k == "summary_calls"}
         if error := join_summary_errors(edits):
@@ -464,7 +469,7 @@ class Compactor:
 
     def _take_unbilled(self) -> Usage | None:
         """Return the usage of summary calls that is not billed yet, and reset it."""
-        written = self._summariser.take() if self._summariser is not None else None
+        written = self._summariser.take_usage() if self._summariser is not None else None
         usages, self._unbilled = self._unbilled, []
         usages += [written] if written is not None else []
         return sum_usage(usages) if usages else None
@@ -492,7 +497,7 @@ class Compactor:
             self._bill_usage(spent, reply.usage)
 
     @property
-    def _may_ask(self) -> bool:
+    def _may_call_model(self) -> bool:
         """True if a compaction may ask a model: the summary model, or one that the rules name."""
         policy = self.rules.policy
         writers = () if policy is None else writers_of(policy)
@@ -539,13 +544,13 @@ class Compactor:
             )
             if rules.bare is not None and isinstance(rules.summariser, Extractive):
                 rules = rules.but(policy=rules.bare.using(self._summariser))
-        self.context.rules = rules if auto or not self._may_ask else rules.but(auto=False)
+        self.context.rules = rules if auto or not self._may_call_model else rules.but(auto=False)
         try:
             return await run_in_thread(work)
         except asyncio.CancelledError:
             if self._summariser is not None:
                 self._summariser.stop()
-            self.stand()
+            self.rebuild_context()
             raise
 
 

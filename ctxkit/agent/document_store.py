@@ -134,12 +134,12 @@ class ContextStore:
 
     # -- reading, by the paths that an agent is shown ----------------------------------------------
 
-    def holds(self, path: str) -> bool:
+    def contains(self, path: str) -> bool:
         """Say whether a path belongs to the store, whether or not it exists."""
         return _split_store_path(path) is not None
 
     @contextmanager
-    def opened(self, path: str) -> Iterator[BinaryIO]:
+    def open_file(self, path: str) -> Iterator[BinaryIO]:
         """Yield a file of the store, open for reading.
 
         Raises:
@@ -151,7 +151,7 @@ class ContextStore:
         with self._root.open_at(parts) as file:
             yield file
 
-    def listed(self, path: str) -> list[str]:
+    def list_files(self, path: str) -> list[str]:
         """Return the paths of the files below a folder of the store, at most `MAX_LISTED`.
 
         Raises:
@@ -171,14 +171,14 @@ class ContextStore:
             )
         return below[:MAX_LISTED]
 
-    def searched(self, pattern: str, path: str, files: str) -> str:
+    def search(self, pattern: str, path: str, files: str) -> str:
         """Return the hits of a regular expression in the files of an item, or of a folder in it.
 
         Raises:
             BadArguments: the pattern is no regular expression.
             StoreError: there is no such folder.
         """
-        self.listed(path)  # raises for a folder that the index does not name
+        self.list_files(path)  # raises for a folder that the index does not name
         return search_files(self._root, pattern, "/".join(_split_store_path(path) or ()), files)
 
     def text(self, path: str, limit: int = 10_000_000) -> str:
@@ -188,8 +188,8 @@ class ContextStore:
             StoreError: a file cannot be read.
         """
         out = []
-        for each in self.listed(path):
-            with self.opened(each) as file:
+        for each in self.list_files(path):
+            with self.open_file(each) as file:
                 out.append(file.read(limit).decode("utf-8", "replace"))
         return "\n\n".join(out)
 
@@ -233,12 +233,12 @@ class ContextStore:
         new_folder = f".new-{secrets.token_hex(4)}"
         # Raises for a damaged index before anything is written.
         self._encode_update(home, name, item)
-        with self._open_store(home, make=0o700) as store, store.locked():
+        with self._open_store(home, make=0o700) as store, store.lock():
             index = self._encode_update(home, name, item)
             try:
                 for path, (data, _) in files.items():
                     *folders, last = (new_folder, *path.split("/"))
-                    with store.enter(".").below(folders, make=0o700) as folder:
+                    with store.open_folder(".").open_subfolder(folders, make=0o700) as folder:
                         folder.write(last, (data,))
                 _swap_folder(store, new_folder, name)
             except OSError as e:
@@ -260,7 +260,7 @@ class ContextStore:
         if home is None:
             self.of(name)
             raise StoreError(f"{name!r} cannot be removed.")
-        with self._open_store(home) as store, suppress(FileNotFoundError), store.locked():
+        with self._open_store(home) as store, suppress(FileNotFoundError), store.lock():
             store.write(INDEX_FILE, (self._encode_update(home, name, None),))
             _remove_tree(store, name)
         return indexed[home][name]
@@ -363,7 +363,7 @@ class ImportedFiles(NamedTuple):
     """For each relative path its text, and the size in bytes of the file it was taken from."""
     info: str
     """How the text of documents was extracted; empty if there were none."""
-    left: list[str]
+    skipped: list[str]
     """What was not imported, each with the reason."""
 
 
@@ -403,7 +403,7 @@ def _import_folder(place: Path) -> ImportedFiles:
             hidden += 1  # hidden files often hold keys and caches
             continue
         if split_path(each.path) is None:
-            imported.left.append(f"{sanitize_line(each.path, 80)} (its name)")
+            imported.skipped.append(f"{sanitize_line(each.path, 80)} (its name)")
             continue
         try:
             with os.fdopen(each.folder.open(each.name, os.O_RDONLY), "rb") as file:
@@ -411,7 +411,7 @@ def _import_folder(place: Path) -> ImportedFiles:
         except (OSError, StoreError, BadArguments) as e:
             why = sanitize_line(str(e), 120)
         if why:
-            imported.left.append(f"{sanitize_line(each.path, 80)} ({why})")
+            imported.skipped.append(f"{sanitize_line(each.path, 80)} ({why})")
         size = sum(len(data) for data, _ in imported.files.values())
         if size > MAX_TOTAL_BYTES:
             problem = (
@@ -419,10 +419,12 @@ def _import_folder(place: Path) -> ImportedFiles:
                 "bytes of text"
             )
             raise BadArguments(f"{problem}: add less.")
-    imported.left.extend([f"{hidden:,} hidden files (add one by its own path)"] if hidden else [])
-    imported.left.extend(f"{sanitize_line(p, 80)} (not looked into)" for p in walk.missed)
-    if next(iter(_has_more(walk, len(imported.files) + len(imported.left) + hidden)), None):
-        imported.left.append(f"all after {MAX_FILES:,} files")
+    imported.skipped.extend(
+        [f"{hidden:,} hidden files (add one by its own path)"] if hidden else []
+    )
+    imported.skipped.extend(f"{sanitize_line(p, 80)} (not looked into)" for p in walk.missed)
+    if next(iter(_has_more(walk, len(imported.files) + len(imported.skipped) + hidden)), None):
+        imported.skipped.append(f"all after {MAX_FILES:,} files")
     if not imported.files:
         raise BadArguments(f"{sanitize_line(str(place), 200)!r} holds no text that can be taken.")
     return _with_extraction_note(imported)
@@ -441,7 +443,7 @@ def _import_file(imported: ImportedFiles, path: str, file: BinaryIO) -> str:
         name = path.rsplit(".", 1)[0] + ".txt"
         name = f"{path}.txt" if name in imported.files else name
         imported.files[name] = read.text.encode(), size
-        imported.left.extend([f"{sanitize_line(path, 80)} ({read.note})"] if read.note else [])
+        imported.skipped.extend([f"{sanitize_line(path, 80)} ({read.note})"] if read.note else [])
         if read.text.strip():
             return ""
         del imported.files[name]

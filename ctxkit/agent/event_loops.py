@@ -39,7 +39,7 @@ class BackgroundTask(Generic[T]):
         *,
         start: bool = True,
     ) -> None:
-        self._done, self._started = threading.Event(), threading.Event()
+        self._ended, self._started = threading.Event(), threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -74,7 +74,7 @@ class BackgroundTask(Generic[T]):
             except Exception as e:  # noqa: BLE001  as above
                 self._error = self._error or e
             # Before the loop is closed, which waits for tools that cannot be cancelled.
-            self._done.set()
+            self._ended.set()
 
         try:
             asyncio.run(run_and_report())
@@ -82,12 +82,12 @@ class BackgroundTask(Generic[T]):
             self._error = self._error or e
         finally:
             self._started.set()
-            self._done.set()
+            self._ended.set()
 
     @property
     def state(self) -> str:
         """`running`, `stopping`, `stopped`, `failed` or `done`."""
-        if not self._done.is_set():
+        if not self._ended.is_set():
             return "stopping" if self._stopped else "running"
         if isinstance(self._error, asyncio.CancelledError):
             return "stopped"
@@ -97,7 +97,7 @@ class BackgroundTask(Generic[T]):
         """Cancel the coroutine."""
         self._stopped = True
         self._started.wait(1)
-        if not self._done.is_set() and self._loop is not None and self._task is not None:
+        if not self._ended.is_set() and self._loop is not None and self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -107,10 +107,10 @@ class BackgroundTask(Generic[T]):
         """
         remaining = float("inf") if seconds is None else seconds
         while remaining > 0:
-            if self._done.wait(min(_TICK, remaining)):
+            if self._ended.wait(min(_TICK, remaining)):
                 return True
             remaining -= _TICK
-        return self._done.is_set()
+        return self._ended.is_set()
 
     def result(self, seconds: float | None = None) -> T:
         """Return what the coroutine returned.
@@ -169,7 +169,7 @@ class EventLoopThread:
             asyncio.wait_for(work, seconds), self._loop
         ).result()
 
-    async def hear(self, work: Coroutine[Any, Any, LoopResult]) -> LoopResult:
+    async def run(self, work: Coroutine[Any, Any, LoopResult]) -> LoopResult:
         """Await a coroutine of this loop from another loop; cancelling the caller cancels it."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 

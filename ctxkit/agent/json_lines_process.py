@@ -60,7 +60,7 @@ class ChildProcess:
                     limit=MAX_LINE_BYTES,
                     **self._tree.options,
                 )
-                self._tree.begun(self._process.pid)
+                self._tree.set_pid(self._process.pid)
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or type(e).__name__
             raise BadArguments(
@@ -96,10 +96,10 @@ class ChildProcess:
                 return message
             self._other_lines += 1
             if self._other_lines > _MAX_OTHER_LINES:
-                self.over = f"{self.name} prints what is no message{self.words(data)}"
+                self.over = f"{self.name} prints what is no message{self.quote_stderr(data)}"
         return None
 
-    def words(self, data: bytes | None = None) -> str:
+    def quote_stderr(self, data: bytes | None = None) -> str:
         """Return the last line of stderr (or of `data`) as the end of a sentence."""
         quoted = quote_output(data if data is not None else b"".join(self._stderr))
         return f". It said: {quoted}" if quoted else "."
@@ -129,7 +129,7 @@ class ChildProcess:
             await asyncio.wait_for(asyncio.shield(self._stderr_task), _EXIT_SECONDS)
         code = self._process.returncode
         how = "closed its output" if code is None else _describe_exit(code)
-        self.over = self.over or f"{self.name} {how}{self.words()}"
+        self.over = self.over or f"{self.name} {how}{self.quote_stderr()}"
 
     async def _read_stderr(self) -> None:
         stderr = self._process.stderr

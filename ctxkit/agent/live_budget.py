@@ -46,17 +46,17 @@ class LiveBudget:
             rules.parameters.get("context_cap_fraction") or 0.0,
         )
 
-    def begin(self) -> None:
+    def begin_turn(self) -> None:
         """Begin a turn."""
         self.turn = 0
 
-    def called(self, usage: Usage | None) -> None:
+    def add_call(self, usage: Usage | None) -> None:
         """Add the prompt tokens of a call."""
         tokens = (usage.prompt_tokens if usage else None) or 0
         self.cumulative += tokens
         self.turn += tokens
 
-    def warned(self, trigger: str, tokens: int, messages: int) -> None:
+    def emit_warning(self, trigger: str, tokens: int, messages: int) -> None:
         """Emit a warning whose condition was met."""
         if trigger == NearCap.word:
             self._emit_near_cap(messages, *self._rules_cap)
@@ -68,7 +68,7 @@ class LiveBudget:
         }
         self._emit("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
 
-    def cut(self, trigger: str | None, tokens: int, window: int) -> None:
+    def emit_cutover(self, trigger: str | None, tokens: int, window: int) -> None:
         """Emit `context_budget_cutover` with the budget that was exceeded."""
         if self.max_turn_tokens and self.turn >= self.max_turn_tokens:
             payload: dict[str, Any] = {
@@ -82,11 +82,11 @@ class LiveBudget:
             payload = {"input_tokens": tokens, "context_window": window, "reason": trigger}
         self._emit("context_budget_cutover", payload)
 
-    def compacted(self) -> None:
+    def begin_cycle(self) -> None:
         """Start a new cycle after a compaction."""
         self.cumulative, self._cap_warned = 0, False
 
-    def shown(self, messages: int, limits: Limits) -> None:
+    def warn_near_message_cap(self, messages: int, limits: Limits) -> None:
         """Emit a warning, once a cycle, if a prompt is near the cap on messages."""
         if limits.messages is None or self._cap_warned:
             return

@@ -73,10 +73,10 @@ class LiveContext:
     Args:
         session: the session so far; its edits are in force.
         rules: the rules from now on.
-        fixed: tokens of each prompt outside the messages (tool schemas).
+        schema_tokens: tokens of each prompt outside the messages (tool schemas).
         limit: the model's window in tokens, used if the rules name none.
-        save: stores the results that stubs name; None: results stay whole.
-        cut_unsaved: cuts a result that could not be stored.
+        save_artifact: stores the results that stubs name; None: results stay whole.
+        shorten_unsaved: cuts a result that could not be stored.
         prompts: records the prompts that are sent.
     """
 
@@ -88,10 +88,10 @@ class LiveContext:
         schema_tokens: int = 0,
         limit: int | None = None,
         save_artifact: SaveArtifact | None = None,
-        cut_unsaved: Callable[[str], str] = str,
+        shorten_unsaved: Callable[[str], str] = str,
         prompts: SentPrompts | None = None,
     ) -> None:
-        self._offloader = ArtifactOffloader(save_artifact, cut_unsaved)
+        self._offloader = ArtifactOffloader(save_artifact, shorten_unsaved)
         self.schemas = schema_tokens
         """Tokens of each prompt outside the messages, as counted."""
         self.rules = rules
@@ -102,7 +102,7 @@ class LiveContext:
         self.log.fixed = schema_tokens
         self.run = Run(self.log, rules, limit)
         self._replay_record()
-        self._prepared_view = self._sent_view = self.run.shown()
+        self._prepared_view = self._sent_view = self.run.last_prompt()
         self.prompts = prompts or SentPrompts()
         self.prompts.begin(self.run, schema_tokens)
         self._pruning_recorder = PruningRecorder(session.prunings.at(None))
@@ -152,21 +152,25 @@ class LiveContext:
     def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
         """Open the next call: compact if the rules say so, prune, and return the prompt."""
         run = self.run
-        compactions, warnings, blocked_so_far = len(run.cuts), len(run.warned), len(run.held)
+        compactions, warnings, blocked_so_far = (
+            len(run.compactions),
+            len(run.warned),
+            len(run.blocked),
+        )
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
-        if len(run.cuts) > compactions:
+        if len(run.compactions) > compactions:
             self.log.fixed = self.schemas  # the last usage was measured on another prompt
-        view = run.shown()
-        self._prepared_view = self._sent_view = self._offloader.settled(run, view)
+        view = run.last_prompt()
+        self._prepared_view = self._sent_view = self._offloader.store_artifacts(run, view)
         if self._prepared_view is not view:
             self.prompts.changed(self._prepared_view.messages, "not offloaded")
         return PreparedCall(
             self._prepared_view.messages,
             self._prepared_view.tokens,
-            self._number_edits(run.cuts[compactions:]),
+            self._number_edits(run.compactions[compactions:]),
             tuple(name for _, name in run.warned[warnings:]),
-            tuple(run.held[blocked_so_far:]),
+            tuple(run.blocked[blocked_so_far:]),
         )
 
     def record_pruning(self) -> dict[str, Any]:
@@ -178,7 +182,7 @@ class LiveContext:
         """Policies that trim a prompt that does not fit, from the mildest to the strongest."""
         return last_resort_stages(self.rules.pruning)
 
-    def trimmed(self, stage: int) -> History:
+    def trim(self, stage: int) -> History:
         """Trim the prepared prompt to a stage (-1: untrimmed) and return it as the one to send.
 
         The session does not change.
@@ -194,7 +198,7 @@ class LiveContext:
         view = self.run.coming()
         return view.messages, view.tokens
 
-    def tried(self, policy: Policy) -> Compaction | None:
+    def try_policy(self, policy: Policy) -> Compaction | None:
         """Return the compaction that a policy would make now, or None; changes nothing."""
         before = self.run.history.at(self.run.call)
         after = apply_policy(policy, before, self.run.room)
@@ -210,7 +214,7 @@ class LiveContext:
         Raises:
             ModelError: the summariser failed.
         """
-        planned = self.tried(policy)
+        planned = self.try_policy(policy)
         if planned is None:
             return ()
         done = self.run.by_hand(planned.new, trigger, planned.by)
@@ -218,7 +222,7 @@ class LiveContext:
         return self._number_edits([done])
 
     @property
-    def coming(self) -> int:
+    def next_prompt_tokens(self) -> int:
         """Tokens of the next prompt, pruned and not compacted, as triggers see it."""
         return self.run.coming().tokens
 
@@ -278,16 +282,16 @@ class ArtifactOffloader:
 
     Args:
         save_artifact: stores an artifact; None: nothing is stored, so no result is offloaded.
-        cut_unsaved: cuts a result that could not be stored.
+        shorten_unsaved: cuts a result that could not be stored.
     """
 
     def __init__(
-        self, save_artifact: SaveArtifact | None, cut_unsaved: Callable[[str], str] = str
+        self, save_artifact: SaveArtifact | None, shorten_unsaved: Callable[[str], str] = str
     ) -> None:
-        self._save_artifact, self._cut_unsaved = save_artifact, cut_unsaved
+        self._save_artifact, self._shorten_unsaved = save_artifact, shorten_unsaved
         self._saved_ids: set[str] = set()
 
-    def settled(self, run: Run, view: History) -> History:
+    def store_artifacts(self, run: Run, view: History) -> History:
         """Store the artifacts that a prompt's stubs name; return the prompt without dead stubs.
 
         Args:
@@ -307,7 +311,7 @@ class ArtifactOffloader:
         for p, name in artifact_ids.items():
             if name in results and name not in self._saved_ids:
                 place = places[p]
-                origin = None if place is None else rows.asked(place)
+                origin = None if place is None else rows.answered_call(place)
                 if self._save_result(name, results[name], origin):
                     self._saved_ids.add(name)
         # Undo the stubs of all others: with the offloaded text, else with the history's message.
@@ -316,13 +320,15 @@ class ArtifactOffloader:
             if name not in self._saved_ids:
                 place = places[p]
                 original = sent[p] if place is None else rows.message(place)
-                sent[p] = replace(sent[p], parts=self._cut(results.get(name, original)).parts)
+                sent[p] = replace(
+                    sent[p], parts=self._shorten_result(results.get(name, original)).parts
+                )
         same = all(sent[p] == view.messages[p] for p in artifact_ids)
         return view if same else view.become(sent, "no artifact could be kept")
 
-    def _cut(self, result: Message) -> Message:
+    def _shorten_result(self, result: Message) -> Message:
         text = get_plain_text(result)
-        cut = self._cut_unsaved(text)
+        cut = self._shorten_unsaved(text)
         return result if cut == text else replace_text(result, cut)
 
     def _save_result(self, artifact: str, result: Message, call: ToolCall | None) -> bool:

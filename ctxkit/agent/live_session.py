@@ -94,7 +94,7 @@ class LiveSession:
         workspace: where the session is stored; None: the current folder's.
         namespace: the user's variables, for the tool `python`.
         seed: makes the id of a new session reproducible (see `Workspace.new_id`).
-        hear: called with every event.
+        listener: called with every event.
         limits: limits of each turn; None: those stored in the session, else the defaults.
         approve: decides before each tool call whether it may run; None: every call may.
         summary_model: writes summaries; None: as for `Agent`.
@@ -127,7 +127,7 @@ class LiveSession:
         workspace: Workspace | None = None,
         namespace: dict[str, Any] | None = None,
         seed: str = "",
-        hear: Listener = ignore_event,
+        listener: Listener = ignore_event,
         limits: Limits | None = None,
         approve: Approve | None = None,
         summary_model: Model | None = None,
@@ -143,7 +143,7 @@ class LiveSession:
         self.memory = memory
         self.workspace = workspace or Workspace()
         self.workspace.make()
-        self.name, self._clock, self._listeners = check_session_name(name), clock, [hear]
+        self.name, self._clock, self._listeners = check_session_name(name), clock, [listener]
         self.workspace.check(name)
         self.root = Root(root or self._open_scratch(), allow)
         self._agent_name = self.name if agent == "main" else agent
@@ -210,12 +210,12 @@ class LiveSession:
                 model=model,
                 rules=rules,
                 tools=agent_tools,
-                keep=self.log.append,
+                append=self.log.append,
                 limits=limits,
                 clock=clock,
-                hear=self._on_event,
+                listener=self._on_event,
                 approve=approve,
-                offload=self._artifacts.keep,
+                offload=self._artifacts.store_result,
                 save=self._artifacts.save,
                 summary_model=summary_model,
                 summary_seconds=summary_seconds,
@@ -238,7 +238,7 @@ class LiveSession:
             self.log.close()
             raise
 
-    def take(self, rules: Rules, name: str) -> None:
+    def use_rules(self, rules: Rules, name: str) -> None:
         """Manage the context by other rules from the next call on; past edits stay in force.
 
         Args:
@@ -253,13 +253,13 @@ class LiveSession:
         schemas = tuple(tool.schema for tool in self.agent.tools.values())
         self.settings["rules"] = name
         self._store_settings(self.agent.model, rules, self.agent.limits, schemas)
-        self.agent.take(rules)
+        self.agent.use_rules(rules)
         self._emit("moved", {"rules": name})
 
     @property
     def session(self) -> Session:
         """The session so far, with the prompts that its calls were sent."""
-        return self.agent.backed(self.log.session)
+        return self.agent.attach_prompt_source(self.log.session)
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return the prompt of a call, as `session.sent` does; None: of the next call."""
@@ -309,7 +309,7 @@ class LiveSession:
         """Send the session's spans to an OTLP collector from now on, in the background."""
         spans = SpanExport(lambda: self.session, to, self._emit)
         self._exports.append(spans)
-        self.listen(spans.hear)
+        self.listen(spans.on_event)
         return spans
 
     def unlisten(self, listener: Listener) -> None:
@@ -456,8 +456,8 @@ class LiveSession:
         with self.alone():
             moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
-        self._turn_log.moved(self.session)
-        self._promoter.moved()
+        self._turn_log.on_move(self.session)
+        self._promoter.on_move()
         self._emit("moved", {"entry": entry})
         return moved
 
@@ -503,23 +503,23 @@ class LiveSession:
 
     def _store_report(self) -> None:
         """Store the context report of the turn that ended."""
-        stored = self.reports.keep(self.session, self._clock)
+        stored = self.reports.store(self.session, self._clock)
         if stored is not None:
             sizes = {"tokens": stored.report.prompt_tokens, "turn": stored.turn}
             self._emit("context_report_created", {"context_report_id": stored.id, **sizes})
 
     def _emit(self, kind: str, payload: dict[str, Any]) -> None:
-        self.agent.tell(kind, payload)
+        self.agent.emit(kind, payload)
 
     def _on_event(self, event: LiveEvent) -> None:
         if event.kind != "delta":
             self._event_log.write(event.kind, event.time, event.turn, event.payload)
-        self._work_files.hear(event.kind, lambda: self.session)
+        self._work_files.on_event(event.kind, lambda: self.session)
         if event.kind in ("turn_start", "model_call"):
-            self._turn_log.called(event.kind)
+            self._turn_log.note_call(event.kind)
         elif event.kind == "compaction_end" and is_compaction(event.payload):
-            self._turn_log.compacted(self.session)
-            self._promoter.compacted()
+            self._turn_log.note_compaction(self.session)
+            self._promoter.promote_removed()
         for listener in tuple(self._listeners):
             try:
                 listener(event)
@@ -531,7 +531,7 @@ class LiveSession:
     def _trust_session(self, name: str) -> None:
         """Mark a session as this user's; if that fails, a later kernel asks for `--trust`."""
         with suppress(StoreError):
-            self.workspace.vouch(name)
+            self.workspace.trust(name)
 
     def _open_scratch(self) -> Path:
         """Return the session's scratch folder, created without following links."""

@@ -92,8 +92,9 @@ class McpServer(EventLoopClient):
             descriptions = self._on_loop().wait(self._list_on_loop(), self._seconds)
         except TimeoutError:
             self.close()
+            stderr = self._child.quote_stderr()
             raise BadArguments(
-                f"{self._label} did not answer within {self._seconds:g} s{self._child.words()}"
+                f"{self._label} did not answer within {self._seconds:g} s{stderr}"
             ) from None
         except CtxkitError:
             self.close()
@@ -149,7 +150,7 @@ class McpServer(EventLoopClient):
         Raises:
             CtxkitError: the tool failed, with the server's message; or the server did.
         """
-        result = await self._on_loop().hear(self._call_on_loop(tool, arguments))
+        result = await self._on_loop().run(self._call_on_loop(tool, arguments))
         parts = [to_result_part(p) for p in result.get("content") or () if isinstance(p, dict)]
         if not parts and result.get("structuredContent") is not None:
             parts = [result["structuredContent"]]

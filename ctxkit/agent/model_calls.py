@@ -95,9 +95,9 @@ class ModelCaller:
         )
         """True if the log already has the digest of the tools that are offered."""
         if window := _window_from_overflow(self._transcript.session.log, self._name):
-            compactor.learn(window)
+            compactor.adopt_window(window)
 
-    async def make(self, turn: Turn) -> Message:
+    async def call(self, turn: Turn) -> Message:
         """Call the model and store its reply; recover from overflows and broken replies.
 
         Raises:
@@ -107,7 +107,7 @@ class ModelCaller:
         """
         compactor, stage, compacted, repeats = self._compactor, -1, False, 0
         while True:
-            turn.check(self._model, compactor.context.coming, self._transcript.clock())
+            turn.check(self._model, compactor.context.next_prompt_tokens, self._transcript.clock())
             await compactor.prepare(turn.spent, turn.limits)
             prompt, stage = self._fit_payload(stage, turn.limits.payload_bytes)
             turn.sent = prompt.tokens
@@ -119,7 +119,7 @@ class ModelCaller:
                     repeats += 1
                     continue
                 if e.window:
-                    compactor.learn(e.window)
+                    compactor.adopt_window(e.window)
                 has_text = isinstance(e, PartialReplyError) and bool(e.words)
                 is_malformed = not e.overflow and is_malformed_prompt(str(e))
                 is_curable = (e.overflow or is_malformed) and not has_text
@@ -139,10 +139,10 @@ class ModelCaller:
         stage.
         """
         context = self._compactor.context
-        prompt, last = context.trimmed(stage), len(context.stages) - 1
+        prompt, last = context.trim(stage), len(context.stages) - 1
         while limit is not None and stage < last and count_payload_bytes(prompt.messages) > limit:
             stage += 1
-            prompt = context.trimmed(stage)
+            prompt = context.trim(stage)
             self._emit_trim(stage, payload=limit)
         if stage >= 0:
             self._compactor.prompts.changed(prompt.messages, f"trimmed to fit, stage {stage + 1}")
@@ -158,18 +158,18 @@ class ModelCaller:
         messages = self._apply_guard(messages, turn)
         position = {"turn": self._transcript.turn, "step": turn.steps}
         request = Request(messages=messages, tools=self._tools, **position)
-        report = self._composition.of(
+        report = self._composition.count(
             messages, seq=seq, schema_chars=self._schema_chars, tokens=turn.sent
         )
         self._emit("inner_call_context", report)
         self._emit("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
-        stream = ReplyStream(self._emit, turn.hold)
+        stream = ReplyStream(self._emit, turn.check_deadline)
         try:
             reply = await self._model(request, stream)
         except asyncio.CancelledError:
             why = turn.over if turn.late else "interrupted by the user"
             pruning = self._record_pruning()
-            failed_reply = self._transcript.failed(
+            failed_reply = self._transcript.store_failure(
                 name, why, "aborted", stream.words, self._changed_window, pruning
             )
             self._compactor.context.add(failed_reply)
@@ -185,7 +185,7 @@ class ModelCaller:
         if refused is not None:  # a reply that is not used is billed too
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise refused
-        self._compactor.answered(messages)
+        self._compactor.note_answered_prompt(messages)
         return reply
 
     def _apply_guard(self, messages: tuple[Message, ...], turn: Turn) -> tuple[Message, ...]:
@@ -214,10 +214,10 @@ class ModelCaller:
         )
         stored = self._transcript.add(reply, "a")
         self._compactor.context.add(stored)
-        turn.asked = reply.tool_calls
+        turn.requested_calls = reply.tool_calls
         turn.steps, usage = turn.steps + 1, stored.usage
         turn.spent.add(usage, self._model.name, turn.sent)
-        self._compactor.budget.called(usage)
+        self._compactor.budget.add_call(usage)
         counts = {
             "input_tokens": usage and usage.prompt_tokens,
             "output_tokens": usage and usage.output_tokens,
@@ -248,7 +248,7 @@ class ModelCaller:
         turn.spent.add(None, self._model.name)
         partial_text = error.words if isinstance(error, PartialReplyError) else ""
         pruning = self._record_pruning()
-        failed_reply = self._transcript.failed(
+        failed_reply = self._transcript.store_failure(
             self._name, str(error), "error", partial_text, self._changed_window, pruning
         )
         self._compactor.context.add(failed_reply)
@@ -302,7 +302,7 @@ class ReplyStream:
     """Receives the deltas of one reply and emits them as events.
 
     Args:
-        emit: called with `delta` and `model_wait` events; it redacts them (`LiveEvents.tell`).
+        emit: called with `delta` and `model_wait` events; it redacts them (`LiveEvents.emit`).
         check_deadline: raises if the turn's time is over; called at every delta.
     """
 
@@ -354,7 +354,7 @@ class PromptCharacterCounter:
         self._sums = [0] * (len(CONTENT_KINDS) + 1)
         self._role_counts = dict.fromkeys(MESSAGE_ROLES, 0)
 
-    def of(
+    def count(
         self, messages: Sequence[Message], *, seq: int, schema_chars: int, tokens: int
     ) -> dict[str, Any]:
         """Return the payload of an `inner_call_context` event for a prompt.

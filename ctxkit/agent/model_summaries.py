@@ -85,12 +85,14 @@ class CachedPrefix(NamedTuple):
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...]
-    held: int
+    cached_tokens: int
     """Tokens of the prompt that are in the cache."""
     tokens: int
     window: int
 
-    def is_cheaper(self, model: str, text_tokens: int, ask_tokens: int, limit: int | None) -> bool:
+    def is_cheaper(
+        self, model: str, text_tokens: int, request_tokens: int, limit: int | None
+    ) -> bool:
         """Say whether asking behind the prefix costs less than a prompt of its own; False without
         prices.
         """
@@ -98,9 +100,10 @@ class CachedPrefix(NamedTuple):
         if model_price is None or model_price.cache_read is None:
             return False
         rates = model_price.at(self.tokens)
-        fits = self.tokens + ask_tokens + (limit or _DEFAULT_SUMMARY_TOKENS) <= self.window
+        fits = self.tokens + request_tokens + (limit or _DEFAULT_SUMMARY_TOKENS) <= self.window
         prefix_cost = (
-            self.held * rates.read + (self.tokens - self.held + ask_tokens) * rates.write()
+            self.cached_tokens * rates.read
+            + (self.tokens - self.cached_tokens + request_tokens) * rates.write()
         )
         return fits and prefix_cost < text_tokens * rates.write()
 
@@ -112,7 +115,7 @@ class ModelSummariser:
         model: the model that writes the summary.
         loop: the event loop on which the model runs.
         seconds: seconds that a summary may take.
-        allowed: returns the limit that a call of so many prompt tokens would exceed, or None.
+        exceeded_limit: returns the limit that so many prompt tokens would exceed, or None.
         on_first_call: called on the loop at the first call.
         cached_prefix: returns the next prompt if the model's cache holds its beginning, else None.
     """
@@ -132,7 +135,7 @@ class ModelSummariser:
         self._cached_prefix = cached_prefix
         self.ways: list[str] = []
         """Kind of each call: `prefix` (behind the cached conversation) or `text`."""
-        self.asked = 0
+        self.request_count = 0
         """Requests so far, failed ones included."""
         self.model, self._loop, self._seconds = model, loop, seconds
         self._exceeded_limit, self._on_first_call = exceeded_limit, on_first_call
@@ -182,7 +185,7 @@ class ModelSummariser:
             raise ModelError(f"The summary was not requested: it would exceed {exceeded}.")
         if self._stopped:
             raise ModelError("The turn was stopped before the summary was written.")
-        self.asked += 1
+        self.request_count += 1
         pending = self._pending = asyncio.run_coroutine_threadsafe(
             self._call_model(request), self._loop
         )
@@ -214,7 +217,7 @@ class ModelSummariser:
             why = f"{type(e).__name__}: {redact(str(e))[:500]}"
             raise ModelError(f"{self.model.name}: {why}") from None
 
-    def take(self) -> Usage | None:
+    def take_usage(self) -> Usage | None:
         """Return the summed usage of the calls since the last `take`, or None."""
         usages, self.usages = self.usages, []
         return sum_usage(usages) if usages else None

@@ -69,7 +69,7 @@ class ProcessTree:
             self.end()
             raise
 
-    def begun(self, pid: int) -> None:
+    def set_pid(self, pid: int) -> None:
         """Note the process id of the started program."""
         self._pid = pid
         if self._pipe_ends:

@@ -113,7 +113,7 @@ class SpanExport:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def hear(self, event: LiveEvent) -> None:
+    def on_event(self, event: LiveEvent) -> None:
         """Wake the sending thread if an event may have brought new spans, at most once a second."""
         if event.kind not in _SENDING_EVENTS:
             return

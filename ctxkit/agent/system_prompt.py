@@ -62,7 +62,7 @@ class PromptSections:
         enabled = {*names, "own"} if names and sources.own else {*names}
         self.names, self.around = tuple(n for n in SECTIONS if n in enabled), sources
 
-    def due(self, session: Session, now: float) -> Message | None:
+    def make_update(self, session: Session, now: float) -> Message | None:
         """Return the message to store before the next prompt; None if nothing is new.
 
         Args:

@@ -93,7 +93,9 @@ class Transcript:
         self.session = self._append(*(replace(e, time=now) for e in edits))
         self._ids.update(e.id for e in edits)
 
-    def user(self, text: str, *, kind: str = "", details: dict[str, Any] | None = None) -> Message:
+    def add_user_message(
+        self, text: str, *, kind: str = "", details: dict[str, Any] | None = None
+    ) -> Message:
         """Store a user message; `kind` marks one that ctxkit writes in the user's place."""
         message = Message(role="user", kind=kind, parts=(Text(text),), details=details or {})
         return self.add(message, "u")
@@ -123,7 +125,7 @@ class Transcript:
             " reset`."
         )
 
-    def failed(  # noqa: PLR0917  the fields of one reply
+    def store_failure(  # noqa: PLR0917  the fields of one reply
         self,
         model: str,
         why: str,
@@ -138,7 +140,7 @@ class Transcript:
         fields = {"model": model, "stop": stop, "error": why, "context_window": window}
         return self.add(replace(reply, **fields, details=dict(details or {})), "a")
 
-    def unrun(self, call: ToolCall, why: str = INTERRUPTED_RESULT) -> Message:
+    def store_unrun(self, call: ToolCall, why: str = INTERRUPTED_RESULT) -> Message:
         """Store a result for a tool call that did not end, so that no call is without one."""
         parts, name = (Text(why),), call.name
         result = Message(role="tool", tool=name, call_id=call.id, parts=parts, is_error=True)

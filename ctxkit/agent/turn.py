@@ -1,6 +1,6 @@
 """A turn's limits, spending, state, outcome and live events.
 
-`LiveEvents.tell` is the only way by which text of a running turn reaches a listener, and so the
+`LiveEvents.emit` is the only way by which text of a running turn reaches a listener, and so the
 screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text across
 its pieces.
 """
@@ -170,7 +170,7 @@ class Turn:
     """Seconds since 1970."""
     last: Message = field(default_factory=lambda: Message(role="assistant"))
     """The last reply, as stored."""
-    asked: tuple[ToolCall, ...] = ()
+    requested_calls: tuple[ToolCall, ...] = ()
     """Its tool calls as the model sent them, not redacted, in the same order; tools run on these.
     """
     steps: int = 0
@@ -197,7 +197,7 @@ class Turn:
         if reason:
             raise LimitReached(reason)
 
-    def hold(self) -> None:
+    def check_deadline(self) -> None:
         """Raise if the turn's time is over.
 
         A stream whose pieces have all arrived never yields to the event loop, so the timeout of
@@ -339,7 +339,7 @@ class LiveEvents:
     `arguments`).
 
     Args:
-        hear: called with every event.
+        listener: called with every event.
         clock: returns seconds since 1970.
         turn: returns the number of the current turn.
     """
@@ -350,7 +350,7 @@ class LiveEvents:
         self._listener, self._clock, self._current_turn = listener, clock, turn
         self._piece_kind, self._redactor = "", StreamRedactor()
 
-    def tell(self, kind: str, payload: dict[str, Any]) -> None:
+    def emit(self, kind: str, payload: dict[str, Any]) -> None:
         """Emit an event."""
         if kind == "delta":
             self._emit_piece(payload["kind"], payload["text"])

@@ -1,8 +1,8 @@
 """The choice between several settings: the cheapest within a bound on loss, in one sentence."""
 
-# A choice between settings has two ends, the cheapest and the one that loses least. Advised is the
-# cheapest among those that lose no more than a bound: the user's, else the loss of the record. A
-# cheaper setting beyond the bound is named with its loss, so that no winner forgets unsaid.
+# A choice between settings has two ends, the cheapest and the one that loses least. The advice is
+# the cheapest setting whose loss is within a bound: the user's, else the loss of the record. A
+# cheaper setting beyond the bound is mentioned with its loss.
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class SettingOutcome(NamedTuple):
     name: str
     usd: float
     loss: float | None = None
-    """Share of what was used again that was out of sight by then; None: unknown."""
+    """Share of the reused items that were out of sight when used; None: unknown."""
     flaw: str = ""
-    """Why it is never the best, as the end of a sentence ("it thrashes")."""
+    """Reason why it cannot be the best, as the end of a sentence ("it thrashes")."""
 
 
 class SettingChoice(NamedTuple):
-    """The settings that a choice is about; None where there is none of the kind."""
+    """The ends of a choice between settings; None: no setting qualifies."""
 
     best: SettingOutcome | None
     """The cheapest within the bound."""
@@ -84,15 +84,15 @@ def choose_setting(
     *,
     record: SettingOutcome | None = None,
 ) -> SettingChoice:
-    """Return the settings that a choice is about.
+    """Return the ends of the choice between some settings.
 
     Args:
-        outcomes: the settings that can be chosen, the record among them where it can be kept.
-        max_loss: share of what was used again that may be lost; None: what the record lost.
+        outcomes: the settings that can be chosen, including the record if it can be chosen.
+        max_loss: share of the reused items that may be lost; None: the loss of the record.
         record: the record, whose loss is the default bound.
 
     Raises:
-        BadArguments: `max_loss` is no share.
+        BadArguments: `max_loss` is not a share.
     """
     check_max_loss(max_loss)
     is_record_bound = max_loss is None and record is not None
@@ -114,10 +114,10 @@ def choose_setting(
 
 
 def check_max_loss(max_loss: float | None) -> None:
-    """Refuse a bound that is no share.
+    """Refuse a bound that is not a share.
 
     Raises:
-        BadArguments: it is not between 0 and 1.
+        BadArguments: the bound is not between 0 and 1.
     """
     if max_loss is not None and (isinstance(max_loss, bool) or not 0 <= max_loss <= 1):
         raise BadArguments(f"max_loss is a share from 0 to 1, as 0.2, not {max_loss!r}.")

@@ -79,10 +79,10 @@ def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
     pictures = load_attachments(line.attach, kit.shell.user_ns)
     if line.via:
         check_via_options(line)
-    name, limits = line.session or kit.lives.standing or DEFAULT_SESSION, _line_limits(line)
+    name, limits = line.session or kit.lives.current_name or DEFAULT_SESSION, _line_limits(line)
     _update_limits(Limits(), limits)  # what is no limit is refused before anything is opened
     if line.trust:
-        Workspace().vouch(name)
+        Workspace().trust(name)
     if line.dry_run:
         return show_dry_run(kit, name, line, prompt, pictures)
     # Only new rules or a new model call for a note on the window.
@@ -143,14 +143,14 @@ def run_in_background(
     async def work() -> TurnAnswer:
         with screen:
             outcome = await live.turn(prompt, images=pictures)
-        return _make_answer(kit, live, outcome, None, screen.shown)
+        return _make_answer(kit, live, outcome, None, screen.final_view)
 
     def finish() -> None:
-        handle.over()
+        handle.show_end()
         _publish_session(kit, live)
 
     handle.running = BackgroundTask(work(), finish)
-    kit.lives.runs(live.name, handle.running)
+    kit.lives.note_running(live.name, handle.running)
     if out:
         kit.shell.user_ns[out] = handle
     return handle
@@ -236,7 +236,7 @@ def _make_answer(
     drawn = chart if outcome.spent.calls else None
     answer = TurnAnswer(outcome, live.session, display, drawn, find_external_log(live))
     if answer.own is not None:
-        kit.sessions.put(answer.own, f"{live.name}.own")
+        kit.sessions.update(answer.own, f"{live.name}.own")
     if out:
         kit.shell.user_ns[out] = answer
     if outcome.ended == "error":
@@ -250,7 +250,7 @@ def _publish_session(kit: KitState, live: LiveSession) -> None:
     """Make the session known to the other magics, and write its chart, which opens offline."""
     from ctxkit.plots import budget
 
-    kit.sessions.put(live.session, live.name)
+    kit.sessions.update(live.session, live.name)
     live.workspace.write(live.workspace.chart(live.id), budget(live.session).page())
 
 
@@ -346,7 +346,7 @@ def describe_dry_run(
     context = trial.compactor.context
     if not session.log and not sections.names and sections.around.own:
         trial.instruct(sections.around.own)
-    elif sections.names and (section_message := sections.due(session, time.time())):
+    elif sections.names and (section_message := sections.make_update(session, time.time())):
         context.add(rehearsal_replace(section_message, id="dry-run-sections"))
     context.add(Message(role="user", id="dry-run", parts=(Text(prompt), *pictures)))
     (messages, _), tokens = context.preview(), context.estimate_size()

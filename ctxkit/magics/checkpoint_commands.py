@@ -109,7 +109,7 @@ def restore_checkpoint(kit: KitState, line: RestoreArguments) -> TextPage:
     from ctxkit.agent.store.session_log import get_checkpoint
 
     live = kit.lives.get(line.session)
-    kit.lives.free(live.name)
+    kit.lives.check_idle(live.name)
     place = get_checkpoint(live.session, line.checkpoint)
     session = live.restore(place.number)
     kit.sessions.add(session, live.name)
@@ -143,7 +143,7 @@ def branch_session(kit: KitState, line: BranchArguments) -> TextPage:
 def reset_session(kit: KitState, line: LiveSessionArguments) -> TextPage:
     """Begin a fresh session under the old one's name; the old one is kept under another."""
     live = kit.lives.get(line.session)
-    kit.lives.free(live.name)
+    kit.lives.check_idle(live.name)
     name, settings = live.name, live.settings
     stored_name = kit.put_aside(live)
     kit.lives.open(name, **settings)

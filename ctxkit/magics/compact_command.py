@@ -55,7 +55,7 @@ class CompactionReport:
     after: int
     """Tokens of the prompt that comes next, as estimated."""
     session: Session
-    done: bool
+    is_applied: bool
     notice: str = ""
 
     @property
@@ -64,7 +64,7 @@ class CompactionReport:
         return 1 - self.after / self.before if self.before else 0.0
 
     @property
-    def gone(self) -> list[str]:
+    def removed_messages(self) -> list[str]:
         """One line for each message that went."""
         ids = {t for e in self.edits for t in e.targets}
         return [
@@ -77,7 +77,7 @@ class CompactionReport:
     @property
     def one_line(self) -> str:
         """`Compacted (14,200 → 4,100 tokens, estimated, 71% saved), 36 messages went`."""
-        word = "Compacted" if self.done else "Would compact"
+        word = "Compacted" if self.is_applied else "Would compact"
         sizes = f"{self.before:,} → {self.after:,} tokens, estimated, {self.saved:.0%} saved"
         changes = [f"{n} {what}" for what, n in self._count_changes() if n] or [
             "no message changed"
@@ -89,7 +89,7 @@ class CompactionReport:
     def _count_changes(self) -> list[tuple[str, int]]:
         cut = len({t for e in self.edits if e.kind in ("shortened", "replaced") for t in e.targets})
         removed = len({t for e in self.edits for t in e.targets}) - cut
-        if self.done:
+        if self.is_applied:
             return [("messages went", removed), ("messages were shortened", cut)]
         return [("messages would go", removed), ("messages would be shortened", cut)]
 
@@ -99,12 +99,16 @@ class CompactionReport:
         return "\n".join(m.text for e in self.edits for m in e.inserted)
 
     def __repr__(self) -> str:
-        more = [f"  - {row}" for row in self.gone[:12]]
-        rest_ = [f"  ... and {len(self.gone) - 12} more"] if len(self.gone) > 12 else []
+        more = [f"  - {row}" for row in self.removed_messages[:12]]
+        rest_ = (
+            [f"  ... and {len(self.removed_messages) - 12} more"]
+            if len(self.removed_messages) > 12
+            else []
+        )
         return sanitize_text("\n".join([self.one_line, *more, *rest_]))
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<li>{escape_html(row)}</li>" for row in self.gone[:200])
+        rows = "".join(f"<li>{escape_html(row)}</li>" for row in self.removed_messages[:200])
         summary = escape_html(self.summary, 4000) or "nothing"
         return (
             f'<div class="{NO_MATHJAX}">'
@@ -123,7 +127,7 @@ def run_compact(kit: KitState, options: CompactArguments, body: str) -> object:
             f"`%compact --keep` is a number of turns, 0 or more; not {options.keep}."
         )
     live = kit.lives.get(options.session)
-    kit.lives.free(live.name)
+    kit.lives.check_idle(live.name)
     policy = _choose_policy(kit, options)
     # The session's own policy may find nothing to do; then all but the newest turn goes.
     instead = None if policy is not None else KEEP_NEWEST_TURN
@@ -137,15 +141,15 @@ def run_compact(kit: KitState, options: CompactArguments, body: str) -> object:
         raise ModelError(
             f"The compaction failed, and the history is kept as it was: {why}"
         ) from None
-    kit.sessions.put(live.session, live.name)
+    kit.sessions.update(live.session, live.name)
     if not edits:
         attempt = live.session.path[-1]
         if isinstance(attempt, Message) and attempt.details.get("outcome") == "refused":
             return TextPage(f"Compaction refused: {attempt.text}; the history is kept as it was.")
         return _SKIPPED
-    notice = _describe_writer(edits, live.agent.compactor.chosen(policy, focus))
+    notice = _describe_writer(edits, live.agent.compactor.choose_policy(policy, focus))
     after = edits[-1].tokens_after or 0
-    return CompactionReport(edits, before, after, live.session, done=True, notice=notice)
+    return CompactionReport(edits, before, after, live.session, is_applied=True, notice=notice)
 
 
 def _preview_compaction(
@@ -154,12 +158,14 @@ def _preview_compaction(
     """Return what the first policy would do that would do anything; nothing is changed."""
     compactor = live.agent.compactor
     for choice in choices:
-        part = compactor.chosen(choice, focus, draft=True)
-        cut = compactor.context.tried(part)
+        part = compactor.choose_policy(choice, focus, draft=True)
+        cut = compactor.context.try_policy(part)
         if cut is not None:
             edits, after = cut.edits, compactor.context.estimate_size(cut.new)
             notice = _describe_writer(edits, part)
-            return CompactionReport(edits, before, after, live.session, done=False, notice=notice)
+            return CompactionReport(
+                edits, before, after, live.session, is_applied=False, notice=notice
+            )
     return _SKIPPED
 
 

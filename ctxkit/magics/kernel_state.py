@@ -79,7 +79,7 @@ class KitState(KitSettings):
         if self._lives is not None:
             self._lives.close()
 
-    def branched(self, name: str, session: Session, origin: str | None) -> bool:
+    def add_branch(self, name: str, session: Session, origin: str | None) -> bool:
         """Keep a session under a new name; return True where it is live and continues as its
         origin would.
 
@@ -91,7 +91,7 @@ class KitState(KitSettings):
 
         place = Workspace()
         path = place.sessions / f"{name}.jsonl"
-        if place.begun(name):
+        if place.has_session(name):
             raise BadArguments(f"There is a session {name!r} already; choose another name.")
         place.make()
         moved = msgspec.structs.replace(
@@ -103,20 +103,20 @@ class KitState(KitSettings):
             settings = {**live.settings, "root": str(live.root.folder)}
         # The file comes first, since opening the session reads it.
         write(moved, path)
-        place.vouch(name)
+        place.trust(name)
         self.sessions.add(moved, name)
         self.lives.remember(name, settings)
         if settings:
             self.lives.open(name).notes = ()
         return bool(settings)
 
-    def put_aside(self, live: LiveSession) -> str:
+    def set_aside(self, live: LiveSession) -> str:
         """Close a live session and keep it under another name; return that name."""
         session, path = live.session, live.log.path
         name = f"{live.name}-{live.id}"
         self.lives.close(live.name)
         # The log is closed by now, so no writer holds the old name.
         path.rename(path.with_name(f"{name}.jsonl"))
-        live.workspace.vouch(name)
+        live.workspace.trust(name)
         self.sessions.add(session, name)
         return name

@@ -139,7 +139,7 @@ def extract_entries(kit: KitState, line: LiveSessionArguments) -> TextPage:
     from ctxkit.agent.event_loops import run_coroutine
 
     live = kit.lives.get(line.session)
-    kit.lives.free(live.name)
+    kit.lives.check_idle(live.name)
     entries, cost = run_coroutine(live.remember())
     names = ", ".join(sanitize_line(e.name, 60) for e in entries)
     summary = f"Remembered {len(entries)}: {names}." if entries else "Nothing new to remember."

@@ -56,14 +56,14 @@ def show_or_switch_sections(kit: KitState, line: SectionsArguments) -> pd.DataFr
 
         table = clean_texts(costs(kit.session(line.session)))
         return table.drop(columns="session").set_index("section")
-    session_name = line.session or kit.lives.standing
+    session_name = line.session or kit.lives.current_name
     if session_name is None or session_name not in kit.lives:
         if line.session is not None:
             kit.lives.get(line.session)
         names, kit.sections = _switch_sections(line.words.strip(), kit.sections)
         return TextPage(f"Sections of new sessions: {', '.join(names) or 'none'}.")
     live = kit.lives.get(session_name)
-    kit.lives.free(live.name)
+    kit.lives.check_idle(live.name)
     # Instructions are put only into a session that is still empty.
     own = "" if live.session.log else kit.lives.named.system(live.settings)
     names, words = _switch_sections(line.words.strip(), live.settings["sections"])
@@ -118,7 +118,7 @@ def add_item(kit: KitState, line: AddArguments) -> TextPage:  # noqa: ARG001  th
     lines = [(f"Kept {files}, {item.size_bytes:,} bytes of text, as {home}/context/{item.name}: "
              "agents see it in their index and read it with read_file.")]  # fmt: skip
     lines += [found.info[0].upper() + found.info[1:] + "."] if found.info else []
-    return TextPage("\n".join([*lines, *filter(None, [describe_skipped(found.left)])]))
+    return TextPage("\n".join([*lines, *filter(None, [describe_skipped(found.skipped)])]))
 
 
 def remove_item(kit: KitState, line: RemoveArguments) -> TextPage:  # noqa: ARG001  as above

@@ -312,7 +312,7 @@ def make_report(kit: KitState, options: CallArguments) -> ContextReport:
     session = kit.session(options.session)
     if options.call is not None:
         return report(session, options.call)
-    if session.behind is not None and session.format != "replay":
+    if session.prompt_source is not None and session.format != "replay":
         return report(session, find_current_call(session))
     after = session.path[session.calls[-1].position + 1 :] if session.calls else ()
     compacted = any(
@@ -444,7 +444,7 @@ def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
     from ctxkit.agent.store.session_files import ContextReportStore
     from ctxkit.agent.store.workspace import Workspace
 
-    session_name = name or kit.lives.standing
+    session_name = name or kit.lives.current_name
     if session_name is not None and session_name in kit.lives:
         return kit.lives.get(session_name).reports
     return ContextReportStore(Workspace(), kit.session(name).id)

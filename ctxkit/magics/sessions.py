@@ -67,8 +67,8 @@ class LiveSessions:
 
     def __init__(self, kit: KitSettings) -> None:
         self._kit, self.named = kit, SettingsResolver(kit)
-        self._known: dict[str, LiveSession] = {}
-        self._made: dict[str, LiveSessionConfig] = {}
+        self._open_sessions: dict[str, LiveSession] = {}
+        self._configs: dict[str, LiveSessionConfig] = {}
         self._remembered: dict[str, dict[str, Any]] = {}
         self._running: dict[str, BackgroundTask[Any]] = {}
         self._always: dict[str, set[str]] = {}
@@ -76,7 +76,7 @@ class LiveSessions:
         self.current: str | None = None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._known
+        return name in self._open_sessions
 
     def get(self, name: str | None = None) -> LiveSession:
         """Return a session that is open; without a name the active one, else the one that was last
@@ -85,22 +85,23 @@ class LiveSessions:
         Raises:
             BadArguments: it is not open, or none is.
         """
-        chosen = name or self.standing
-        if chosen is None or chosen not in self._known:
+        chosen = name or self.current_name
+        if chosen is None or chosen not in self._open_sessions:
             sentence = (
                 f"No live session is called {chosen!r}" if chosen else "No live session is open"
             )
             command = f"%%agent --session {chosen}" if chosen else "%%agent"
-            raise BadArguments(
-                f"{sentence}: begin one with `{command}`.{did_you_mean(chosen or '', self._known)}"
-            )
-        return self._known[chosen]
+            suggestion = did_you_mean(chosen or "", self._open_sessions)
+            raise BadArguments(f"{sentence}: begin one with `{command}`.{suggestion}")
+        return self._open_sessions[chosen]
 
     @property
-    def standing(self) -> str | None:
+    def current_name(self) -> str | None:
         """Name of the session that is meant where none is named; None: there is none yet."""
         active = self._kit.sessions.active_name
-        return active if active in self._known or active in self._remembered else self.current
+        return (
+            active if active in self._open_sessions or active in self._remembered else self.current
+        )
 
     def open(self, name: str, **options: Any) -> LiveSession:
         """Return a session ready for a turn: opened, resumed from its file, or as it is with what
@@ -112,28 +113,28 @@ class LiveSessions:
         """
         # A session whose parts differ from those it was opened with (or whose log was closed) is
         # closed and opened again from its file; otherwise only what was asked is changed in place.
-        self.free(name)
+        self.check_idle(name)
         settings = self.settings(name, options)
         parts = self.named.parts(settings)  # refuses what is not there before anything is closed
-        previous = self._known.get(name)
+        previous = self._open_sessions.get(name)
         has_log = previous is not None and bool(previous.session.log)
         system = self.named.system(settings) if options.get("system") or not has_log else ""
         parse_section_names(settings["sections"])
         listeners: tuple[Listener, ...] = ()
         prompts: SentPrompts | None = None
-        if previous is not None and (self._made[name] != parts or previous.log.stopped):
-            del self._known[name]
+        if previous is not None and (self._configs[name] != parts or previous.log.stopped):
+            del self._open_sessions[name]
             self._remembered[name], listeners = previous.settings, previous.listeners
             prompts = previous.agent.prompts
             previous.close()
-        if name not in self._known:
-            self._known[name] = self._open_session(name, settings, parts, prompts)
-            self._made[name] = parts
+        if name not in self._open_sessions:
+            self._open_sessions[name] = self._open_session(name, settings, parts, prompts)
+            self._configs[name] = parts
             for hear in listeners:
-                self._known[name].listen(hear)
+                self._open_sessions[name].listen(hear)
             if previous is not None:  # what differs was named in this kernel
-                self._known[name].notes = ()
-        live = self._known[name]
+                self._open_sessions[name].notes = ()
+        live = self._open_sessions[name]
         if not parts.via:
             live.inject(
                 settings["sections"],
@@ -152,20 +153,20 @@ class LiveSessions:
         """Note what a session that is not open yet shall be made of, and continue it."""
         self._remembered[name], self.current = dict(settings), name
 
-    def free(self, name: str) -> None:
+    def check_idle(self, name: str) -> None:
         """Check that no turn of a session is running.
 
         Raises:
             BadArguments: one is.
         """
-        running, live = self._running.get(name), self._known.get(name)
+        running, live = self._running.get(name), self._open_sessions.get(name)
         in_background = running is not None and running.state in ("running", "stopping")
         if in_background or (live is not None and live.busy):
             from ctxkit.agent.live_session import busy_error
 
             raise busy_error(name)
 
-    def runs(self, name: str, handle: BackgroundTask[Any]) -> None:
+    def note_running(self, name: str, handle: BackgroundTask[Any]) -> None:
         """Note that a turn runs in the background."""
         self._running[name] = handle
 
@@ -176,8 +177,8 @@ class LiveSessions:
             StoreError: the file of one was replaced or cut; the sentence says where its content is.
         """
         with ExitStack() as closing:  # all are closed, also where one has something to say
-            for each in [name] if name else list(self._known):
-                live = self._known.pop(each, None)
+            for each in [name] if name else list(self._open_sessions):
+                live = self._open_sessions.pop(each, None)
                 self._always.pop(each, None)
                 closing.callback(self.servers.close, each)
                 if live is not None:
@@ -191,7 +192,7 @@ class LiveSessions:
 
     def settings(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a session: what was asked now, before, or else the kit's."""
-        live = self._known.get(name)
+        live = self._open_sessions.get(name)
         before = live.settings if live is not None else self._remembered.get(name)
         if before is None:
             stored = read_session_settings(self._kit.kept(name))
@@ -267,7 +268,7 @@ class LiveSessionConfig(NamedTuple):
 
     model: str
     summary_model: str
-    said: str
+    rules_name: str
     """How the rules were named."""
     rules: Rules
     tools: tuple[Any, ...]
@@ -311,7 +312,7 @@ class SettingsResolver:
         return LiveSessionConfig(
             model=settings["model"],
             summary_model=settings["summary_model"],
-            said=settings["rules"],
+            rules_name=settings["rules"],
             rules=rules,
             tools=tuple(self._resolve_tools(settings["tools"])),
             via=parse_via(settings["via"]),

@@ -212,7 +212,7 @@ class SessionRegistry:
         self.active_name = chosen
         return chosen
 
-    def put(self, session: Session, name: str) -> None:
+    def update(self, session: Session, name: str) -> None:
         """Keep what a session has become; the active one stays the active one, if there was one."""
         self._sessions[name] = session
         self.active_name = self.active_name or name
@@ -301,7 +301,7 @@ class KitSettings(Magics):
         """True in a front end that can update a display in place; a terminal cannot."""
         return hasattr(self.shell, "kernel")
 
-    def kept(self, name: str) -> Session | None:
+    def read_stored_session(self, name: str) -> Session | None:
         """Return a session that is kept in the working folder, or None."""
         from ctxkit.agent.store.workspace import Workspace
 

@@ -58,9 +58,9 @@ def run_team(kit: KitState, line: TeamArguments, task: str) -> TextPage:
         raise TurnInterrupted(f"Interrupted. `%team {line.name}` goes on where it stood.") from None
     finally:
         for live in opened_team.lives:
-            kit.sessions.put(live.session, f"{line.name}.{live.session.agent}")
+            kit.sessions.update(live.session, f"{line.name}.{live.session.agent}")
         opened_team.close()
-        kit.sessions.put(opened_team.session, line.name)  # open, it would open all of its agents
+        kit.sessions.update(opened_team.session, line.name)  # open, it would open all of its agents
     if line.out:
         kit.shell.user_ns[line.out] = opened_team
     return TeamRunPage(_describe_run(opened_team), _make_chart(opened_team))
@@ -70,7 +70,7 @@ def _check_task(line: TeamArguments, task: str) -> None:
     """Refuse a line without a task for a team that has none, before anything is opened for it."""
     from ctxkit.agent.store.workspace import Workspace
 
-    if not task.strip() and not Workspace().begun(line.name):
+    if not task.strip() and not Workspace().has_session(line.name):
         raise BadArguments(
             "Say what the team shall do: write `%%team NAME --config FILE.yaml` above the task, or"
             " `%%team` for the scripted team; `%team NAME` goes on with one that was begun, and"
@@ -103,7 +103,7 @@ def _previous_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     from ctxkit.teams.team_building import read_team_settings
 
     workspace = Workspace()
-    if "config" in options or not workspace.begun(name):
+    if "config" in options or not workspace.has_session(name):
         return _DEFAULTS
     words = read_team_settings(workspace, name)
     lists = {k: ",".join(words.get(k, ())) for k in ("tools", "allow", "memory")}
@@ -139,10 +139,8 @@ def _describe_run(opened_team: Team) -> str:
     ]
     silent = [m.name for m in opened_team.plan.members if m.name not in opened_team.sessions.opened]
     lines += [f"Without a turn: {join_names(silent)}."] if silent else []
-    standing = opened_team.standing
-    return "\n".join(
-        [*lines, f"{standing.ended}: {standing.why}" if standing.ended else "It goes on."]
-    )
+    status = opened_team.status
+    return "\n".join([*lines, f"{status.ended}: {status.why}" if status.ended else "It goes on."])
 
 
 def _split_words(text: str) -> tuple[str, ...]:

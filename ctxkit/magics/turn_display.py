@@ -77,7 +77,7 @@ class TurnDisplay:
         the compaction, and what was told of it."""
         self.note = live.agent.model.notice
 
-    def hear(self, event: LiveEvent) -> None:
+    def on_event(self, event: LiveEvent) -> None:
         """Take an event."""
         if event.kind == "delta":
             self._add_piece(event.payload["kind"], event.payload["text"])
@@ -462,30 +462,30 @@ class TurnScreen:
 
     def __init__(self, live: LiveSession, view: TurnView, *, raises: bool = False) -> None:
         self.turn, self._live, self._view = TurnDisplay(live, raises=raises), live, view
-        self.shown = TextAndHtml()
+        self.final_view = TextAndHtml()
         """What stays of the turn; empty before its end."""
         self._chart = ""
         self._last = self._charted = 0.0
 
     def __enter__(self) -> Self:
-        self._live.listen(self.hear)
+        self._live.listen(self.on_event)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.unlisten(self.hear)
+        self._live.unlisten(self.on_event)
         html = self.turn.html(is_final=True) + render_growth(self._live)
-        self.shown = TextAndHtml(self.turn.plain(is_final=True), html)
+        self.final_view = TextAndHtml(self.turn.plain(is_final=True), html)
         # A terminal prints the whole turn; a notebook saves the bounded form.
         whole = (
             TextAndHtml(self.turn.plain(), html)
             if isinstance(self._view, TerminalView)
-            else self.shown
+            else self.final_view
         )
         self._view.end(whole)
 
-    def hear(self, event: LiveEvent) -> None:
+    def on_event(self, event: LiveEvent) -> None:
         """Take an event, and show it where the last update is long enough ago."""
-        self.turn.hear(event)
+        self.turn.on_event(event)
         now = time.monotonic()
         if isinstance(self._view, TerminalView):
             return

@@ -55,10 +55,10 @@ class TurnHandle:
         self._over = False
         self._question: ApprovalQuestion | None = None
         self._unseen = True
-        self._said: TextAndHtml | None = None
+        self._content: TextAndHtml | None = None
         self._answer: asyncio.Future[str] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._shown: list[_HandleView] = []
+        self._views: list[_HandleView] = []
 
     @property
     def state(self) -> str:
@@ -156,7 +156,7 @@ class TurnHandle:
         from IPython.display import display
 
         box = _HandleView(self)
-        self._shown.append(box)
+        self._views.append(box)
         self._draw_view(box)
         bundle = box.widget._repr_mimebundle_()
         text = (
@@ -169,16 +169,16 @@ class TurnHandle:
 
     def show(self, display: TextAndHtml) -> None:
         """Show the turn as it stands."""
-        self._said = display
+        self._content = display
         self._draw_all()
 
     end = show
 
-    def over(self) -> None:
+    def show_end(self) -> None:
         """Say on the screen that the turn is over, and leave what it said."""
         self._over = True
         self._draw_all()
-        for box in self._shown:
+        for box in self._views:
             self._leave_result(box)
 
     @property
@@ -187,17 +187,20 @@ class TurnHandle:
 
     def _leave_result(self, box: _HandleView) -> None:
         """Put the words of a turn that is over in the place of its widget."""
-        if self._over and self._leaves and self._said is not None and box.display is not None:
-            html = f"{self._said.html}<small>{escape_html(self._end_note)}</small>"
-            final_bundle = {"text/html": html, "text/plain": f"{self._said.text}\n{self._end_note}"}
+        if self._over and self._leaves and self._content is not None and box.display is not None:
+            html = f"{self._content.html}<small>{escape_html(self._end_note)}</small>"
+            final_bundle = {
+                "text/html": html,
+                "text/plain": f"{self._content.text}\n{self._end_note}",
+            }
             box.display.update(final_bundle, raw=True)
 
     def _draw_all(self) -> None:
-        for box in self._shown:
+        for box in self._views:
             self._draw_view(box)
 
     def _draw_view(self, box: _HandleView) -> None:
-        box.words.value = self._said.html if self._said else ""
+        box.words.value = self._content.html if self._content else ""
         box.question.value = as_html(self._question.whole) if self._question else ""
         box.asks.layout.display = "flex" if self._question else "none"
         for choice in box.choices:
@@ -241,7 +244,7 @@ class TurnAnswer:
 
     outcome: Outcome
     session: Session
-    shown: TextAndHtml | None = None
+    final_view: TextAndHtml | None = None
     chart: Path | None = None
     """The page that draws what each turn was sent."""
     own: Session | None = None
@@ -253,11 +256,11 @@ class TurnAnswer:
         return self.outcome.text
 
     def __repr__(self) -> str:
-        before = f"{self.shown.text}\n" if self.shown else ""
+        before = f"{self.final_view.text}\n" if self.final_view else ""
         return before + "\n".join([sanitize_text(self.outcome.account()), *self._list_places()])
 
     def _repr_html_(self) -> str:
-        before = self.shown.html if self.shown else ""
+        before = self.final_view.html if self.final_view else ""
         lines_html = "<br>".join(
             escape_html(t) for t in (self.outcome.account(), *self._list_places())
         )

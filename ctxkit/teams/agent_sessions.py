@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 
 _SUMMARY_MODEL = "Compaction.Model"
 USER_MEMORY, WEBHOOK_MEMORY = MEMORY_ACCESS = ("user", "webhook")
-"""What the memory of a team can reach beyond its own: what the user keeps of agents of these names
-(fuseraft's folders, too), and an address that the config names.
+"""Memory outside the team's own that it may use: the user's memory folders for agents of these
+names (fuseraft's folders, too), and the webhook that the config names.
 """
 
 
 class _SessionSpec(NamedTuple):
-    """What one session is opened with."""
+    """Arguments with which one session is opened."""
 
     name: str
     agent: str
@@ -74,25 +74,23 @@ class _SessionSpec(NamedTuple):
 
 
 class SessionFactory:
-    """What the sessions of a team's agents are made of.
+    """Opens the sessions of a team's agents.
 
     Args:
         plan: the team.
-        models: models, or their names, by an agent's name or by the name that the config has for
-            one.
-        model: of all others; empty: as the config names them.
-        tools: what any agent may have at most, as `LiveSession` names them; own tools are
-            everybody's.
-        root: the folder in which all of them work.
-        allow: protected names that their tools may write all the same.
-        clock: seconds since 1970.
-        limits: of each turn.
-        approve: asked before each tool call.
-        hear: is told every event.
-        seed: what ids follow from.
-        sections: of each agent's system message, as `agent.system_prompt.parse_section_names` names
-            them.
-        memory: what a memory of the config reaches beyond the team's own: words of `MEMORY_ACCESS`.
+        models: models or model names, by agent or by the config's name for a model.
+        model: model of all other agents; empty: as the config names them.
+        tools: tools that agents may have at most, as for `LiveSession`; every agent gets the
+            user's own tools.
+        root: the folder in which all agents work.
+        allow: protected names that their tools may write.
+        clock: returns seconds since 1970.
+        limits: limits of each turn.
+        approve: decides before each tool call whether it may run.
+        listener: called with every event.
+        seed: makes the ids reproducible.
+        sections: prompt sections of each agent (see `agent.system_prompt.parse_section_names`).
+        memory: memory outside the team's own that the config may use: words of `MEMORY_ACCESS`.
     """
 
     def __init__(
@@ -107,7 +105,7 @@ class SessionFactory:
         clock: Callable[[], float],
         limits: Limits,
         approve: Approve | None,
-        hear: Listener,
+        listener: Listener,
         seed: str,
         sections: str = "",
         memory: Sequence[str] = (),
@@ -126,17 +124,17 @@ class SessionFactory:
                 f"{did_you_mean(name, tool_groups)}"
             )
         self.root, self._plan, self._tools, self._allow = root, plan, tuple(tools), tuple(allow)
-        self._given = {k.casefold(): m for k, m in models.items()}
+        self._named_models = {k.casefold(): m for k, m in models.items()}
         self._clock, self._limits, self._approve = clock, limits, approve
-        self._hear, self._seed, self._sections = hear, seed, sections
-        self._models = {  # what does not exist is said first
+        self._listener, self._seed, self._sections = listener, seed, sections
+        self._models = {  # raises for a missing model before anything is opened
             m.name: self._resolve_model((m.name, m.model), model or m.model) for m in plan.members
         }
         self._subs = {
             m.name: self._resolve_model((sub_agent_name(m.name), m.sub.model), m.sub.model)
             for m in plan.members
             if m.sub is not None
-            and (m.sub.model or sub_agent_name(m.name).casefold() in self._given)
+            and (m.sub.model or sub_agent_name(m.name).casefold() in self._named_models)
         }
         self._named: dict[str, dict[str, str]] = {}
         self._writer = self._summary_model(plan.summary_model, model)
@@ -159,15 +157,15 @@ class SessionFactory:
         sub: SubAgent | None,
         changes: Callable[[], Sequence[TurnChanges]],
     ) -> LiveSession:
-        """Open the session of an agent, which may ask another; what was begun continues.
+        """Open or resume the session of an agent, which may have a sub-agent.
 
         Args:
             member: the agent.
             team: name of the team.
             parent: id of the team.
             workspace: where the session is kept.
-            sub: the agent that it may ask.
-            changes: returns what the team changed so far.
+            sub: the sub-agent that it may call.
+            changes: returns the team's changes so far.
         """
         question_tools = sub.tools() if sub is not None else []
         spec = _SessionSpec(
@@ -183,7 +181,7 @@ class SessionFactory:
     def open_sub(
         self, member: Member, team: str, parent: LiveSession, workspace: Workspace
     ) -> LiveSession:
-        """Open the session of the agent that works for another as its tool."""
+        """Open the session of a sub-agent."""
         plan = cast("SubAgentPlan", member.sub)
         model = self._subs.get(member.name) or self._models[member.name]
         granted = [t for t in plan.tools if t in self._tools]
@@ -201,7 +199,7 @@ class SessionFactory:
         return self._open_session(spec, team, workspace)
 
     def tool_names(self) -> list[str]:
-        """Return the names of the tools that some agent has, each once."""
+        """Return the names of all agents' tools, each once."""
         offered = [t for m in self._plan.members for t in self._offered_tools(m, None, tuple)]
         for sub in (m.sub for m in self._plan.members if m.sub is not None):
             offered += [*(t for t in sub.tools if t in self._tools), *ASKING]
@@ -225,7 +223,7 @@ class SessionFactory:
             root=self.root.folder,
             allow=self._allow,
             workspace=workspace,
-            hear=self._hear,
+            listener=self._listener,
             limits=replace(self._limits, calls=spec.calls) if spec.calls else self._limits,
             approve=self._approve,
             words={"model": spec.model.name, "team": team},
@@ -245,8 +243,8 @@ class SessionFactory:
     def _make_memory(self, member: Member, team: str, workspace: Workspace) -> SessionMemory | None:
         """Return the memory of an agent; None: it has none.
 
-        It is in the user's own place, in a folder of this team; or, where the user says so, in
-        those of the agent's name, which all teams share.
+        It is a folder for this team in the user's state folder, or, if the user allows it, the
+        folders for the agent's name, which all teams share.
         """
         memory_config = dict(self._plan.memory)
         if memory_config.get("Provider") == WEBHOOK_MEMORY and WEBHOOK_MEMORY not in self._reaches:
@@ -290,7 +288,7 @@ class SessionFactory:
         capabilities: Capabilities,
         workspace: Workspace | None,
     ) -> list[str | Tool]:
-        """Return tools as an agent may use them: its capabilities, the team's envelope."""
+        """Return tools limited to the agent's capabilities and the team's change envelope."""
         named = [t for t in granted if t != "shell" or capabilities.may_run]
         if FILE_TOOLS not in named or (capabilities.may_write and not self.envelope.globs):
             return named
@@ -301,11 +299,12 @@ class SessionFactory:
         return [*files, *(t for t in named if t != FILE_TOOLS)]
 
     def _summary_model(self, name: str, model: Model | str) -> Model | None:
-        """Return who writes the summaries of all agents: the model that the config names, else the
-        first agent's; None: a script plays the agents, and a script of turns is none of summaries.
+        """Return the model that writes all agents' summaries: the config's, else the first agent's.
+
+        None if the agents are scripted, as a script of turns has no summaries.
         """
         named_models = {name.casefold(), _SUMMARY_MODEL.casefold()}
-        if is_scripted(model) and not named_models & set(self._given):
+        if is_scripted(model) and not named_models & set(self._named_models):
             return None
         if not name:
             first = self._models[self._plan.members[0].name]
@@ -313,9 +312,11 @@ class SessionFactory:
         return self._resolve_model((_SUMMARY_MODEL, name), model or name)
 
     def _resolve_model(self, names: tuple[str, str], default_model: Model | str) -> Model:
-        """Return a model by an agent's name, the config's name for it, or as it is named."""
+        """Return a model by the agent's name, the config's name for it, or its own name."""
         agent, model = names
-        chosen = self._given.get(agent.casefold(), self._given.get(model.casefold(), default_model))
+        chosen = self._named_models.get(
+            agent.casefold(), self._named_models.get(model.casefold(), default_model)
+        )
         if not isinstance(chosen, str):
             return chosen
         if not chosen:
@@ -332,9 +333,7 @@ class SessionFactory:
 
 
 def _find_folder_as_written(folder: Path, agent: str) -> Path | None:
-    """Return the folder that bears an agent's name letter by letter, beside fuseraft's in small
-    letters; None: there is none.
-    """
+    """Return the folder with exactly the agent's name, or None; fuseraft's is in lower case."""
     is_name = re.fullmatch(r"[\w -]{1,100}", agent) is not None
     if not is_name or agent == memory_folder_name(agent):
         return None
@@ -359,7 +358,7 @@ def _make_slug(name: str) -> str:
 def describe_missing_grants(
     plan: TeamPlan, tools: Sequence[Any], memory: Sequence[str] = ()
 ) -> list[str]:
-    """Say in sentences which tools and memory the config asks for that were not given."""
+    """Return sentences on tools and memory that the config requests and the user did not grant."""
     sentences = [
         f"{sanitize_text(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may "
         "have it."
@@ -388,27 +387,27 @@ if TYPE_CHECKING:
 class TeamSessions(Mapping[str, LiveSession]):
     """Live sessions by an agent's name.
 
-    Opening one makes five files and takes some milliseconds. An agent that is never asked has none.
+    Opening one creates five files and takes some milliseconds, so each is opened at first use.
 
     Args:
         members: the agents.
-        open_session: opens the session of an agent, which may ask another.
-        open_sub: opens the session of the agent that it asks.
-        tell: is told what that one does.
+        open_session: opens the session of an agent, which may have a sub-agent.
+        open_sub: opens the session of a sub-agent.
+        emit: called with the events of sub-agents.
     """
 
     def __init__(
         self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, emit: EventSink
     ) -> None:
         self._members = {m.name: m for m in members}
-        self._open, self._open_sub, self._tell = open_session, open_sub, emit
+        self._open, self._open_sub, self._emit = open_session, open_sub, emit
         self._lock = RLock()
-        """One thread works, and another may read."""
+        """The team runs in one thread, and another may read."""
         self._hooks: list[Callable[[LiveSession], None]] = []
         self.opened: dict[str, LiveSession] = {}
-        """Those that are open, in the order of their opening."""
+        """Open sessions, in the order in which they were opened."""
         self.subs: dict[str, LiveSession] = {}
-        """The sessions of agents that others ask, by the name of the one who asks."""
+        """Sessions of sub-agents, by the name of their agent."""
         self._closing, self._closed = ExitStack(), False
 
     def __getitem__(self, name: str) -> LiveSession:
@@ -427,22 +426,22 @@ class TeamSessions(Mapping[str, LiveSession]):
         return len(self.opened if self._closed else self._members)
 
     def each(self, action: Callable[[LiveSession], None]) -> None:
-        """Do something with each session that is open, and with each as it is opened."""
+        """Call a function with each open session, and later with each that is opened."""
         with self._lock:
             self._hooks.append(action)
             for live in (*self.opened.values(), *self.subs.values()):
                 action(live)
 
     def close(self) -> None:
-        """Give all that are open free; no other one is opened after that."""
+        """Close all open sessions; none can be opened afterwards."""
         with self._lock:
             self._closed = True
             self._closing.close()
 
     def _open_member(self, member: Member) -> None:
         with ExitStack() as undo:
-            sub = SubAgent(member.name, self._tell) if member.sub is not None else None
-            # a session is closed again where that of its sub-agent cannot be opened
+            sub = SubAgent(member.name, self._emit) if member.sub is not None else None
+            # the session is closed again if that of its sub-agent cannot be opened
             live = self._open(member, sub)
             undo.callback(live.close)
             new = [live]

@@ -64,9 +64,9 @@ if TYPE_CHECKING:
 
 
 SOURCE_KEYS = ("ContextWindow", "Context", "Isolation")
-"""Keys of an agent that say what it is shown; a view may have those of a ContextWindow besides."""
+"""Keys of an agent that define its view; a view may also have those of a ContextWindow."""
 SHARED_VIEW = "shared"
-"""The view in which all hear everything, against which the others are held."""
+"""The view in which all agents see everything; the others are compared with it."""
 DEFAULT_VIEWS: dict[str, dict[str, Any]] = {
     "text only": {"TextOnly": True},
     "last 3 replies": {"MaxTurnAge": 3},
@@ -75,21 +75,21 @@ DEFAULT_VIEWS: dict[str, dict[str, Any]] = {
     },
     "fresh": {"Isolation": "Fresh"},
 }
-"""Views that are compared where none are named."""
+"""Views that are compared by default."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class IsolatedView(ScheduledPruning):
-    """Hear of the others what an isolation lets through, and the hand-offs made for oneself."""
+    """Show the messages of other agents that an isolation allows, and the agent's own hand-offs."""
 
     agent: str = ""
     isolation: str = "fresh"
-    """`fresh`: nothing; `fork`: what was said before one's own first reply; `shared`: all."""
+    """`fresh`: none; `fork`: those before the agent's own first reply; `shared`: all."""
     handoffs: bool = True
-    """False where declared sources take their place."""
+    """False if declared sources replace them."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Hide each word of another as it comes."""
+        """Hide each message of another agent when it arrives."""
         for p in view.new("user", "assistant"):
             message = view.rows.message(p)
             spoke = view.memory.get("spoke", False)
@@ -109,18 +109,18 @@ class IsolatedView(ScheduledPruning):
 
 @dataclass(frozen=True)
 class TeamView:
-    """One view, for all agents alike."""
+    """A view that applies to all agents."""
 
     name: str
     window: tuple[BasePolicy, ...]
-    """What it leaves of the history with which a turn begins."""
+    """Policies that filter the history at the start of a turn."""
     isolation: str
     context: tuple[ContextSource, ...]
     anew: bool = False
-    """Whether each turn begins without one's own earlier ones, as some selections have it."""
+    """True if each turn begins without the agent's own earlier turns, as in some selections."""
 
     def rules(self, agent: str) -> Rules:
-        """Return the rules by which an agent is shown this view of all that was said."""
+        """Return the rules that show an agent this view of the shared history."""
         if self.context:
             hears = IsolatedView(agent=agent, isolation="fresh", handoffs=False)
             turns, chars = get_own_history_limits(self.context)
@@ -134,8 +134,9 @@ class TeamView:
 
 
 def parse_views(views: object) -> list[TeamView]:
-    """Return views from a mapping of names to the keys of a config, or the usual ones; that in
-    which all hear everything is always among them.
+    """Return views from a mapping of names to config keys, or the default views.
+
+    The view in which all agents see everything is always included.
 
     Raises:
         BadArguments: a view has other keys, or a value of the wrong kind.
@@ -193,10 +194,10 @@ _DERIVED: Provenance = "derived"
 
 
 def with_view_sizes(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
-    """Return an agent's log with sizes that go by what its view let through.
+    """Return an agent's log with sizes corrected for what its view hid.
 
-    Prompts grow within a turn by what is new, whatever a view hides: that growth against its count
-    is the scale of all counts, and what the first prompt has beyond them is its fixed part.
+    Within a turn a prompt grows by its new messages only, whatever a view hides. The ratio of this
+    growth to its count scales all counts; the rest of the first prompt is its fixed part.
 
     Args:
         log: of an agent.
@@ -209,7 +210,7 @@ def with_view_sizes(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
     if rules.pruning is None or not prompts or not prompts[0]:
         return log
     counter = default_counter()
-    # counted sizes give the shape of the prompts, the recorded sizes their scale
+    # counts give the relative sizes of messages, the recorded prompts their scale
     counts = [counter.message(m) for m in log.record.messages]
     run = run_rules(log_from_session(log.record, rules, tokens=counts, fixed=0), rules, None)
     sent = RunPrompts(run)
@@ -217,7 +218,7 @@ def with_view_sizes(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
     scale = _token_scale(prompts, shown_sizes)
     fixed = max(round(prompts[0] - scale * shown_sizes[0]), 0)
     n, source = len(prompts), tuple(_DERIVED for _ in counts)
-    return replace(log, known=MessageSizes(
+    return replace(log, record_sizes=MessageSizes(
         session=log.record, counter=counter.name,
         tokens=tuple(max(round(scale * c), 1) if c else 0 for c in counts),
         source=source, fixed=fixed, fixed_at=(fixed,) * n, unsent_at=(0,) * n,
@@ -227,9 +228,9 @@ def with_view_sizes(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
 
 
 def _token_scale(prompts: Sequence[int | None], counts: Sequence[int]) -> float:
-    """Return the billed tokens for each counted token, by the growth of prompts.
+    """Return billed tokens per counted token, estimated from the growth of prompts.
 
-    Only pairs of calls in which both grow are added up: between them nothing was taken out.
+    Only pairs of calls in which both grow are summed, as nothing was removed between them.
     """
     recorded = counted = 0
     for before, now, a, b in zip(prompts, prompts[1:], counts, counts[1:], strict=False):
@@ -243,7 +244,7 @@ def add_declared_context(
 ) -> list[AgentLog]:
     """Return the agents' logs with the block of a declared context before each turn's prompt.
 
-    Files are known as far as calls of the record wrote them; what was there before is missing.
+    Only files that recorded calls wrote are known; what existed before is missing.
     """
     by_name = {log.agent: log for log in logs}
     folder = next((log.record.cwd for log in logs if log.record.cwd), "") or ""
@@ -253,7 +254,7 @@ def add_declared_context(
         if turn.agent not in by_name or not turn.calls:
             continue
         source_files = SourceFiles(root=files, brief=TeamPlan.brief, changes=tuple(changes))
-        # the block is made before the turn's own writes are taken: it shows the turns before
+        # the block is made before the turn's own writes are applied: it shows earlier turns
         blocks[turn.agent][turn.calls[0]] = format_declared_context(source_files, declared)
         messages = _turn_messages(by_name[turn.agent].record, turn.calls)
         files.take(messages)
@@ -263,7 +264,7 @@ def add_declared_context(
 
 
 def _turn_messages(session: Session, calls: Sequence[int]) -> list[Message]:
-    """Return the replies of some calls, and what their tools answered."""
+    """Return the replies of some calls and their tool results."""
     replies = [session.calls[c].message for c in calls]
     results_by_id = map_results_by_call(session.messages)
     results = (results_by_id.get(id(c)) for m in replies for c in m.tool_calls)
@@ -272,7 +273,7 @@ def _turn_messages(session: Session, calls: Sequence[int]) -> list[Message]:
 
 
 def _insert_blocks(log: AgentLog, blocks: dict[int, str]) -> AgentLog:
-    """Put blocks before the prompts of the calls that they belong to, where there is one."""
+    """Insert each block before the prompt of its call, if that has one."""
     out: list[Message] = []
     # `prompt` is where the last request stands since the last reply; -1: there was none
     call, prompt = 0, -1
@@ -295,14 +296,14 @@ _PATCH_ARGUMENTS = (("old", "new"), ("old_string", "new_string"), ("old_str", "n
 
 
 class RecordedFiles:
-    """Reads like a team's folder, and holds what its agents wrote so far."""
+    """A team's folder, reconstructed from what its agents wrote so far."""
 
     def __init__(self, folder: str = "") -> None:
         self._texts: dict[str, str] = {}
         self._folder = folder.rstrip("/") + "/" if folder else ""
 
     def take(self, messages: Iterable[Message]) -> None:
-        """Write what the calls of a turn wrote."""
+        """Apply the writes of a turn's calls."""
         calls: dict[str | None, ToolCall] = {}
         for m in messages:
             calls |= {c.id: c for c in m.tool_calls}
@@ -323,7 +324,7 @@ class RecordedFiles:
 
     def _apply_write(self, call: ToolCall) -> None:
         arguments = call.arguments
-        # a write with its whole text sets the file; a patch needs a file that is known whole
+        # a write of the whole text sets the file; a patch needs a file whose text is known
         whole = next(
             (v for k in _CONTENT_ARGUMENTS if isinstance(v := arguments.get(k), str)), None
         )
@@ -365,8 +366,8 @@ class ViewComparison(pd.DataFrame):
 
     Columns: `agent view calls_n prompt_tokens peak_tokens token_share cost_usd needed_later_loss
     needed_lost_n reused_items_n source`. `turns` has what each turn was billed under each view, in
-    the columns of fuseraft's snapshots; ``plots.views(comparison)`` charts it. Agents that others
-    ask as tools have rows, too, and no turns: they hear nobody, so no view changes them.
+    the columns of fuseraft's snapshots; ``plots.views(comparison)`` charts it. Sub-agents have
+    rows, too, and no turns: they see no other agent, so no view changes them.
     """
 
     _metadata = ["turns", "title", "limits"]  # noqa: RUF012  pandas' own way to carry attributes
@@ -381,7 +382,7 @@ class ViewComparison(pd.DataFrame):
 
     @property
     def caption(self) -> str:
-        """What the figures rest on."""
+        """Source of the figures."""
         return (
             "Each view keeps the recorded replies and changes what their prompts held: it tells "
             "the bill and what was out of sight, not what the agents would have done. No view "
@@ -434,17 +435,17 @@ class _AgentView(NamedTuple):
 def compare_views(
     session: Session, views: object = "views", *, loss: bool = True, reuse: bool = False
 ) -> ViewComparison:
-    """Return what a recorded team's agents would have been sent under each of several views.
+    """Return what a recorded team's agents would have been sent under several views.
 
     Args:
         session: a team's session, a session with subagents, or a log with several agents.
-        views: "views" for the usual ones, or names with the keys of fuseraft's ContextWindow
+        views: "views" for the default ones, or names with the keys of fuseraft's ContextWindow
             (`TextOnly`, `ExcludeAgents`, `MaxTurnAge`, ...), `Context` or `Isolation`.
-        loss: work out what was lost too.
-        reuse: of the record, how summaries are billed (see `ck.compare`).
+        loss: also compute loss.
+        reuse: how recorded summaries are billed (see `ck.compare`).
 
     Raises:
-        BadArguments: only one agent speaks in it, or a view has other keys.
+        BadArguments: the session has only one agent, or a view has other keys.
     """
     parsed_views, turns = parse_views(views), get_team_turns(session)
     recorded_views: Mapping[str, Any] = session.details.get("views", {})
@@ -487,17 +488,17 @@ def _view_as_recorded(log: AgentLog, *, reuse: bool) -> _AgentView:
 
 
 def _view_sub_agent(log: AgentLog, *, reuse: bool, loss: bool) -> _AgentView:
-    """Return what an agent that is asked as a tool is sent: no view changes it, nothing is lost."""
+    """Return the row of a sub-agent: no view changes it, and nothing is lost."""
     recorded = _view_as_recorded(log, reuse=reuse)
     lost = {"needed_lost_n": 0, "reused_items_n": 0} if loss else {}
     return recorded._replace(row={**recorded.row, **lost})
 
 
 def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -> _AgentView:
-    """Return what an agent would have been sent under a view; `whole`: its log as it is kept."""
+    """Return what an agent would have been sent under a view; `whole` is its log as recorded."""
     base = log_from_session(log.shared, Rules(), anchored=log.anchored)
     run = run_rules(base, view.rules(log.agent), find_context_window(log.shared))
-    sent, sheet = RunPrompts(run), ReplayCostModel.of(whole.record, whole.known)
+    sent, sheet = RunPrompts(run), ReplayCostModel.of(whole.record, whole.record_sizes)
     bill = bill_replay(sheet, sent)
     row = {"prompt_tokens": bill.prompts, "peak_tokens": bill.peak,
            "cost_usd": bill.cost_usd, "source": "derived" if sheet.has_usage else "estimated",
@@ -514,7 +515,7 @@ def _count_lost(log: AgentLog, run: Run) -> dict[str, Any]:
 def _agent_rows(
     logs: Sequence[AgentLog], results: dict[str, list[_AgentView]]
 ) -> list[dict[str, Any]]:
-    """Return the rows, agent by agent, and those of all agents together at the end."""
+    """Return the rows by agent, then those of all agents together."""
     out = []
     for n, log in enumerate(logs):
         rows = {view: of[n].row for view, of in results.items()}
@@ -534,7 +535,7 @@ def _with_shares(agent: str, rows: dict[str, dict[str, Any]], calls: int) -> lis
 
 
 def _sum_rows(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the figures of all agents together; one that is missing for an agent is missing."""
+    """Return the sums over all agents; a figure that one agent lacks is missing."""
 
     def total(name: str) -> Any:
         values = [r.get(name) for r in rows]

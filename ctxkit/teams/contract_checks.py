@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _FILE_WORD = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[chr]))")
-"""A word that names a file: with a slash in it, or a name with an ending."""
+"""A word that names a file: it has a slash or a suffix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,26 +35,26 @@ class ContractEvidence:
     plan: TeamPlan
     changes: Sequence[TurnChanges]
     turn: int = -1
-    """Number of the turn that hands on."""
+    """Number of the turn that hands off."""
 
-    def lacking(self, contracts: Iterable[HandoffContract]) -> list[str]:
+    def find_unmet_requirements(self, contracts: Iterable[HandoffContract]) -> list[str]:
         """Return a sentence for each requirement of contracts that does not hold."""
         needs = [(c.name, r) for c in contracts for r in c.requires]
         return [f"{name}: {why}" for name, r in needs if (why := self._missing_reason(r))]
 
     def status(self, contracts: Iterable[HandoffContract]) -> list[dict[str, str]]:
-        """Return each contract by its name, with what it lacks (`why`; empty where it holds)."""
+        """Return each contract's name with its unmet requirements (`why`; empty if it holds)."""
         rows = {
             c.name: [w for r in c.requires if (w := self._missing_reason(r))] for c in contracts
         }
         return [{"name": name, "why": redact("; ".join(why))} for name, why in rows.items()]
 
     def read(self, path: str) -> str:
-        """Return the text of a file of the team; empty where there is none."""
+        """Return the text of a file of the team; empty if there is none."""
         return read_text(self.root, path)
 
     def _missing_reason(self, r: Requirement) -> str:
-        """Return why a requirement does not hold; empty where it does."""
+        """Return why a requirement does not hold; empty if it does."""
         checks = {"FileExists": self._check_file, "FilesWritten": self._check_written,
                   "CommandSucceeded": self._check_command, "TestReport": self._check_report,
                   "ChecklistComplete": self._check_checklist, "RelatedTestsPass": self._check_tests,
@@ -66,7 +66,7 @@ class ContractEvidence:
 
     def _check_file(self, r: Requirement) -> str:
         try:
-            with self.root.opened(r.path):
+            with self.root.open_file(r.path):
                 return ""
         except StoreError:
             return f"there is no file {r.path}"
@@ -82,7 +82,7 @@ class ContractEvidence:
 
     def _check_written(self, r: Requirement) -> str:
         if r.this_turn:
-            written = any(c.written for c in self._relevant_changes(r))
+            written = any(c.files for c in self._relevant_changes(r))
             return "" if written else "no file was written in this turn"
         listed = (read_json(self.root, r.path or self.plan.brief) or {}).get(
             r.field or "files_to_change"
@@ -92,7 +92,7 @@ class ContractEvidence:
         return self._describe_unwritten(str(p) for p in listed)
 
     def _check_checklist(self, r: Requirement) -> str:
-        """Check that the files that the steps of a list name were written."""
+        """Check that every file named in a checklist's steps was written."""
         path, name = r.path or self.plan.brief, r.field or "execution_checklist"
         steps = (read_json(self.root, path) or {}).get(name)
         if not isinstance(steps, list) or not steps:
@@ -101,14 +101,14 @@ class ContractEvidence:
         return self._describe_unwritten(w for w in words if _FILE_WORD.fullmatch(w))
 
     def _describe_unwritten(self, required: Iterable[str]) -> str:
-        paths = {_normal_path(p) for c in self.changes for p in c.written}
+        paths = {_normal_path(p) for c in self.changes for p in c.files}
         missing_paths = [p for p in dict.fromkeys(required) if _normal_path(p) not in paths]
         return f"not written: {', '.join(missing_paths[:10])}" if missing_paths else ""
 
     def _check_tests(self, _: Requirement) -> str:
-        """Check that tests were run, with success, since the last change; none is run here."""
-        last = max((c.turn for c in self.changes if c.written), default=-1)
-        # changes are known by the turn: a run in the turn of the last change counts
+        """Check that tests succeeded since the last change; no test is run here."""
+        last = max((c.turn for c in self.changes if c.files), default=-1)
+        # changes are recorded per turn: a run in the turn of the last change counts
         runs = [ok for c in self.changes if c.turn >= last for command, ok in c.commands
                 if _holds_text(self.plan.suite, command)]  # fmt: skip
         if not runs:
@@ -122,7 +122,7 @@ class ContractEvidence:
             if r.field
             else ""
         )
-        # a command of the brief is looked for as a whole, a pattern by each part between bars
+        # a command of the brief must occur as a whole; of a pattern one part between bars
         words = [command_text] if command_text else r.pattern.split("|")
         described = command_text or r.pattern or "any command"
         last: bool | None = None
@@ -149,7 +149,7 @@ class ContractEvidence:
         return ""
 
     def _has_assertions(self) -> bool:
-        files = {p for c in self.changes for p in c.written if "test" in p.casefold()}
+        files = {p for c in self.changes for p in c.files if "test" in p.casefold()}
         texts = (self.read(path)[:200_000] for path in sorted(files) if not path.endswith(".json"))
         return any(matches_any(self.plan.assertions, text) for text in texts)
 
@@ -159,33 +159,33 @@ def _normal_path(path: str) -> str:
 
 
 def _holds_text(words: Iterable[str], command: str) -> bool:
-    """Say whether a command holds one of some texts (fuseraft's: texts between bars)."""
+    """Return True if a command contains one of several texts (in fuseraft: between bars)."""
     return any(w.strip().casefold() in command.casefold() for w in words)
 
 
 SHELL_TOOLS = ("shell", "shell_run", "bash")
 _FAILED_COMMAND = re.compile(r"\[(?:exit status \d+|stopped after [\d.]+ seconds)\]\s*\Z")
-"""How the kit's shell ends what it says of a command that failed."""
+"""End of the shell tool's output for a failed command."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnChanges:
-    """What one agent changed in one of the team's turns."""
+    """Files that an agent wrote and commands that it ran in one turn of the team."""
 
     turn: int
     agent: str
     time: float
-    written: tuple[str, ...]
+    files: tuple[str, ...]
     commands: tuple[tuple[str, bool], ...]
     """Each command, and whether it succeeded."""
 
     @property
     def text(self) -> str:
-        """The entry as fuseraft says it."""
+        """The entry in fuseraft's format."""
         at = datetime.fromtimestamp(self.time, UTC)
         lines = [f"[Turn {self.turn}] {self.agent} ({at:%Y-%m-%d %H:%M} UTC)"]
-        if self.written:
-            lines += ["  Files written:", *(f"    - {path}" for path in self.written)]
+        if self.files:
+            lines += ["  Files written:", *(f"    - {path}" for path in self.files)]
         if self.commands:
             lines.append("  Commands run:")
             lines += [f"    - {c} [{'OK' if ok else 'FAILED'}]" for c, ok in self.commands]
@@ -222,12 +222,12 @@ def find_changes(
 
 
 def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> TurnChanges | None:
-    """Return what an agent changed in a turn; None where it changed nothing."""
+    """Return what an agent changed in a turn; None if it changed nothing."""
     written, commands = find_changes(messages)
     if not written and not commands:
         return None
     time = next((m.time for m in reversed(messages) if m.time is not None), 0.0)
-    return TurnChanges(turn=turn, agent=agent, time=time, written=written, commands=commands)
+    return TurnChanges(turn=turn, agent=agent, time=time, files=written, commands=commands)
 
 
 def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[TurnChanges]:
@@ -243,7 +243,7 @@ def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[Turn
 
 
 def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
-    """Return a JSON object of the team's folder; None where there is no such one."""
+    """Return a JSON object from the team's folder; None if there is none."""
     try:
         value = json.loads(read_text(root, path))
     except (ValueError, RecursionError):
@@ -252,7 +252,7 @@ def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
 
 
 def read_text(root: ReadableFolder, path: str) -> str:
-    """Return a text of the team's folder, at most a million bytes; empty where unreadable."""
+    """Return a text from the team's folder, at most a million bytes; empty if unreadable."""
     try:
         return root.read(path, _MAX_READ_BYTES).decode("utf-8", "replace")
     except StoreError:
@@ -260,10 +260,10 @@ def read_text(root: ReadableFolder, path: str) -> str:
 
 
 class ReadableFolder(Protocol):
-    """A folder, or the record of one."""
+    """A folder, or a reconstruction of one."""
 
     def read(self, name: str, most: int, /) -> bytes:
-        """Return a file's bytes; StoreError where there is none."""
+        """Return a file's bytes; raise StoreError if there is none."""
 
 
 _MAX_READ_BYTES = 1_000_000

@@ -21,7 +21,7 @@ DEMO_TASK = (
     "Write roman.py with a function roman(n) that gives Roman numerals from 1 to 3999, and tests"
     " for it."
 )
-"""What the scripted team is asked."""
+"""Task of the scripted team."""
 _ROMAN_PROGRAM = '''"""Roman numerals."""
 
 VALUES = [(1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"),
@@ -57,17 +57,17 @@ _WRONG, _RIGHT = '(5, "V"), (1, "I")', '(5, "V"), (4, "IV"), (1, "I")'
 
 
 class ScriptedAgent(ScriptedModel):
-    """A scripted agent of a team; it goes by turns that are over: one cut off begins again."""
+    """A scripted agent of a team; it counts concluded turns, so an interrupted one begins again."""
 
     _over = 0
 
-    def begin(self, over: int, standing: TeamStatus | None = None) -> None:
-        """Stand before a turn, with so many over; `standing` is that of the team."""
-        del standing
+    def begin(self, over: int, status: TeamStatus | None = None) -> None:
+        """Prepare for a turn after `over` concluded ones; `status` is the team's."""
+        del status
         self._over = over
 
     def reply(self, turn: int, step: int) -> Message:
-        """Return the reply of this turn, whatever number it has in the session."""
+        """Return the reply of this turn, whatever its number in the session."""
         del turn
         return (
             super().reply(self._over, step)
@@ -81,7 +81,20 @@ def make_scripted_agent(
     turns: Sequence[Sequence[Message | tuple[str, dict[str, Any]] | str]],
     clock: Callable[[], float],
 ) -> ScriptedAgent:
-    """Return a scripted agent: each turn's tool calls (name, arguments), then its last words."""
+    """Return a scripted agent: each turn's tool calls (name, arguments), then its final text.
+
+    Args:
+        agent: its name in the team.
+        turns: of each turn what it does, in order: calls, texts or whole replies.
+        clock: gives the time of its replies, in seconds.
+
+    Example:
+        >>> tester = make_scripted_agent(
+        ...     "Tester", [[("read", {"path": "roman.py"}), "It is right."]], lambda: 0.0
+        ... )
+        >>> tester.reply(0, 1).text
+        'It is right.'
+    """
     script: list[ScriptTurn] = []
     for n, turn in enumerate(turns):
         script.append(

@@ -83,11 +83,19 @@ REQUIREMENT_KINDS = (
 
 
 def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
-    """Return the plan of a config.
+    """Return the plan of a team: its members, the order of turns, hand-offs and contracts.
+
+    Args:
+        config: fuseraft's config file, as it was parsed.
 
     Raises:
         BadArguments: two agents have one name, a state is missing or named twice, a hand-off leads
             nowhere, a contract can never hold, ...: one sentence.
+
+    Example:
+        >>> plan = parse_plan({"Agents": [{"Name": "Planner"}, {"Name": "Tester"}]})
+        >>> [member.name for member in plan.members]
+        ['Planner', 'Tester']
     """
     body = orchestration_section(config)
     members = members_of(config)
@@ -111,7 +119,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
     stops = (
         () if order in SELF_ENDING_SELECTIONS else tuple(_parse_stops(ending, names))
     )  # ignored, as in fuseraft
-    if order == "llm":  # what the model says that picks ends nothing
+    if order == "llm":  # the model that picks the next agent cannot end the team
         stops = tuple(replace(s, agents=s.agents or tuple(names)) for s in stops)
     summaries = body.section("Compaction")
     plan = TeamPlan(
@@ -152,7 +160,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
 
 
 def _with_routing(plan: TeamPlan, routing: Routing) -> TeamPlan:
-    """Return a plan with what its selection says."""
+    """Return a plan with the routing of its selection."""
     failing, n = plan.failing, routing.retries
     return replace(
         plan, initial=routing.initial, states=routing.states, manager=routing.manager,
@@ -193,7 +201,7 @@ def _with_state_machine(
             f"Selection.StateMachine.Initial names no state; there are {join_names(names)}."
         )
     initial = match_name(initial, names, "Selection.StateMachine.Initial")
-    if states[initial].ends:
+    if states[initial].is_final:
         raise BadArguments(
             f"The team begins in state {initial}, out of which nothing leads: give it Transitions."
         )
@@ -257,7 +265,7 @@ def _parse_contract(f: ConfigSection, plan: TeamPlan) -> HandoffContract:
 
 
 def _parse_requirement(f: ConfigSection, contract: str) -> Requirement:
-    """Read one, written as `Type: FileExists, Path: ...` or as `FileExists: {Path: ...}`."""
+    """Parse a requirement: `Type: FileExists, Path: ...` or as `FileExists: {Path: ...}`."""
     kind = f.text("Type") or next(iter(f), "")
     inner = f if f.text("Type") else f.section(kind)
     kind = match_name(kind, list(REQUIREMENT_KINDS), f"a requirement of contract {contract}")
@@ -302,7 +310,7 @@ def _parse_stops(f: ConfigSection, names: Sequence[str]) -> list[StopCondition]:
 
 
 def _token_budget(body: ConfigSection, ending: ConfigSection) -> int | None:
-    """Return the least of what all tokens together may be; None: no matter how many."""
+    """Return the smallest limit on tokens of all agents; None: no limit."""
     rows = (ending, *ending.rows("Strategies"))
     limits = (body.number("MaxTotalTokens"), *(r.number("MaxTokens") for r in rows))
     return min((n for n in limits if n), default=None)
@@ -321,15 +329,15 @@ def _max_turns(f: ConfigSection) -> int:
 
 
 def _check_can_end(states: Mapping[str, TeamState], initial: str) -> None:
-    """Refuse a machine that can never end: no state is reached out of which nothing leads."""
+    """Refuse a machine that can never end, as no state without transitions can be reached."""
     reached, todo = {initial}, [initial]
     while todo:
         state = states[todo.pop()]
-        for way in () if state.ends else state.transitions:
+        for way in () if state.is_final else state.transitions:
             if way.to not in reached:
                 reached.add(way.to)
                 todo.append(way.to)
-    if not any(states[name].ends for name in reached):
+    if not any(states[name].is_final for name in reached):
         raise BadArguments(
             f"The team could never end: its states ({join_names(sorted(reached))}) only lead to"
             " each other. Let a transition lead to one that is Terminal."
@@ -337,11 +345,11 @@ def _check_can_end(states: Mapping[str, TeamState], initial: str) -> None:
 
 
 SELF_ENDING_SELECTIONS = ("magentic", "adversarial", "scattergather", "mapreduce")
-"""Selections that end by themselves, whatever `Termination` says (fuseraft's)."""
+"""Selections that end by themselves, whatever `Termination` says (as in fuseraft)."""
 
 
 def describe_ignored_keys(config: Mapping[str, Any], body: ConfigSection) -> list[str]:
-    """Return which keys of a config nobody knows, and in one sentence what of it is not obeyed."""
+    """Return notes on unknown keys of a config, and one on the keys that have no effect here."""
     unknown, ignored = [], list(_iter_ignored_keys(config, body))
     for where, fields, known_keys in _iter_sections(body):
         for key in (k for k in fields if fields.get(k) is not False):
@@ -364,7 +372,7 @@ _SECURITY_KEYS = ("changeenvelope", "filesystemsandboxpath")
 
 
 def _iter_ignored_keys(config: Mapping[str, Any], body: ConfigSection) -> Iterator[_IgnoredKey]:
-    """Yield the keys that are known and not obeyed: key, agents that have it, reason."""
+    """Yield the known keys that have no effect: key, agents that have it, reason."""
     order = body.section("Selection").text("Type").casefold()
     if order in SELF_ENDING_SELECTIONS and body.get(TERMINATION_KEY) is not None:
         yield TERMINATION_KEY, (), f"a team of type {order} ends by itself"
@@ -404,7 +412,7 @@ def _ignored_keys_of(agent: ConfigSection) -> Iterator[tuple[str, str]]:
 
 
 def _describe_unknown_key(where: str, key: str, valid_keys: tuple[str, ...]) -> str:
-    """Say of a key of a section that it is not known."""
+    """Return a sentence on an unknown key of a section."""
     return (
         f"{where} has a key {sanitize_text(key, 60)!r} that is not known, and not obeyed."
         f"{did_you_mean(key, valid_keys)}"
@@ -412,7 +420,7 @@ def _describe_unknown_key(where: str, key: str, valid_keys: tuple[str, ...]) -> 
 
 
 def _describe_unknown_validators(body: ConfigSection) -> list[str]:
-    """Say which validators of routes are not known."""
+    """Return sentences on unknown validators of routes."""
     selection = body.section("Selection")
     routes = (
         *selection.rows("Routes"),
@@ -429,7 +437,7 @@ def _describe_unknown_validators(body: ConfigSection) -> list[str]:
 
 
 def _iter_sections(body: ConfigSection) -> Iterator[tuple[str, ConfigSection, tuple[str, ...]]]:
-    """Yield each section that only a team reads: where it is, what it says, what is known."""
+    """Yield the sections that only a team reads: place, section, valid keys."""
     keys = TEAM_SECTION_KEYS
     for contract in body.rows("Contracts"):
         name = f"ontract {sanitize_text(contract.text('Name'), 40)}"

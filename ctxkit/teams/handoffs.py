@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 SOURCE_KINDS = ("session_context", "changes_recent", "brief_field", "file", "own_history")
 SUMMARY_FILE = "context_summary.md"
-"""What `session_context` reads, and the tool `session_context_write` writes."""
+"""File that the source `session_context` reads and the tool `session_context_write` writes."""
 _TRUNCATED_SOURCE = "\n[...{n} chars truncated — use file tool to read in full]"
 
 
 def parse_sources(
     rows: Sequence[ConfigSection], where: str, *, allow_own: bool
 ) -> tuple[ContextSource, ...]:
-    """Return declared sources; `allow_own`: one's own history may be among them.
+    """Return declared sources; `allow_own`: the agent's own history may be among them.
 
     Raises:
-        BadArguments: there is no such source, or it does not belong there.
+        BadArguments: there is no such source, or it is not allowed there.
     """
     return tuple(_parse_source(f, where, allow_own=allow_own) for f in rows)
 
@@ -78,7 +78,7 @@ def _parse_source(f: ConfigSection, where: str, *, allow_own: bool) -> ContextSo
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFiles:
-    """Where sources are read."""
+    """Files and changes from which sources are read."""
 
     root: ReadableFolder
     brief: str
@@ -86,18 +86,18 @@ class SourceFiles:
 
 
 def format_handoff(files: SourceFiles, sources: Sequence[ContextSource], agent: str) -> str:
-    """Return the block of a hand-off; empty where its sources hold nothing."""
+    """Return the block of a hand-off; empty if its sources are."""
     return _format_block(f"[HANDOFF CONTEXT — assembled for {agent}]", files, sources)
 
 
 def format_declared_context(shelf: SourceFiles, sources: Sequence[ContextSource]) -> str:
-    """Return the block of a declared context; empty where its sources hold nothing."""
+    """Return the block of a declared context; empty if its sources are."""
     files = [s for s in sources if s.kind != "own_history"]
     return _format_block("[AGENT CONTEXT — assembled from artifacts]", shelf, files)
 
 
 def list_empty_sources(files: SourceFiles, sources: Sequence[ContextSource]) -> tuple[str, ...]:
-    """Return the sources that hold nothing, as they are written."""
+    """Return the names of the empty sources, as in the config."""
     return tuple(s.name for s in sources if s.kind != "own_history" and not _read_source(files, s))
 
 
@@ -120,9 +120,9 @@ def _source_label(source: ContextSource) -> str:
 
 
 def _read_source(files: SourceFiles, source: ContextSource) -> str:
-    """Return what a source holds now, without keys; empty where it is not there."""
+    """Return the current text of a source, redacted; empty if it does not exist."""
     if source.kind == "changes_recent":
-        # without a number all of them, as in fuseraft's document (its program takes three)
+        # without a number all, as fuseraft documents it (its program takes three)
         return "\n".join(c.text for c in list(files.changes)[-int(source.argument or 0) :])
     if source.kind == "brief_field":
         return _brief_field(read_brief(files.root, files.brief), source.argument)
@@ -138,7 +138,7 @@ def _brief_field(brief: dict[str, Any], name: str) -> str:
 
 
 def read_brief(root: ReadableFolder, path: str) -> dict[str, Any]:
-    """Return the brief, a JSON object that an agent writes; empty where there is none."""
+    """Return the brief, a JSON object that an agent writes; empty if there is none."""
     return read_json(root, path) or {}
 
 
@@ -166,9 +166,9 @@ def make_team_tools(
 
     Args:
         root: the team's folder.
-        by_call: True where it may hand on by a call.
-        summary: True where the team's sources read the summary.
-        changes: returns what the team changed so far; None: the agent does not read it.
+        by_call: the agent may hand off by a tool call.
+        summary: the team's sources read the summary.
+        changes: returns the team's changes so far; None: the agent has no tool to read them.
     """
 
     def session_context_write(text: str) -> str:
@@ -197,7 +197,7 @@ def _format_changes(changes: Callable[[], Sequence[TurnChanges]] | None, count: 
 
 
 def is_turn_finished(session: Session, turn: int) -> bool:
-    """Say whether a turn of an agent's session came to its own end."""
+    """Return True if a turn of an agent's session was finished."""
     messages = [m for m in session.messages if m.turn == turn and m.visible]
     return (
         bool(messages)
@@ -208,7 +208,7 @@ def is_turn_finished(session: Session, turn: int) -> bool:
 
 
 def get_last_reply(messages: Sequence[Message]) -> str:
-    """Return the words of the last reply."""
+    """Return the text of the last reply."""
     return next(
         (get_plain_text(m) for m in reversed(messages) if m.role == "assistant" and m.visible), ""
     )

@@ -42,25 +42,25 @@ if TYPE_CHECKING:
 
 
 END_STATE = "the end"
-"""The state in which a selection without a terminal one of its own is over."""
+"""Terminal state of a selection that has none of its own."""
 _StateMap = dict[str, TeamState]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Routing:
-    """A selection as states."""
+    """A selection as a state graph."""
 
     states: _StateMap
     initial: str
     extra: tuple[Member, ...] = ()
-    """Agents that the selection itself brings."""
+    """Agents that the selection adds."""
     manager: ManagerLimits | None = None
     members: tuple[Member, ...] = ()
-    """The agents, where the selection changes what some of them hear; empty: as they are."""
+    """The agents with their changed views; empty: the selection changes none."""
     branches: tuple[str, ...] = ()
-    """States whose agents have a turn each before the first one."""
+    """States whose agents each have a turn before the first state."""
     retries: int | None = None
-    """Failures in a row after which the team stops; None: as `FailureHandling` says."""
+    """Consecutive failures after which the team stops; None: as `FailureHandling` says."""
     max_turns: int | None = None
     turns_a_round: int = 1
     """Turns that count as one of `MaxIterations`."""
@@ -68,7 +68,7 @@ class Routing:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionConfigInputs:
-    """What a selection is made of."""
+    """The parts of a config that a selection is made from."""
 
     config: Mapping[str, Any]
     selection: ConfigSection
@@ -76,7 +76,7 @@ class SelectionConfigInputs:
     members: Sequence[Member]
     names: Sequence[str]
     contracts: Mapping[str, HandoffContract]
-    """By their names in small letters."""
+    """By their names in lower case."""
 
     def agent(self, name: str, where: str) -> str:
         """Return an agent's name as the config writes it.
@@ -98,7 +98,7 @@ class SelectionConfigInputs:
 
 
 def route_by_keyword(parts: SelectionConfigInputs) -> Routing:
-    """Return routes by keywords; none goes to `DefaultAgent`, one to itself ends the team."""
+    """Return keyword routes; no keyword: `DefaultAgent`; a route to itself ends the team."""
     routes = parts.selection.rows("Routes")
     if not routes:
         raise BadArguments("A selection by keyword needs Routes: a Keyword and an Agent each.")
@@ -108,7 +108,7 @@ def route_by_keyword(parts: SelectionConfigInputs) -> Routing:
     for name in parts.names:
         ways = [way for sources, way in routed if not sources or name in sources]
         check_unique(f"keywords that {name} may give", [w.signal for w in ways])
-        # the last transition has no signal: it is taken where no keyword was given
+        # the last transition has no signal: it is taken if no keyword was given
         rest = Transition(to=first)
         states[name] = TeamState(name=name, agent=name, transitions=(*ways, rest))
     return Routing(
@@ -133,9 +133,9 @@ def _keyword_transition(
 
 
 def route_by_json(parts: SelectionConfigInputs) -> Routing:
-    """Return routes by fields of the JSON that a reply holds; the first that holds is taken.
+    """Return routes by fields of the JSON in a reply; the first that matches is taken.
 
-    An agent that no route leads away from has the last word.
+    The team ends after an agent that has no route to another.
     """
     routes = parts.selection.rows("StructuredRoutes")
     if not routes:
@@ -165,7 +165,7 @@ def _json_transition(
 
 
 def route_by_graph(parts: SelectionConfigInputs) -> Routing:
-    """Return a graph's nodes and edges; a terminal node's agent has one turn more."""
+    """Return a graph's nodes and edges; a terminal node's agent has one more turn."""
     graph = parts.selection.section("Graph")
     nodes, edges = graph.rows("Nodes"), graph.rows("Edges")
     ids = [f.text("Id") for f in nodes]
@@ -208,7 +208,7 @@ def _edge_transition(
 
 
 def route_by_manager(parts: SelectionConfigInputs) -> Routing:
-    """Return a team that a manager leads (magentic)."""
+    """Return the routing of a team led by a manager (magentic)."""
     f = parts.selection.section("Magentic")
     isolated = [a.text("Name") for a in parts.agents if a.text("Isolation").casefold() == "fresh"]
     if isolated:
@@ -240,7 +240,7 @@ def _recovery_agent(parts: SelectionConfigInputs, f: ConfigSection, where: str) 
 
 
 def check_unique(what: str, names: Sequence[str]) -> None:
-    """Refuse names of which two are alike."""
+    """Refuse duplicate names."""
     counts = Counter(n.casefold() for n in names)
     duplicate = next((n for n in names if counts[n.casefold()] > 1), None)
     if duplicate is not None:
@@ -249,7 +249,7 @@ def check_unique(what: str, names: Sequence[str]) -> None:
 
 
 def match_name(name: str, valid_names: Sequence[str], what: str) -> str:
-    """Return a name as it is known, upper and lower case alike; BadArguments: there is none."""
+    """Return the valid name that matches without case; raise BadArguments if none does."""
     if name in valid_names:
         return name
     match = next((k for k in valid_names if k.casefold() == name.casefold()), None)
@@ -310,10 +310,10 @@ def make_selection_agent(
     agents: Sequence[ConfigSection],
     config: Mapping[str, Any],
 ) -> Member:
-    """Return an agent that a selection brings, to say who is next.
+    """Return the agent that a selection adds to choose the next agent.
 
     Args:
-        name: its name, where no other agent has it.
+        name: its name; changed if another agent has it.
         instructions: its instructions.
         f: the section that names its model.
         agents: the sections of the others.
@@ -330,7 +330,7 @@ def make_selection_agent(
 
 
 def describe_agents(agents: Sequence[ConfigSection]) -> str:
-    """Return a line for each agent: its name, and what it is for."""
+    """Return a line for each agent: its name and its description."""
     return "\n".join(f"- {a.text('Name')}: {_describe_agent(a)}" for a in agents)
 
 
@@ -341,19 +341,19 @@ def _describe_agent(agent: ConfigSection) -> str:
 
 
 def parse_manager_limits(f: ConfigSection, name: str) -> ManagerLimits:
-    """Return how long a manager of that name may go without progress (fuseraft's defaults)."""
+    """Return the limits of a manager without progress (fuseraft's defaults)."""
     stalls = max(f.number("MaxStallCount", 3), 1)
     return ManagerLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
 
 
 def count_manager_turns(f: ConfigSection) -> int:
-    """Return how many turns the rounds of a manager are: its own and that of an agent each."""
+    """Return the turns of a manager's rounds: each is its own turn and one of an agent."""
     # one turn more, in which the manager says that the task is done
     return 2 * (f.number("MaxRoundCount") or 20) + 1
 
 
 def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, TeamState]:
-    """Return the states of a team that a manager leads: it, an agent, it again."""
+    """Return the states of a team led by a manager, which has every second turn."""
     done = Transition(
         to=end, when=Condition(field=TASK_COMPLETE_FIELD, operator="Is", value="true")
     )
@@ -368,14 +368,14 @@ def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[st
 
 
 AGENTS_PLACEHOLDER, HISTORY_PLACEHOLDER = "{{$agents}}", "{{$history}}"
-"""What stands for the agents and for what they said in a prompt of the config."""
+"""Placeholders for the agents and their messages in a prompt of the config."""
 _SELECTOR_PROMPT = f"""You do none of the work: you pick the agent that speaks next. The agents:
 {AGENTS_PLACEHOLDER}
 Look at what was done, and reply with the name of one of them, and nothing else."""
 
 
 def route_by_model(parts: SelectionConfigInputs) -> Routing:
-    """Return a team whose next agent a model picks; it continues until `Termination`."""
+    """Return the routing of a team whose next agent a model chooses, until `Termination`."""
     prompt = parts.selection.text("Prompt").strip() or _SELECTOR_PROMPT
     instructions = prompt.replace(AGENTS_PLACEHOLDER, describe_agents(parts.agents)).replace(
         HISTORY_PLACEHOLDER, "(it follows)"
@@ -391,9 +391,9 @@ def route_by_model(parts: SelectionConfigInputs) -> Routing:
 
 
 DEFAULT_ROUNDS, MAX_ROUNDS = 3, 50
-"""Times that a critic judges in each stage: fuseraft's usual number, and the most."""
+"""Rounds of a stage: fuseraft's default, and the maximum."""
 PASS_KEYWORD = "APPROVED"  # noqa: S105  a word of the config, no secret
-"""What a critic says of what passes, where the config names nothing else."""
+"""A critic's default keyword for work that passes."""
 
 
 class _AdversarialStage(NamedTuple):
@@ -403,13 +403,13 @@ class _AdversarialStage(NamedTuple):
     critic: str
     label: str
     hears: bool
-    """Whether its maker hears what the critic says; else its prompt brings it."""
+    """True if the maker sees the critic's replies; else they are in its prompt."""
 
 
 def route_adversarial(parts: SelectionConfigInputs) -> Routing:
-    """Return stages in which one agent makes and another one judges.
+    """Return the routing of stages in which one agent makes and another judges.
 
-    What passes, or was judged last, is what the next stage continues from.
+    The next stage continues from the work that passed, or else from the last.
     """
     f = parts.selection.section("Adversarial")
     rounds = f.number("Rounds", DEFAULT_ROUNDS)
@@ -458,7 +458,7 @@ def _parse_stage(parts: SelectionConfigInputs, f: ConfigSection, n: int) -> _Adv
 def _stage_states(
     stage: _AdversarialStage, rounds: int, word: str, after: str
 ) -> Iterator[TeamState]:
-    """Yield two states for each round: it is made, it is judged."""
+    """Yield two states per round: the maker's and the critic's."""
     for n in range(1, rounds + 1):
         maker_state, critic_state = f"{stage.label} {n}", f"{stage.label} {n}, judged"
         reads = "" if stage.hears or n == 1 else stage.critic
@@ -471,18 +471,18 @@ def _stage_states(
 
 SPLIT_STATE, MAP_STATE, REDUCE_STATE, GATHER_STATE = "Split", "Map", "Reduce", "Gather"
 MAX_SPLITTER_RETRIES = 3
-"""Replies without a list, one after the other, after which the team stops (fuseraft's)."""
+"""Consecutive replies without a list after which the team stops (fuseraft's number)."""
 
 
 def route_scatter_gather(parts: SelectionConfigInputs) -> Routing:
-    """Return participants that have a turn each, and one that makes an answer of all of them."""
+    """Return the routing in which participants have a turn each and one agent joins the answers."""
     f = parts.selection.section("ScatterGather")
     names = [parts.agent(n, "an agent of ScatterGather.Participants")
              for n in f.texts("Participants")]  # fmt: skip
     if not names:
         raise BadArguments("A scattergather selection needs Participants: names of Agents.")
     last = parts.agent(f.text("Synthesizer"), "ScatterGather.Synthesizer")
-    # the number makes states of their own for an agent that takes part several times
+    # the number gives an agent that takes part several times a state for each time
     branches = {f"{n}. {name}": name for n, name in enumerate(names, 1)}
     states = {s: TeamState(name=s, agent=name) for s, name in branches.items()}
     twice = {n for n in names if names.count(n) > 1}
@@ -497,7 +497,7 @@ def route_scatter_gather(parts: SelectionConfigInputs) -> Routing:
 
 
 def route_map_reduce(parts: SelectionConfigInputs) -> Routing:
-    """Return three agents: one makes a list, one has a turn for each item, one the answer."""
+    """Return the routing of a splitter, a mapper with a turn per item, and a reducer."""
     f = parts.selection.section("MapReduce")
     splits, maps, reduces = (
         parts.agent(f.text(key), f"MapReduce.{key}") for key in ("Splitter", "Mapper", "Reducer")
@@ -522,7 +522,7 @@ def route_map_reduce(parts: SelectionConfigInputs) -> Routing:
 
 
 def _final_states(name: str, agent: str) -> dict[str, TeamState]:
-    """Return the state in which the answer is made, and the end behind it."""
+    """Return the state in which the answer is made, and the terminal state after it."""
     last = TeamState(name=name, agent=agent, transitions=(Transition(to=END_STATE),))
     return {name: last, END_STATE: TeamState(name=END_STATE, terminal=True)}
 

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from ctxkit.presets.config_schema import ConfigSection
 
 CAPABILITY_TAGS = {"filesystem": ("read", "write", "delete"), "shell": ("read", "run")}
-"""What fuseraft lets a config grant of the plugins that the kit has tools for."""
+"""Tags of fuseraft's plugins that ctxkit has tools for."""
 MAX_GLOBS = 200
 """Globs of an envelope; each is matched against every path that an agent writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What one agent's `Capabilities` leave of its tools; a plugin that is not named leaves all."""
+    """Rights of an agent's tools by its `Capabilities`; an unnamed plugin has all rights."""
 
     may_write: bool = True
     may_run: bool = True
 
 
 def parse_capabilities(f: ConfigSection) -> Capabilities:
-    """Return what an agent's section `f` lets it do.
+    """Return the capabilities in an agent's section `f`.
 
     Raises:
         BadArguments: it names a tag that fuseraft does not have.
@@ -67,14 +67,14 @@ class ChangeEnvelope:
     globs: tuple[str, ...] = ()
 
     def covers(self, path: str) -> bool:
-        """Say whether a path below the folder may be written."""
+        """Return True if a path below the folder may be written."""
         parts = path.split("/")
         return not self.globs or any(_matches(glob.split("/"), parts) for glob in self.globs)
 
 
 def _matches(glob: Sequence[str], parts: Sequence[str]) -> bool:
     """Match a path part by part; the time is at most the product of both lengths."""
-    # positions in the path up to which the glob's parts so far can reach
+    # positions in the path that the glob's parts so far can match up to
     reached = {0}
     for name in glob:
         if name == "**":
@@ -103,16 +103,16 @@ def parse_envelope(body: ConfigSection) -> ChangeEnvelope:
 
 _MAX_BRIEF_BYTES = 1_000_000
 WORK_FILES = ".fuseraft/**"
-"""What a seeded envelope leaves open: fuseraft keeps these files outside of the project."""
+"""Globs that a seeded envelope also allows: fuseraft has these files outside the project."""
 
 
 def seed_envelope(envelope: ChangeEnvelope, body: ConfigSection, root: Root) -> ChangeEnvelope:
     """Return an envelope with the files that a brownfield's discovery brief names.
 
     Args:
-        envelope: of the config.
+        envelope: the config's envelope.
         body: the config.
-        root: the folder of the team, in which an earlier run may have left the brief.
+        root: the folder of the team, which may have the brief of an earlier run.
     """
     brownfield = body.section("Brownfield")
     path = brownfield.text("DiscoveryBriefPath")
@@ -130,12 +130,12 @@ def seed_envelope(envelope: ChangeEnvelope, body: ConfigSection, root: Root) -> 
 def limit_tools(
     tools: Iterable[Tool], capabilities: Capabilities, envelope: ChangeEnvelope, root: Root
 ) -> list[Tool]:
-    """Return file tools that write what they may write, and refuse the rest with a sentence.
+    """Return file tools that refuse forbidden writes with a sentence.
 
     Args:
         tools: file tools.
-        capabilities: of the agent that gets them.
-        envelope: of its team.
+        capabilities: capabilities of the agent that gets them.
+        envelope: envelope of its team.
         root: the folder in which they work.
     """
     allowed = [t for t in tools if capabilities.may_write or not is_write_tool(t.name)]
@@ -145,7 +145,7 @@ def limit_tools(
 
 
 def _within(tool: Tool, envelope: ChangeEnvelope, root: Root) -> Tool:
-    """Return a tool that writes inside an envelope alone; its schema stays."""
+    """Return a tool that writes only inside an envelope; its schema stays."""
 
     def run(**arguments: Any) -> Any:
         # the path is resolved as the tool itself resolves it, so that no `..` and no link leads out

@@ -29,64 +29,64 @@ FAILURE_ACTIONS: tuple[FailureAction, ...] = (
     "Reinstruct", "ActivateRecovery", "EscalateToHuman", "Abort",
 )  # fmt: skip
 MAX_SILENT_TURNS = 3
-"""Turns in a row of one state without one clear signal, after which the team stops."""
+"""Consecutive turns of a state without one clear signal after which the team stops."""
 MAX_CONTRACT_FAILURES = 4
-"""Times in a row that a contract may fail before the team stops."""
+"""Consecutive failures of a contract after which the team stops."""
 RECOVERY_AFTER = 2
-"""Times in a row that a contract fails before the agent for recovery gets a turn (fuseraft's)."""
+"""Consecutive failures of a contract before the recovery agent has a turn (fuseraft's number)."""
 _CONFLICT_ENDINGS = ("failed", "holds an assertion", "as not passed")
-"""How the kit ends what it says of evidence that is there and speaks against the claim."""
+"""End of a message about evidence that contradicts a claim."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailurePolicy:
-    """How long a team continues without a signal, and with contracts that fail."""
+    """Limits on turns without a signal and on failed contracts."""
 
     silent: int = MAX_SILENT_TURNS
     failed: int = MAX_CONTRACT_FAILURES
     of: dict[str, tuple[FailureAction, int]] = field(default_factory=dict)
-    """By the kind of a failure: what is done, and how often in a row at most (0: as `failed`)."""
+    """For each kind of failure the action, and the most consecutive failures (0: as `failed`)."""
 
     def stops(self, kind: FailureKind, count: int) -> bool:
-        """Say whether a contract that failed so often in a row stops the team."""
+        """Return True if so many consecutive failures of a contract stop the team."""
         action, most = self.of.get(kind, ("Reinstruct", 0))
         return action == "EscalateToHuman" or count >= (most or self.failed)
 
     def recovers(self, kind: FailureKind, count: int) -> bool:
-        """Say whether the agent for recovery gets its turn, where there is one."""
+        """Return True if the recovery agent has a turn now, if there is one."""
         action, _ = self.of.get(kind, ("Reinstruct", 0))
         return action == "ActivateRecovery" or count >= RECOVERY_AFTER
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
-    """An agent that looks, now and then, whether claims and evidence agree."""
+    """An agent that checks at intervals whether claims and evidence agree."""
 
     agent: str
     every: int = 0
-    """After so many turns of the others; 0: only where something is odd."""
+    """Turns of the other agents between two checks; 0: only after suspicious failures."""
     suspicious: bool = True
-    """After a failure that is ConflictingEvidence or NoProgress, too."""
+    """Also check after a failure of the kind ConflictingEvidence or NoProgress."""
     word: str = "INCONSISTENCY"
-    """Where its reply holds this, the next agent is told of a finding."""
+    """A reply with this word is a finding, which goes to the next agent."""
 
-    def due(self, turns: int, kind: object) -> bool:
-        """Say whether it looks after a turn: how many there were, the kind of its failure."""
+    def is_due(self, turns: int, kind: object) -> bool:
+        """Return True if a check is due after `turns` turns, the last of which failed as `kind`."""
         odd = self.suspicious and kind in ("ConflictingEvidence", "NoProgress")
         return odd or (self.every > 0 and turns % self.every == 0)
 
 
-def classify_failure(missing: Sequence[str], *, again: bool, worked: bool) -> FailureKind:
+def classify_failure(missing: Sequence[str], *, again: bool, used_tools: bool) -> FailureKind:
     """Return the kind of a failure.
 
     Args:
-        missing: in words, what a contract lacks.
-        again: it failed the turn before, too.
-        worked: the agent called a tool in this turn.
+        missing: sentences on unmet requirements.
+        again: the contract failed in the turn before, too.
+        used_tools: the agent called a tool in this turn.
     """
-    if again and not worked:
+    if again and not used_tools:
         return "NoProgress"
-    # evidence that is there and speaks against the claim weighs more than missing evidence
+    # contradicting evidence takes precedence over missing evidence
     against = any(why.endswith(_CONFLICT_ENDINGS) for why in missing)
     return "ConflictingEvidence" if against else "MissingEvidence"
 
@@ -135,16 +135,16 @@ def parse_verifier(body: ConfigSection, names: Sequence[str]) -> Verifier | None
 
 
 Isolation = Literal["shared", "fresh", "fork", "sealed"]
-"""`sealed` hears nobody, and is not told the task: a critic of an adversarial selection."""
+"""`sealed` sees neither other agents nor the task: a critic of an adversarial selection."""
 TurnOrder = Literal["statemachine", "roundrobin", "sequential"]
 
 SOURCE_CHARS, OWN_HISTORY_CHARS = 4_000, 8_000
-"""Characters of a source unless it says how many (fuseraft's)."""
+"""Default limit of a source in characters (fuseraft's number)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContextSource:
-    """One source of a context that is put together from files."""
+    """A source of a context that is assembled from files."""
 
     kind: str
     """`session_context`, `changes_recent`, `brief_field`, `file` or `own_history`."""
@@ -154,7 +154,7 @@ class ContextSource:
 
     @property
     def name(self) -> str:
-        """How it is written in a config."""
+        """Its name in a config."""
         return f"{self.kind}:{self.argument}" if self.argument else self.kind
 
 
@@ -163,7 +163,7 @@ class SubAgentPlan:
     """An agent that works for another as its tool."""
 
     model: str = ""
-    """As the config names it; empty: that of the agent it works for."""
+    """The config's name for the model; empty: its agent's model."""
     tools: tuple[str, ...] = ("files",)
     max_calls: int | None = None
 
@@ -175,34 +175,34 @@ class Member:
     name: str
     instructions: str = ""
     model: str = ""
-    """As the config names it; empty: the team's."""
+    """The config's name for the model; empty: the team's model."""
     tools: tuple[str, ...] = ("files",)
     handoff: bool = False
-    """True where it may hand on by a tool call, too."""
+    """True if it may also hand off by a tool call."""
     isolation: Isolation = "shared"
     context: tuple[ContextSource, ...] = ()
-    """Declared sources; with any, it is shown them and its own turns, and nothing else."""
+    """Declared sources; if there are any, it sees only these and its own turns."""
     rules: Rules
-    shown: dict[str, Any] = field(default_factory=dict)
-    """What it is shown of the others, in the config's own keys."""
+    view_keys: dict[str, Any] = field(default_factory=dict)
+    """The config's keys for its view of the other agents."""
     sub: SubAgentPlan | None = None
-    """The agent that it can ask; None: none."""
+    """Its sub-agent; None: it has none."""
     cap: int = 0
-    """Messages that its window keeps; 0: all."""
+    """Messages that its view keeps; 0: all."""
     cap_fraction: float = 0.0
-    """From which share of them on a turn is told as an event; 0: never."""
+    """Share of `cap` from which an event warns; 0: never."""
     max_calls: int | None = None
-    """Calls to its model in one turn; None: the usual limit."""
+    """Model calls in one turn; None: the default limit."""
     capabilities: Capabilities = field(default_factory=Capabilities)
     reads_changes: bool = False
-    """Whether it has the tools that read what the team changed."""
+    """True if it has the tools that read the change log."""
     remembers: bool = False
-    """Whether what it remembers is put in when its session is opened."""
+    """True if its memory is in the prompt from the start of its session."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """One thing that must be there."""
+    """A requirement of a contract."""
 
     kind: Literal["FileExists", "FilesWritten", "CommandSucceeded", "TestReport",
                   "ChecklistComplete", "RelatedTestsPass", "Brief"]  # fmt: skip
@@ -212,12 +212,12 @@ class Requirement:
     no_failures: bool = False
     has_assertions: bool = False
     this_turn: bool = False
-    """Whether only what was done in the turn that hands on counts."""
+    """True if only the turn that hands off counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HandoffContract:
-    """Things that must be there before a hand-off happens."""
+    """Requirements that must hold before a hand-off."""
 
     name: str
     requires: tuple[Requirement, ...]
@@ -225,78 +225,78 @@ class HandoffContract:
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """A way out of a state."""
+    """A transition to another state."""
 
     to: str
     signal: str = ""
-    """Empty: it is taken where the turn is over and no other is."""
+    """Empty: it is taken if no other transition is."""
     when: Condition | None = None
-    """What the JSON of the reply must say; None: a signal says it."""
+    """Condition on the reply's JSON; None: the signal decides."""
     contracts: tuple[HandoffContract, ...] = ()
     source_agents: tuple[str, ...] = ()
     recovery: str = ""
-    """The agent that gets one turn when the contracts failed twice in a row."""
+    """The agent that has one turn after two consecutive failures of the contracts."""
     handoff: tuple[ContextSource, ...] = ()
     max_revisits: int = 0
-    """How often it may lead back; 0: as often as the team has turns."""
+    """How often it may lead to a state visited before; 0: no limit."""
     review: str = ""
-    """File whose text is said when it may not lead back once more."""
+    """File with the objections that are sent when `max_revisits` is reached."""
     targets: tuple[str, ...] = ()
-    """States whose agents have a turn each before, none hearing another's (fuseraft's Parallel)."""
+    """States whose agents each have a turn first, unseen by the others (fuseraft's Parallel)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeamState:
-    """A state of the work, and who works in it."""
+    """A state of the work and its agent."""
 
     name: str
     agent: str = ""
     terminal: bool = False
     transitions: tuple[Transition, ...] = ()
     reads: str = ""
-    """The agent whose last words its prompt brings; empty: nobody's."""
+    """The agent whose last reply is quoted in the prompt; empty: none."""
     item: str = ""
-    """Where in the JSON of those words a list is, of which each turn here brings one item."""
+    """Path of a list in that reply's JSON; each turn here gets one item."""
     splits: str = ""
-    """Where in the JSON of a reply the list must be that is worked off next."""
+    """Path in the reply's JSON of the list whose items are processed next."""
 
     @property
-    def ends(self) -> bool:
-        """True where the work is over."""
+    def is_final(self) -> bool:
+        """True if the team ends in this state."""
         return self.terminal or not self.transitions
 
 
 @dataclass(frozen=True, kw_only=True)
 class StopCondition:
-    """What an agent says that ends the team: a regular expression or a condition on its JSON."""
+    """A condition on replies that ends the team: a regular expression, or one on their JSON."""
 
     pattern: str = ""
     agents: tuple[str, ...] = ()
-    """Whose words; empty: anybody's."""
+    """Agents whose replies count; empty: all."""
     when: Condition | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManagerLimits:
-    """How long the manager of a team may continue without progress."""
+    """Limits on a manager's rounds without progress."""
 
     name: str
     stalls: int
-    """Rounds without progress, after which it plans again."""
+    """Rounds without progress after which it makes a new plan."""
     resets: int
-    """New plans, after which the team stops."""
+    """New plans after which the team stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeamPlan:
-    """A whole team."""
+    """The plan of a team."""
 
     name: str = "team"
     members: tuple[Member, ...]
     order: TurnOrder = "roundrobin"
     initial: str = ""
     branches: tuple[str, ...] = ()
-    """States whose agents have a turn each before the first one."""
+    """States whose agents each have a turn before the first state."""
     states: dict[str, TeamState] = field(default_factory=dict)
     stops: tuple[StopCondition, ...] = ()
     manager: ManagerLimits | None = None
@@ -308,30 +308,30 @@ class TeamPlan:
     warn_at: int = 0
     cutover_at: int = 0
     warn_turn: int = 300_000
-    """Tokens of all prompts of one turn, above which it is told as an event; 0: never."""
+    """Prompt tokens of one turn above which an event warns; 0: never."""
     summary_model: str = ""
-    """Who writes summaries, as the config names it; empty: each agent's own model."""
+    """The config's name for the model that writes summaries; empty: each agent's own."""
     brief: str = "brief.json"
     report: str = "test-report.json"
     memory: dict[str, Any] = field(default_factory=dict)
-    """The config's section `Memory`: what is asked before each turn; empty: nothing."""
+    """The config's section `Memory`: providers loaded before each turn; empty: none."""
     envelope: ChangeEnvelope = field(default_factory=ChangeEnvelope)
     """Files that agents may write."""
     suite: tuple[str, ...] = ()
-    """Commands that run the tests: the whole suite, or those of a file."""
+    """Commands that run the tests, all or those of a file."""
     assertions: tuple[str, ...] = (r"\bassert", r"\bexpect\b")
-    """What a test file must hold somewhere to count as one."""
+    """Patterns of assertions, of which a test file must contain one."""
     notes: tuple[str, ...] = ()
-    """What of the config is not obeyed here, in sentences."""
+    """Sentences on what of the config has no effect here."""
 
     def member(self, name: str) -> Member:
-        """Return an agent by its name, upper and lower case alike."""
+        """Return an agent by its name, without case."""
         return next(m for m in self.members if m.name.casefold() == name.casefold())
 
 
 def make_plan_details(plan: TeamPlan) -> dict[str, Any]:
-    """Return what a team's ledger keeps of its plan: names, what each is shown, thresholds."""
-    views = {m.name: m.shown for m in plan.members if m.shown}
+    """Return the part of the plan that the ledger stores: names, views, thresholds."""
+    views = {m.name: m.view_keys for m in plan.members if m.view_keys}
     limits = {"warn_at": plan.warn_at, "cutover_at": plan.cutover_at}
     settings = {"views": views, **limits}
     return {"team": [m.name for m in plan.members], **{k: v for k, v in settings.items() if v}}
@@ -340,20 +340,20 @@ def make_plan_details(plan: TeamPlan) -> dict[str, Any]:
 CONDITION_OPERATORS = ("Is", "IsNot", "Contains", "Exists")
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 _MAX_REPLY_CHARS = 200_000
-"""Characters of a reply that are looked at."""
+"""Characters of a reply that are searched."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """One field of a JSON object, and what is asked of it."""
+    """A condition on one field of a JSON object."""
 
     field: str
-    """Names between dots, from the outermost on."""
+    """Names joined by dots, the outermost first."""
     operator: str
     value: str | bool
 
-    def holds(self, record: dict[str, Any]) -> bool:
-        """Say whether an object is so; upper and lower case are alike."""
+    def matches(self, record: dict[str, Any]) -> bool:
+        """Return True if an object meets the condition; case is ignored."""
         value: Any = record
         for name in self.field.split("."):
             value = value.get(name) if isinstance(value, dict) else None
@@ -370,7 +370,7 @@ def parse_condition(f: ConfigSection, where: str) -> Condition:
     """Return the condition of a section `Field` and one of `Is`, `IsNot`, `Contains`, `Exists`.
 
     Raises:
-        BadArguments: it names no field, or not just one operator.
+        BadArguments: it names no field, or not exactly one operator.
     """
     operators = [o for o in CONDITION_OPERATORS if f.get(o) is not None]
     if not f.text("Field") or len(operators) != 1:
@@ -404,14 +404,14 @@ def _json_candidates(reply: str) -> Iterator[str]:
 
 
 PATTERN_SECONDS = 1.0
-"""How long one may take in one text: some take for ever, and the text is a model's."""
+"""Seconds for one search: some patterns take forever on a model's text."""
 
 
 def check_pattern(text: str, where: str) -> str:
     """Return a regular expression that can be searched for.
 
     Raises:
-        BadArguments: it is none; the sentence says where it stands.
+        BadArguments: it is not valid; the sentence says where it is in the config.
     """
     import regex  # type: ignore[import-untyped]  # comes with tiktoken
 
@@ -426,10 +426,10 @@ def check_pattern(text: str, where: str) -> str:
 
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:
-    """Say whether one of some regular expressions is found in a text.
+    """Return True if one of several regular expressions matches in a text.
 
     Raises:
-        BadArguments: looking for one takes longer than a second.
+        BadArguments: a search takes longer than a second.
     """
     # unlike `re`, this one takes a time limit
     import regex

@@ -67,7 +67,7 @@ class Team:
 
     Args:
         plan: who is in it, and how they hand on.
-        crew: opens the session of each agent.
+        session_factory: opens the session of each agent.
         name: of the team; one that exists continues.
         workspace: where it is kept.
         clock: seconds since 1970.
@@ -82,7 +82,7 @@ class Team:
     def __init__(
         self,
         plan: TeamPlan,
-        crew: SessionFactory,
+        session_factory: SessionFactory,
         *,
         name: str,
         workspace: Workspace,
@@ -91,7 +91,7 @@ class Team:
         words: Mapping[str, Any] | None = None,
     ) -> None:
         self.plan, self.name, self._clock = plan, check_session_name(name), clock
-        self.workspace, self._crew = workspace, crew
+        self.workspace, self._crew = workspace, session_factory
         workspace.make()
         workspace.check(name)
         fresh = Session(
@@ -108,22 +108,22 @@ class Team:
             log = SessionLog(workspace.sessions, name, fresh, self._vouch_for)
             undo.callback(log.close)
             self.ledger = SharedHistory(log, clock)
-            check_resumable(plan, self.standing, self.ledger.worked(), name)
-            self.ledger.note(plan, dict(words or {}))
-            self.root = crew.root
-            self._files = TeamFiles(workspace, self.id, plan, clock, self.standing.turns)
+            check_resumable(plan, self.status, self.ledger.list_active_agents(), name)
+            self.ledger.store_plan(plan, dict(words or {}))
+            self.root = session_factory.root
+            self._files = TeamFiles(workspace, self.id, plan, clock, self.status.turns)
             undo.callback(self._files.close)
             self.sessions = TeamSessions(
                 plan.members,
-                lambda member, sub: crew.open(
+                lambda member, sub: session_factory.open(
                     member, name, self.id, workspace, sub=sub, changes=self._turns.collect_changes
                 ),
-                lambda member, live: crew.open_sub(member, name, live, workspace),
+                lambda member, live: session_factory.open_sub(member, name, live, workspace),
                 self._record_event,
             )
             """The agents' sessions by name; each is opened when its agent is first asked for."""
             undo.callback(self.sessions.close)
-            self.listen(self._files.hear)
+            self.listen(self._files.on_event)
             self._turns = TurnRunner(plan, self.ledger, self.sessions, self.root, self._files)
             self._open_first()
             self._closing = undo.pop_all()
@@ -137,8 +137,8 @@ class Team:
         for agent, name in session_names(self.name, self.plan).items():
             if name in session_names_here:
                 self.sessions[agent]
-        if not self.standing.ended:
-            self.sessions[next_agent(self.plan, self.standing)]
+        if not self.status.ended:
+            self.sessions[next_agent(self.plan, self.status)]
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -148,9 +148,9 @@ class Team:
         return self.ledger.session.id
 
     @property
-    def standing(self) -> TeamStatus:
+    def status(self) -> TeamStatus:
         """Where it stands: the state, how many turns are over, whether it ended and why."""
-        return self.ledger.standing(initial_status(self.plan))
+        return self.ledger.status(initial_status(self.plan))
 
     @property
     def moves(self) -> pd.DataFrame:
@@ -175,7 +175,7 @@ class Team:
         if sub is None:
             return session
         with_child = msgspec.structs.replace(session, children=(sub.session,))
-        return with_child.backed(session.behind)
+        return with_child.set_prompt_source(session.prompt_source)
 
     @property
     def subs(self) -> Mapping[str, LiveSession]:
@@ -204,9 +204,9 @@ class Team:
         """The names of the tools that some agent of the team has."""
         return self._crew.tool_names()
 
-    def listen(self, hear: Listener) -> None:
+    def listen(self, listener: Listener) -> None:
         """Tell every event of every agent to one more listener."""
-        self.sessions.each(lambda live: live.listen(hear))
+        self.sessions.each(lambda live: live.listen(listener))
 
     @property
     def lives(self) -> list[LiveSession]:
@@ -216,7 +216,7 @@ class Team:
         return [*agents, *self.sessions.subs.values()]
 
     def _record_event(self, kind: str, payload: Mapping[str, object], agent: str) -> None:
-        self._files.tell(kind, self.standing.turns, payload, agent)
+        self._files.write_event(kind, self.status.turns, payload, agent)
 
     # -- work ------------------------------------------------------------------------------------
 
@@ -235,31 +235,31 @@ class Team:
 
     async def work(self, task: str = "") -> TeamStatus:
         """Work until the team has ended (see `run`)."""
-        self.ask(task)
-        while not self.standing.ended:
+        self.set_task(task)
+        while not self.status.ended:
             await self.step()
-        return self.standing
+        return self.status
 
-    def ask(self, task: str) -> None:
+    def set_task(self, task: str) -> None:
         """Give the team a task; without words it continues the one that it has.
 
         Raises:
             BadArguments: there is none, or it has another one that is not done.
         """
-        task, standing = task.strip(), self.standing
+        task, status = task.strip(), self.status
         if not task and not self.ledger.task:
             raise BadArguments("Say what the team shall do.")
-        if not task or (task == self.ledger.task and not standing.ended):
+        if not task or (task == self.ledger.task and not status.ended):
             return
-        if self.ledger.task and not standing.ended:
+        if self.ledger.task and not status.ended:
             raise BadArguments(
                 f"Team {self.name!r} is not done with its task: let it go on without a new one, or "
                 "begin another team."
             )
         again = msgspec.structs.replace(
-            initial_status(self.plan), turns=standing.turns, since=standing.turns, own=standing.own
+            initial_status(self.plan), turns=status.turns, since=status.turns, own=status.own
         )
-        self.ledger.ask(task, again)
+        self.ledger.set_task(task, again)
 
     async def step(self) -> TurnDecision | None:
         """Take one turn; None where the team has ended.
@@ -276,17 +276,17 @@ class Team:
             self._busy = False
 
     async def _take_step(self) -> TurnDecision | None:
-        standing = self.standing
-        if standing.ended:
+        status = self.status
+        if status.ended:
             return None
         max_tokens = self.plan.max_tokens
         if max_tokens is not None and self.tokens >= max_tokens:
-            return self._turns.over(standing, f"the team has used its {max_tokens:,} tokens")
-        return await self._turns.take(standing)
+            return self._turns.end_team(status, f"the team has used its {max_tokens:,} tokens")
+        return await self._turns.take_turn(status)
 
     def _vouch_for(self, name: str) -> None:
         with suppress(StoreError):  # a later kernel asks
-            self.workspace.vouch(name)
+            self.workspace.trust(name)
 
     def close(self) -> None:
         """Give all its sessions free."""
@@ -299,7 +299,7 @@ class Team:
         self.close()
 
     def __repr__(self) -> str:
-        s = self.standing
+        s = self.status
         at = f"{s.ended}: {s.why}" if s.ended else s.state or "in turn"
         names = ", ".join(m.name for m in self.plan.members)
         return f"<Team {self.name}: {names}; {s.turns} turns; {at}>"
@@ -329,51 +329,51 @@ class TurnRunner:
 
     # A turn can be taken again after a crash, as it is written in two places, one after the other:
     # the agent's session gets the messages while it works, the ledger gets the conclusion at the
-    # end. `begun_at` is the agent's last turn that the ledger knows. A later turn in the session
-    # that is finished lacks only its conclusion, and no model is asked. A later one that is not
-    # finished continues a prompt that says so. Otherwise a new turn begins. Invariant: each turn
-    # has one conclusion.
-    async def take(self, standing: TeamStatus) -> TurnDecision:
+    # end. `concluded_turn` is the agent's last turn that the ledger has. If a later turn in the
+    # session is finished, only its conclusion is written and no model is called. If a later turn is
+    # unfinished, it continues with a prompt that says so. Otherwise a new turn begins. Invariant:
+    # each turn has one conclusion.
+    async def take_turn(self, status: TeamStatus) -> TurnDecision:
         """Take the turn that is next.
 
         Raises:
             ModelError: the model failed.
         """
-        member = self._plan.member(next_agent(self._plan, standing))
+        member = self._plan.member(next_agent(self._plan, status))
         live = self._sessions[member.name]
-        begun_at = standing.own.get(member.name, -1)
+        concluded_turn = status.own.get(member.name, -1)
         last_turn = live.session.turns[-1] if live.session.calls else -1
-        if last_turn <= begun_at or not is_turn_finished(live.session, last_turn):
-            outcome = await self._run_turn(member, standing, cut=last_turn > begun_at)
+        if last_turn <= concluded_turn or not is_turn_finished(live.session, last_turn):
+            outcome = await self._run_turn(member, status, is_resumed=last_turn > concluded_turn)
             if outcome.ended == "error":
                 raise ModelError(
                     f"{outcome.why} The turn of {member.name} is taken again when the team goes on."
                 )
             if outcome.ended == "limit":
                 payload = {"message": outcome.why}
-                self._files.tell("agent_timeout", standing.turns, payload, member.name)
-        return self._conclude_turn(member, standing, begun_at)
+                self._files.write_event("agent_timeout", status.turns, payload, member.name)
+        return self._conclude_turn(member, status, concluded_turn)
 
-    def over(self, standing: TeamStatus, why: str) -> TurnDecision:
+    def end_team(self, status: TeamStatus, why: str) -> TurnDecision:
         """End the team without a turn."""
-        ended = msgspec.structs.replace(standing, ended="stopped", why=why)
+        ended = msgspec.structs.replace(status, ended="stopped", why=why)
         decision = TurnDecision(ended, "termination_forced")
         self._ledger.conclude(
-            "team", (), decision, handoff="", to="", extra={"state": standing.state}
+            "team", (), decision, handoff="", to="", extra={"state": status.state}
         )
-        self._files.tell(decision.kind, standing.turns, {"message": why}, "team")
+        self._files.write_event(decision.kind, status.turns, {"message": why}, "team")
         return decision
 
     # -- before ----------------------------------------------------------------------------------
 
-    async def _run_turn(self, member: Member, standing: TeamStatus, *, cut: bool) -> Outcome:
+    async def _run_turn(self, member: Member, status: TeamStatus, *, is_resumed: bool) -> Outcome:
         live = self._sessions[member.name]
-        news = self._collect_news(member, standing)
-        self._warn_of_cap(member, standing, len(live.session.messages) + len(news))
-        state = None if standing.branches else self._plan.states.get(standing.state)
-        if standing.helper:
-            words = verifier_prompt(member) if standing.auditing else recovery_prompt(member)
-        elif cut:
+        news = self._collect_news(member, status)
+        self._warn_of_cap(member, status, len(live.session.messages) + len(news))
+        state = None if status.branches else self._plan.states.get(status.state)
+        if status.helper:
+            words = verifier_prompt(member) if status.auditing else recovery_prompt(member)
+        elif is_resumed:
             words = resume_prompt(member)
         else:
             words = turn_prompt(
@@ -383,15 +383,15 @@ class TurnRunner:
         begin_script = getattr(live.agent.model, "begin", None)
         if callable(begin_script):
             over = sum(m["agent"] == member.name for m in self._ledger.moves())
-            begin_script(over, standing)
-        self._files.tell("agent_start", standing.turns, {"state": standing.state}, member.name)
-        if not standing.helper:
+            begin_script(over, status)
+        self._files.write_event("agent_start", status.turns, {"state": status.state}, member.name)
+        if not status.helper:
             words += quote_previous_reply(
-                self._plan.states.get(current_state(standing)), standing, self._sessions
+                self._plan.states.get(current_state(status)), status, self._sessions
             )
         changes = self.collect_changes()
-        details = self._status_details(member, standing, changes)
-        live.agent.describe_result = self._make_describer(member, standing, changes, details)
+        details = self._status_details(member, status, changes)
+        live.agent.describe_result = self._make_describer(member, status, changes, details)
         return await live.turn(words, news, details=details)
 
     # A compaction may come within a turn, after files were written. So each result that changed the
@@ -400,7 +400,7 @@ class TurnRunner:
     def _make_describer(
         self,
         member: Member,
-        standing: TeamStatus,
+        status: TeamStatus,
         earlier: Sequence[TurnChanges],
         last: dict[str, Any],
     ) -> Callable[[Message], dict[str, Any]]:
@@ -412,8 +412,8 @@ class TurnRunner:
                 return {}
             session = self._sessions[member.name].session
             turn_messages = [m for m in session.messages if m.turn == session.turns[-1]]
-            change = make_turn_changes(standing.turns, member.name, [*turn_messages, result])
-            now = self._status_details(member, standing, [*earlier, *([change] if change else [])])
+            change = make_turn_changes(status.turns, member.name, [*turn_messages, result])
+            now = self._status_details(member, status, [*earlier, *([change] if change else [])])
             if now == last:
                 return {}
             last = now
@@ -422,89 +422,95 @@ class TurnRunner:
         return describe
 
     def _status_details(
-        self, member: Member, standing: TeamStatus, changes: Sequence[TurnChanges]
+        self, member: Member, status: TeamStatus, changes: Sequence[TurnChanges]
     ) -> dict[str, Any]:
         """Return what a message keeps of where the team stands, for a summary that is made of it.
 
         Contracts are checked now, by the files and by these changes.
         """
-        state = self._plan.states.get(standing.state)
+        state = self._plan.states.get(status.state)
         if state is None:
             return {}
         proof = ContractEvidence(
-            root=self._root, plan=self._plan, changes=changes, turn=standing.turns
+            root=self._root, plan=self._plan, changes=changes, turn=status.turns
         )
-        failures = [f"{way}: {n} in a row" for way, n in standing.failures.items()]
+        failures = [f"{way}: {n} in a row" for way, n in status.failures.items()]
         ways = state.transitions
         return {TEAM_STATE_KEY: {
-            "state": state.name, "agent": member.name, "entered": list(standing.seen),
+            "state": state.name, "agent": member.name, "entered": list(status.visited),
             "signals": [f"{t.signal} → {t.to}" for t in ways if t.signal], "failures": failures,
             "contracts": proof.status(c for t in ways for c in t.contracts),
         }}  # fmt: skip
 
-    def _collect_news(self, member: Member, standing: TeamStatus) -> list[Message]:
+    def _collect_news(self, member: Member, status: TeamStatus) -> list[Message]:
         """Return what is written into an agent's session before its prompt."""
         session = self._sessions[member.name].session
         visible_ids = {
             str(m.details[SOURCE_KEY]) for m in session.messages if SOURCE_KEY in m.details
         }
         first = not session.calls
-        news = self._ledger.heard(member, visible_ids, first=first, forked=bool(standing.branches))
-        block = self._declared_context(member, standing) if member.context else None
+        news = self._ledger.collect_unheard(
+            member, visible_ids, first=first, forked=bool(status.branches)
+        )
+        block = self._declared_context(member, status) if member.context else None
         if block is None:
             return news
         # the first turn begins with the task; later the block comes before what is new
         return [*news, block] if first else [block, *news]
 
-    def _warn_of_cap(self, member: Member, standing: TeamStatus, messages: int) -> None:
+    def _warn_of_cap(self, member: Member, status: TeamStatus, messages: int) -> None:
         """Say where an agent's history comes near to what its window keeps."""
         threshold = int(member.cap * member.cap_fraction)
         if threshold and messages > threshold:
             payload = {"messages": messages, "cap": member.cap, "fraction": member.cap_fraction,
                     "threshold": threshold}  # fmt: skip
-            self._files.tell("context_window_warn", standing.turns, payload, member.name)
+            self._files.write_event("context_window_warn", status.turns, payload, member.name)
 
-    def _declared_context(self, member: Member, standing: TeamStatus) -> Message | None:
+    def _declared_context(self, member: Member, status: TeamStatus) -> Message | None:
         shelf = self._source_files(self.collect_changes())
         block = format_declared_context(shelf, member.context)
         payload = {"context_strategy": "artifact_spec", "context_chars": len(block),
                 "declared_sources": [s.name for s in member.context],
                 "empty_sources": list(list_empty_sources(shelf, member.context))}  # fmt: skip
-        self._files.tell("context_assembly", standing.turns, payload, member.name)
+        self._files.write_event("context_assembly", status.turns, payload, member.name)
         return Message(role="user", kind=ARTIFACTS, parts=(Text(redact(block)),)) if block else None
 
     # -- after -----------------------------------------------------------------------------------
 
-    def _conclude_turn(self, member: Member, standing: TeamStatus, begun_at: int) -> TurnDecision:
+    def _conclude_turn(
+        self, member: Member, status: TeamStatus, concluded_turn: int
+    ) -> TurnDecision:
         """Write a turn that is over into the ledger, with what follows from it."""
         session = self._sessions[member.name].session
         turns = [
-            m for m in session.messages if (m.turn or 0) > begun_at and SOURCE_KEY not in m.details
+            m
+            for m in session.messages
+            if (m.turn or 0) > concluded_turn and SOURCE_KEY not in m.details
         ]
-        changes = self.collect_changes(member, begun_at, standing.turns)
+        changes = self.collect_changes(member, concluded_turn, status.turns)
         proof = ContractEvidence(
-            root=self._root, plan=self._plan, changes=changes, turn=standing.turns
+            root=self._root, plan=self._plan, changes=changes, turn=status.turns
         )
         # a turn that only hands on counts as one without work
         worked = any(c.name != HANDOFF_TOOL for m in turns for c in m.tool_calls)
         turn = TurnReply(member.name, get_last_reply(turns), find_called_signals(turns), worked)
-        decision = decide_turn(self._plan, standing, turn, proof)
+        decision = decide_turn(self._plan, status, turn, proof)
         last = session.turns[-1] if session.path else -1
-        at = {**standing.own, member.name: last}
-        decision = decision._replace(standing=msgspec.structs.replace(decision.standing, own=at))
-        to = next_agent(self._plan, decision.standing) if not decision.standing.ended else ""
+        at = {**status.own, member.name: last}
+        decision = decision._replace(status=msgspec.structs.replace(decision.status, own=at))
+        to = next_agent(self._plan, decision.status) if not decision.status.ended else ""
         self._ledger.conclude(
             member.name,
             turns,
             decision,
             handoff=self._format_handoff(decision, to, changes),
             to=to,
-            extra={"state": standing.state, "own": last, "from_own": begun_at + 1},
+            extra={"state": status.state, "own": last, "from_own": concluded_turn + 1},
         )
-        self._files.record(member.name, standing.turns, decision, turns)
+        self._files.record(member.name, status.turns, decision, turns)
         members = {name: live.session for name, live in self._sessions.opened.items()}
         folder = str(self._root.folder)
-        self._files.checkpoint(self._ledger.session, members, decision.standing, folder)
+        self._files.checkpoint(self._ledger.session, members, decision.status, folder)
         return decision
 
     def _format_handoff(
@@ -513,7 +519,7 @@ class TurnRunner:
         """Return the block of a hand-off; empty where there is none."""
         if decision.kind != "state_advanced" or decision.way is None or not decision.way.handoff:
             return ""
-        receiver = to or self._plan.states[decision.standing.state].agent
+        receiver = to or self._plan.states[decision.status.state].agent
         return format_handoff(self._source_files(changes), decision.way.handoff, receiver)
 
     def collect_changes(

@@ -126,16 +126,16 @@ class ScriptWork:
     """What the scripted agents of one team do for its contracts."""
 
     plan: TeamPlan
-    _written: set[str] = field(default_factory=set)
+    _written_briefs: set[str] = field(default_factory=set)
     """Briefs that were written already."""
 
-    def steps(self, member: Member, standing: TeamStatus) -> Iterator[Step]:
+    def steps(self, member: Member, status: TeamStatus) -> Iterator[Step]:
         """Yield the tool calls of a turn, then its words."""
-        if standing.auditing:
+        if status.auditing:
             yield "What was claimed agrees with what was done."
             return
-        state = self.plan.states.get(current_state(standing))
-        way = self._way(state, standing) if state is not None else None
+        state = self.plan.states.get(current_state(status))
+        way = self._way(state, status) if state is not None else None
         if "files" in member.tools:
             yield "list_files", {}
         needs = [r for c in (way.contracts if way is not None else ()) for r in c.requires]
@@ -146,14 +146,14 @@ class ScriptWork:
             yield "session_context_write", {"text": f"{member.name} did its part."}
         where = f" of {state.name}" if state is not None else ""
         yield "\n".join(
-            [f"{member.name} did its part{where}.", *self._last_words(member, way, standing)]
+            [f"{member.name} did its part{where}.", *self._last_words(member, way, status)]
         )
 
     # -- where it goes ---------------------------------------------------------------------------
 
-    def _way(self, state: TeamState, standing: TeamStatus) -> Transition | None:
+    def _way(self, state: TeamState, status: TeamStatus) -> Transition | None:
         """Return the way that a turn takes: to what is new, else towards the end."""
-        new = [way for way in state.transitions if self._leads_to_new(way, standing)]
+        new = [way for way in state.transitions if self._leads_to_new(way, status)]
         if not new and self._stop_words(state.agent):
             return None
         return (
@@ -162,14 +162,15 @@ class ScriptWork:
             else min(state.transitions, key=lambda way: self._distance(way.to), default=None)
         )
 
-    def _leads_to_new(self, way: Transition, standing: TeamStatus) -> bool:
+    def _leads_to_new(self, way: Transition, status: TeamStatus) -> bool:
         """Say whether a way leads to a new state, or to one that picks such a state."""
         after = self.plan.states[way.to]
-        if way.to not in standing.seen:
-            return not after.ends
+        if way.to not in status.visited:
+            return not after.is_final
         picks = not way.signal and way.when is None
         return picks and any(
-            t.to not in standing.seen and not self.plan.states[t.to].ends for t in after.transitions
+            t.to not in status.visited and not self.plan.states[t.to].is_final
+            for t in after.transitions
         )
 
     def _distance(self, name: str) -> int:
@@ -178,7 +179,7 @@ class ScriptWork:
         while todo:
             at, steps = todo.popleft()
             state = self.plan.states[at]
-            if state.ends or self._stop_words(state.agent):
+            if state.is_final or self._stop_words(state.agent):
                 return steps
             for way in state.transitions:
                 if way.to not in reached:
@@ -186,17 +187,15 @@ class ScriptWork:
                     todo.append((way.to, steps + 1))
         return len(self.plan.states)
 
-    def _last_words(
-        self, member: Member, way: Transition | None, standing: TeamStatus
-    ) -> list[str]:
-        state = self.plan.states.get(current_state(standing))
+    def _last_words(self, member: Member, way: Transition | None, status: TeamStatus) -> list[str]:
+        state = self.plan.states.get(current_state(status))
         if state is not None and state.splits:
             return [json.dumps(_nested(state.splits, ["the first item", "the second item"]))]
         if way is not None:
             words = json.dumps(_answer(way.when)) if way.when is not None else way.signal
             return [words] if words else []
         others = len(self.plan.members) - 1
-        if state is None and standing.turns - standing.since < others:
+        if state is None and status.turns - status.since < others:
             return []  # in a round each agent has a turn before one of them ends it
         return list(filter(None, [self._stop_words(member.name)]))
 
@@ -248,8 +247,8 @@ class ScriptWork:
 
     def _brief(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the call that writes a brief, once."""
-        if path not in self._written:
-            self._written.add(path)
+        if path not in self._written_briefs:
+            self._written_briefs.add(path)
             yield _write(path, json.dumps(self._brief_fields(path), indent=2))
 
     def _brief_fields(self, path: str) -> dict[str, Any]:
@@ -322,10 +321,10 @@ class ContractFollowingAgent(ScriptedAgent):
         super().__init__((), name=member.name.lower(), counter=default_counter(), clock=clock)
         self._member, self._work, self._clock = member, work, clock
 
-    def begin(self, over: int, standing: TeamStatus | None = None) -> None:
+    def begin(self, over: int, status: TeamStatus | None = None) -> None:
         """Work out the turn that begins."""
         super().begin(over)
-        steps = list(self._work.steps(self._member, standing)) if standing is not None else []
+        steps = list(self._work.steps(self._member, status)) if status is not None else []
         turn = make_scripted_agent(f"{self._member.name}_{over}", [steps], self._clock).turns
         self.turns = (*((),) * over, *turn)
 

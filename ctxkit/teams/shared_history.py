@@ -76,7 +76,7 @@ class SharedHistory:
         tasks = [m for m in self.session.messages if m.kind == TASK]
         return get_plain_text(tasks[-1]) if tasks else ""
 
-    def note(self, plan: TeamPlan, words: dict[str, Any]) -> None:
+    def store_plan(self, plan: TeamPlan, words: dict[str, Any]) -> None:
         """Keep by which plan the team works, and how it was opened, where that is new."""
         how = make_session_settings(words, Rules(), Limits())
         updated = with_session_settings(
@@ -85,7 +85,7 @@ class SharedHistory:
         if updated.details != self.session.details:
             self.log.revise(updated)
 
-    def standing(self, first: TeamStatus) -> TeamStatus:
+    def status(self, first: TeamStatus) -> TeamStatus:
         """Return where the team stands by its last move; `first` before there is one."""
         moves = [m for m in self.session.messages if m.kind == LEDGER_MOVE]
         return msgspec.convert(moves[-1].details["standing"], TeamStatus) if moves else first
@@ -99,16 +99,16 @@ class SharedHistory:
         found = [m for m in messages[start:] if m.kind == LEDGER_MOVE]
         return [{"turn": m.turn, "agent": m.agent, **m.details["told"]} for m in found]
 
-    def worked(self) -> list[str]:
+    def list_active_agents(self) -> list[str]:
         """Return the agents that took a turn since the last task was given, each once."""
         agents = (m["agent"] for m in self.moves(of_task=True) if m["agent"])
         return list(dict.fromkeys(agents))
 
-    def ask(self, task: str, standing: TeamStatus) -> None:
+    def set_task(self, task: str, status: TeamStatus) -> None:
         """Write the task, and where the team stands with it."""
-        words = self._make_message(TASK, task, None, standing.turns)
-        kind = FORK_MOVE if standing.branches else "task"
-        self._append(words, self._make_move(standing, None, {"kind": kind}))
+        words = self._make_message(TASK, task, None, status.turns)
+        kind = FORK_MOVE if status.branches else "task"
+        self._append(words, self._make_move(status, None, {"kind": kind}))
 
     def conclude(
         self,
@@ -130,7 +130,7 @@ class SharedHistory:
             to: the agent whose turn is next.
             extra: what is to be known of the move beside.
         """
-        turn = decision.standing.turns - 1
+        turn = decision.status.turns - 1
         out = list(self._render_spoken(agent, spoken, turn))
         if handoff:
             out.append(self._make_message(HANDOFF, handoff, None, turn, {HANDOFF_KEY: to}))
@@ -140,10 +140,10 @@ class SharedHistory:
                     CORRECTION_KIND, decision.correction, None, turn, {ADDRESSEE_KEY: to}
                 )
             )
-        record = {"kind": decision.kind, **decision.told, **extra}
-        self._append(*out, self._make_move(decision.standing, agent, record))
+        record = {"kind": decision.kind, **decision.payload, **extra}
+        self._append(*out, self._make_move(decision.status, agent, record))
 
-    def heard(
+    def collect_unheard(
         self, member: Member, seen_ids: set[str], *, first: bool, forked: bool = False
     ) -> list[Message]:
         """Return the messages that an agent has not heard yet, as its session takes them.
@@ -199,16 +199,14 @@ class SharedHistory:
         return Message(role="user", kind=kind, parts=(Text(redact(text)),), agent=agent, turn=turn,
                        time=self._clock(), details=details or {})  # fmt: skip
 
-    def _make_move(
-        self, standing: TeamStatus, agent: str | None, record: dict[str, Any]
-    ) -> Message:
-        details = {"standing": msgspec.to_builtins(standing), "told": record}
+    def _make_move(self, status: TeamStatus, agent: str | None, record: dict[str, Any]) -> Message:
+        details = {"standing": msgspec.to_builtins(status), "told": record}
         return Message(
             role="system",
             kind=LEDGER_MOVE,
             visible=False,
             agent=agent,
-            turn=max(standing.turns - 1, 0),
+            turn=max(status.turns - 1, 0),
             time=self._clock(),
             details=details,
         )
@@ -313,7 +311,7 @@ class DeclaredContext(ScheduledPruning):
 
 def _first_new(view: ScheduleView, edge: int, call: int) -> int:
     """Return the first position of what comes before a turn's input and is new in that turn."""
-    first = edge if edge < view.shown(call) else edge - 1
+    first = edge if edge < view.count_arrived(call) else edge - 1
     turn = view.rows.message(first).turn if first >= 0 else None
     # what was heard for this turn is right before its input and has its number
     while edge and view.role(edge - 1) == USER and view.rows.message(edge - 1).turn == turn:
@@ -338,8 +336,8 @@ def with_fresh_turns(member: Member, **changes: Any) -> Member:
     """Return an agent each turn of which begins without its own earlier ones, and with changes."""
     rules: Any = member.rules
     pruning = Chain.of(DeclaredContext(heard=True), *flatten_chain(rules.pruning))
-    view_keys = {**member.shown, FRESH_TURN_KEY: True}
-    return replace(member, rules=rules.but(pruning=pruning), shown=view_keys, **changes)
+    view_keys = {**member.view_keys, FRESH_TURN_KEY: True}
+    return replace(member, rules=rules.but(pruning=pruning), view_keys=view_keys, **changes)
 
 
 def get_own_history_limits(context: Sequence[ContextSource]) -> tuple[int, int]:

@@ -42,49 +42,50 @@ _TAIL_CHARS = 20_000
 
 def initial_status(plan: TeamPlan) -> TeamStatus:
     """Return where a team stands before its first turn."""
-    seen = (plan.initial,) if plan.initial else ()
-    return TeamStatus(state=plan.initial, seen=seen, branches=plan.branches)
+    visited = (plan.initial,) if plan.initial else ()
+    return TeamStatus(state=plan.initial, visited=visited, branches=plan.branches)
 
 
 def check_resumable(
-    plan: TeamPlan, standing: TeamStatus, worked: Collection[str], name: str
+    plan: TeamPlan, status: TeamStatus, active_agents: Collection[str], name: str
 ) -> None:
     """Let a plan pass by which a team can continue from where it stands.
 
     Args:
         plan: the team, as it is opened now.
-        standing: where it stands.
-        worked: agents that took a turn of its task.
+        status: where it stands.
+        active_agents: agents that took a turn of its task.
         name: of the team.
 
     Raises:
         BadArguments: its task was begun with another plan.
     """
     names, states = {m.name for m in plan.members}, {*plan.states} or {""}
-    agents_known = names.issuperset({*worked, standing.helper} - {""})
-    if standing.ended or (states.issuperset({standing.state, *standing.branches}) and agents_known):
+    agents_known = names.issuperset({*active_agents, status.helper} - {""})
+    if status.ended or (states.issuperset({status.state, *status.branches}) and agents_known):
         return
-    where = f"state {standing.state!r}" if standing.state else "a round"
+    where = f"state {status.state!r}" if status.state else "a round"
+    agents = ", ".join(active_agents) or "other agents"
     raise BadArguments(
-        f"Team {name!r} stands in {where} of {', '.join(worked) or 'other agents'}, which this "
+        f"Team {name!r} stands in {where} of {agents}, which this "
         "config does not have: open it with the one that it was begun with, or begin another team."
     )
 
 
-def current_state(standing: TeamStatus) -> str:
+def current_state(status: TeamStatus) -> str:
     """Return the name of the state in which the next turn is taken."""
-    return (*standing.branches, standing.state)[0]
+    return (*status.branches, status.state)[0]
 
 
-def next_agent(plan: TeamPlan, standing: TeamStatus) -> str:
+def next_agent(plan: TeamPlan, status: TeamStatus) -> str:
     """Return the name of the agent whose turn is next."""
-    if standing.helper:
-        return standing.helper
+    if status.helper:
+        return status.helper
     if plan.order == "statemachine":
-        return plan.states[current_state(standing)].agent
+        return plan.states[current_state(status)].agent
     # turns of this task without the verifier's, so that an audit does not shift the round
     takers = _round_agents(plan)
-    return takers[(standing.turns - standing.since - standing.audits) % len(takers)]
+    return takers[(status.turns - status.since - status.audits) % len(takers)]
 
 
 def _round_agents(plan: TeamPlan) -> list[str]:
@@ -102,37 +103,37 @@ def _round_agents(plan: TeamPlan) -> list[str]:
 
 
 def decide_turn(
-    plan: TeamPlan, standing: TeamStatus, turn: TurnReply, evidence: ContractEvidence
+    plan: TeamPlan, status: TeamStatus, turn: TurnReply, evidence: ContractEvidence
 ) -> TurnDecision:
     """Return what follows from a turn.
 
     Args:
         plan: the team.
-        standing: before it.
+        status: before it.
         turn: what was said in it.
         evidence: what the agents really did.
     """
-    now = replace(standing, turns=standing.turns + 1)
-    if standing.helper:
+    now = replace(status, turns=status.turns + 1)
+    if status.helper:
         decision = decide_helper_turn(plan, now, turn)
-    elif standing.branches:
+    elif status.branches:
         decision = decide_branch_turn(plan, now, turn.agent)
     elif plan.order != "statemachine":
         decision = _decide_round_robin(plan, now, turn)
-    elif plan.states[now.state].ends:
+    elif plan.states[now.state].is_final:
         decision = _decide_final_state(plan, now, turn)
     else:
         decision = _apply_stops(plan, _decide_by_signal(plan, now, turn, evidence), turn)
     # the verifier's own turn is not audited
-    decision = decision if standing.auditing else schedule_verifier(plan, decision)
-    if not decision.standing.ended and decision.standing.turns - now.since >= plan.max_turns:
+    decision = decision if status.auditing else schedule_verifier(plan, decision)
+    if not decision.status.ended and decision.status.turns - now.since >= plan.max_turns:
         why = f"the team has had its {plan.max_turns} turns"
         return TurnDecision(
-            mark_stopped(decision.standing, why),
+            mark_stopped(decision.status, why),
             "max_turns_exceeded",
             decision.correction,
             decision.way,
-            decision.told,
+            decision.payload,
         )
     return decision
 
@@ -150,7 +151,9 @@ def _decide_by_signal(
         return _decide_by_json(plan, now, turn, evidence)
     signals = [t.signal for t in transitions if t.signal]
     # a call of the hand-off tool wins over signals in the text
-    signalled = [s for s in signals if s.casefold() in {c.strip().casefold() for c in turn.called}]
+    signalled = [
+        s for s in signals if s.casefold() in {c.strip().casefold() for c in turn.called_signals}
+    ]
     signalled = signalled or list(find_signals(turn.reply, signals))
     if len(signalled) > 1:
         return decide_unclear_turn(
@@ -167,7 +170,7 @@ def _decide_by_signal(
         return decide_unclear_turn(
             plan, now, turn.agent, correction=missing_signal_message(signals), signals=signals
         )
-    missing = evidence.lacking(way.contracts)
+    missing = evidence.find_unmet_requirements(way.contracts)
     if missing:
         return _decide_contract_failure(plan, replace(now, silent=0), turn, way, missing)
     return _decide_advance(plan, replace(now, silent=0), turn, way, evidence)
@@ -182,7 +185,7 @@ def _decide_by_json(
         t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents
     ]
     way = next(
-        (t for t in transitions if record is not None and t.when and t.when.holds(record)), None
+        (t for t in transitions if record is not None and t.when and t.when.matches(record)), None
     )
     if way is None or record is None:
         fields = list(dict.fromkeys(t.when.field for t in transitions if t.when is not None))
@@ -195,7 +198,7 @@ def _decide_by_json(
         # progress counts as progress.
         plan.manager is not None
         and state.name == plan.manager.name
-        and not plan.states[way.to].ends
+        and not plan.states[way.to].is_final
     ):
         status = replace(
             status, stalls=0 if record.get(PROGRESS_FIELD) is not False else status.stalls + 1
@@ -211,7 +214,7 @@ def _decide_contract_failure(
     key = f"{now.state} > {way.to}"
     count = now.failures.get(key, 0) + 1
     now = replace(now, failures={**now.failures, key: count})
-    kind = classify_failure(missing, again=count > 1, worked=turn.worked)
+    kind = classify_failure(missing, again=count > 1, used_tools=turn.used_tools)
     payload = {"keyword": way.signal, "consecutive": count, "message": "; ".join(missing),
             "failure": kind}  # fmt: skip
     if plan.failing.stops(kind, count):
@@ -229,7 +232,7 @@ def _decide_contract_failure(
 def _decide_advance(
     plan: TeamPlan, now: TeamStatus, turn: TurnReply, way: Transition, evidence: ContractEvidence
 ) -> TurnDecision:
-    key, is_back_edge = f"{now.state} > {way.to}", way.to in now.seen
+    key, is_back_edge = f"{now.state} > {way.to}", way.to in now.visited
     count = now.visits.get(key, 0) + is_back_edge
     # the transition is not taken: the agent stays in its state and hears the objections
     if way.max_revisits and count > way.max_revisits:
@@ -260,10 +263,10 @@ def _decide_advance(
 
 def _apply_stops(plan: TeamPlan, decision: TurnDecision, turn: TurnReply) -> TurnDecision:
     """Let what an agent says end a state machine, too, but for a hand-off that was not taken."""
-    if decision.standing.ended or decision.kind in ("validation_fail", "back_edge_escalation"):
+    if decision.status.ended or decision.kind in ("validation_fail", "back_edge_escalation"):
         return decision
     why = _find_stop(plan, turn)
-    return decision._replace(standing=mark_done(decision.standing, why)) if why else decision
+    return decision._replace(status=mark_done(decision.status, why)) if why else decision
 
 
 def _find_stop(plan: TeamPlan, turn: TurnReply) -> str:
@@ -273,7 +276,7 @@ def _find_stop(plan: TeamPlan, turn: TurnReply) -> str:
             continue
         if stop.when is not None:
             record = find_json_object(turn.reply)
-            if record is not None and stop.when.holds(record):
+            if record is not None and stop.when.matches(record):
                 return f"{turn.agent} said {stop.when.field}: {stop.when.value}"
         elif matches_any((stop.pattern,), turn.reply[-_TAIL_CHARS:]):
             return f"{turn.agent} said {stop.pattern}"
@@ -317,14 +320,14 @@ def decide_helper_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> Turn
 
 def schedule_verifier(plan: TeamPlan, decision: TurnDecision) -> TurnDecision:
     """Let the verifier have the next turn, where it is its time."""
-    now, verifier = decision.standing, plan.verifier
+    now, verifier = decision.status, plan.verifier
     if verifier is None or now.ended or now.helper or now.branches:
         return decision
     turns_of_task = now.turns - now.since - now.audits
-    if not verifier.due(turns_of_task, decision.told.get("failure")):
+    if not verifier.is_due(turns_of_task, decision.payload.get("failure")):
         return decision
     status = replace(now, helper=verifier.agent, auditing=True, audits=now.audits + 1)
-    return decision._replace(standing=status)
+    return decision._replace(status=status)
 
 
 def decide_branch_turn(plan: TeamPlan, now: TeamStatus, by: str) -> TurnDecision:
@@ -332,9 +335,9 @@ def decide_branch_turn(plan: TeamPlan, now: TeamStatus, by: str) -> TurnDecision
     branches = now.branches[1:]
     payload = {"branch": now.branches[0]}
     if branches:
-        return TurnDecision(replace(now, branches=branches), "parallel_branch_end", told=payload)
+        return TurnDecision(replace(now, branches=branches), "parallel_branch_end", payload=payload)
     joined = replace(now, branches=())
-    return TurnDecision(enter_state(plan, joined, by), "parallel_merge", told=payload)
+    return TurnDecision(enter_state(plan, joined, by), "parallel_merge", payload=payload)
 
 
 def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:

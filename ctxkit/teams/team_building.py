@@ -51,7 +51,7 @@ def team(
     approve: Approve | None = None,
     sections: str = "",
     memory: Sequence[str] | None = None,
-    hear: Listener = ignore_event,
+    listener: Listener = ignore_event,
     folder: str | Path | None = None,
     clock: Callable[[], float] = time.time,
     seed: str = "",
@@ -85,7 +85,7 @@ def team(
             config says `EnableMemory` or `Memory`.
         memory: what a `Memory` or `EnableMemory` of the config reaches beyond the team's own:
             `user` (what you keep of agents of these names, and so does fuseraft), `webhook`.
-        hear: is told every event of every agent.
+        listener: is told every event of every agent.
         folder: the working folder, in whose `.ctxkit` the team is kept; None: the current one.
         clock: seconds since 1970.
         seed: what ids follow from; empty: by chance.
@@ -135,7 +135,7 @@ def team(
         models_by_name = {**make_script_models(str(model), plan, clock), **models_by_name}
     crew = SessionFactory(
         plan, models=models_by_name, model=model, tools=tools, root=where, allow=allow, clock=clock,
-        limits=limits or Limits(), approve=approve, hear=hear, seed=seed, sections=sections,
+        limits=limits or Limits(), approve=approve, listener=listener, seed=seed, sections=sections,
         memory=memory,
     )  # fmt: skip
     how = {

@@ -71,11 +71,11 @@ class TeamFiles:
             undo.callback(self._snapshots.close)
             self._closing = undo.pop_all()
 
-    def tell(self, kind: str, turn: int, payload: Mapping[str, Any], agent: str) -> None:
+    def write_event(self, kind: str, turn: int, payload: Mapping[str, Any], agent: str) -> None:
         """Write an event."""
         self._events.write(kind, self._clock(), turn, dict(payload), agent)
 
-    def hear(self, event: LiveEvent) -> None:
+    def on_event(self, event: LiveEvent) -> None:
         """Note a compaction of an agent; its marker precedes the row of a turn that continues."""
         if event.kind == "compaction_end" and is_compaction(event.payload):
             self._unmarked += 1
@@ -105,23 +105,23 @@ class TeamFiles:
         self._snapshots.turn(agent, turn, sent, output)
         self._turns = turn + 1
         self._write_markers()
-        self.tell("turn_end", turn, {"input_tokens": sent, "output_tokens": output}, agent)
+        self.write_event("turn_end", turn, {"input_tokens": sent, "output_tokens": output}, agent)
         if 0 < self._most < sent:
             payload = {"estimated_tokens": sent, "is_actual": True, "budget": self._most}
-            self.tell("context_warning", turn, payload, agent)
-        self.tell(decision.kind, turn, decision.told, agent)
+            self.write_event("context_warning", turn, payload, agent)
+        self.write_event(decision.kind, turn, decision.payload, agent)
         if decision.correction:
-            self.tell("correction_injected", turn, {"reason": decision.kind}, agent)
-        if decision.standing.helper:
-            self.tell("recovery_activated", turn, {"agent": decision.standing.helper}, agent)
+            self.write_event("correction_injected", turn, {"reason": decision.kind}, agent)
+        if decision.status.helper:
+            self.write_event("recovery_activated", turn, {"agent": decision.status.helper}, agent)
 
     def checkpoint(
-        self, ledger: Session, members: Mapping[str, Session], standing: TeamStatus, folder: str
+        self, ledger: Session, members: Mapping[str, Session], status: TeamStatus, folder: str
     ) -> None:
         """Write the checkpoint; where it cannot be written, the team continues without it."""
-        record = encode_checkpoint(ledger, members, standing, "", folder)
+        record = encode_checkpoint(ledger, members, status, "", folder)
         with suppress(StoreError):
-            self._workspace.keep(
+            self._workspace.write_file(
                 self._workspace.state(self._team), CHECKPOINT_FILE, record.decode()
             )
 
@@ -188,24 +188,24 @@ class TeamCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="pascal")
 
 
 def encode_checkpoint(
-    ledger: Session, members: Mapping[str, Session], standing: TeamStatus, config: str, folder: str
+    ledger: Session, members: Mapping[str, Session], status: TeamStatus, config: str, folder: str
 ) -> bytes:
     """Return a team's checkpoint as the bytes of its file.
 
     Args:
         ledger: of the team.
         members: the sessions of its agents by name.
-        standing: where it stands.
+        status: where it stands.
         config: the path of its config; empty: it has none.
         folder: in which its tools work.
     """
     messages = ledger.messages
     tasks = [m for m in messages if m.kind == TASK]
     machine = MachineState(
-        transition_failure_key=next(reversed(standing.failures), None),
-        visited_states=standing.seen,
-        back_edge_visits=standing.visits,
-        recovery_activated=bool(standing.recovered),
+        transition_failure_key=next(reversed(status.failures), None),
+        visited_states=status.visited,
+        back_edge_visits=status.visits,
+        recovery_activated=bool(status.recovered),
     )
     return encode_record(
         TeamCheckpoint(
@@ -216,9 +216,9 @@ def encode_checkpoint(
             messages=tuple(_turn_messages(messages, members)),
             started_at=_to_iso_time(ledger.started),
             last_updated_at=_to_iso_time(messages[-1].time if messages else None),
-            is_complete=bool(standing.ended),
-            current_state_name=standing.state or None,
-            state_machine_state=machine if standing.state else None,
+            is_complete=bool(status.ended),
+            current_state_name=status.state or None,
+            state_machine_state=machine if status.state else None,
         )
     )
 

@@ -97,7 +97,7 @@ def _parse_member(
         cap=window.number("MaxTailMessages"),
         cap_fraction=window.share("ContextCapFraction"),
         rules=_make_rules(config, settings),
-        shown=_view_keys(f),
+        view_keys=_view_keys(f),
         sub=_parse_sub_agent(f) if "subagent" in plugins else None,
         max_calls=f.number("MaxToolCallsPerTurn") or None,
         capabilities=parse_capabilities(f),
@@ -190,11 +190,11 @@ class SubAgent:
 
     Args:
         agent: for whom it works.
-        tell: is told when it begins and ends.
+        emit: called when it begins and ends.
     """
 
     def __init__(self, agent: str, emit: EventSink) -> None:
-        self.agent, self._tell = agent, emit
+        self.agent, self._emit = agent, emit
         self.live: LiveSession | None = None
 
     def tools(self) -> list[Tool]:
@@ -213,7 +213,7 @@ class SubAgent:
     async def _ask(self, query: str, mode: str) -> str:
         assert self.live is not None  # noqa: S101  it is opened with the session of its agent
         live, begun = self.live, len(self.live.session.calls)
-        self._tell("sub_agent_start", {"query": query, "mode": mode}, self.agent)
+        self._emit("sub_agent_start", {"query": query, "mode": mode}, self.agent)
         begin_script = getattr(live.agent.model, "begin", None)
         if callable(begin_script):
             question_count = sum(m.role == "user" for m in live.session.messages)
@@ -223,7 +223,7 @@ class SubAgent:
         payload = {"outcome": outcome.ended, "summary_chars": len(outcome.text), "mode": mode,
                 "input_tokens": sum(u.prompt_tokens or 0 for u in used),
                 "output_tokens": sum(u.output_tokens or 0 for u in used)}  # fmt: skip
-        self._tell("sub_agent_end", payload, self.agent)
+        self._emit("sub_agent_end", payload, self.agent)
         return outcome.text or f"No answer: {outcome.why or outcome.ended}"
 
 

@@ -47,7 +47,7 @@ class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How often a manager was told to plan again."""
     visits: dict[str, int] = {}
     """How often each transition led back."""
-    seen: tuple[str, ...] = ()
+    visited: tuple[str, ...] = msgspec.field(default=(), name="seen")
     """States that were entered."""
     own: dict[str, int] = {}
     """Of each agent: the last turn of its own session that belongs to a turn that is over."""
@@ -62,22 +62,22 @@ class TurnReply(NamedTuple):
     agent: str
     reply: str
     """Its last words."""
-    called: Sequence[str] = ()
+    called_signals: Sequence[str] = ()
     """Signals that it gave by a tool call."""
-    worked: bool = True
+    used_tools: bool = True
     """Whether it called any other tool."""
 
 
 class TurnDecision(NamedTuple):
     """What follows from a turn."""
 
-    standing: TeamStatus
+    status: TeamStatus
     kind: str
     """The event, in fuseraft's words."""
     correction: str = ""
     """What is said to the agent that takes the next turn."""
     way: Transition | None = None
-    told: Mapping[str, Any] = MappingProxyType({})
+    payload: Mapping[str, Any] = MappingProxyType({})
 
 
 def enter_state(plan: TeamPlan, now: TeamStatus, by: str) -> TeamStatus:
@@ -86,9 +86,9 @@ def enter_state(plan: TeamPlan, now: TeamStatus, by: str) -> TeamStatus:
     Where nothing leads out of it the team is done, unless it names another agent than the one that
     led there: that one has the last turn.
     """
-    now = replace(now, seen=tuple(dict.fromkeys((*now.seen, now.state))))
+    now = replace(now, visited=tuple(dict.fromkeys((*now.visited, now.state))))
     state = plan.states[now.state]
-    if not state.ends or state.agent not in ("", by):
+    if not state.is_final or state.agent not in ("", by):
         return now
     return replace(now, ended="done", why=f"{now.state} is reached")
 
@@ -237,23 +237,23 @@ def parse_items(reply: str, path: str) -> list[str] | None:
 
 
 def quote_previous_reply(
-    state: TeamState | None, standing: TeamStatus, sessions: Mapping[str, LiveSession]
+    state: TeamState | None, status: TeamStatus, sessions: Mapping[str, LiveSession]
 ) -> str:
     """Return what a turn's prompt brings beside its own words; empty: nothing.
 
     Args:
         state: in which the turn is taken.
-        standing: before it.
+        status: before it.
         sessions: of the agents, by name.
     """
     if state is None or not state.reads:
         return ""
     session = sessions[state.reads].session
-    last = standing.own.get(state.reads, -1)
+    last = status.own.get(state.reads, -1)
     words = get_last_reply([m for m in session.messages if m.turn == last])
     if not state.item:
         return redact(f"\n\nThis is what {state.reads} says:\n\n{words}")
     items = parse_items(words, state.item) or []
     # the branches that are left count the items down: no position is kept
-    position = len(items) - len(standing.branches)
+    position = len(items) - len(status.branches)
     return redact(f"\n\nYour part, {position + 1} of {len(items)}:\n\n{items[position]}")

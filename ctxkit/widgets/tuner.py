@@ -329,7 +329,7 @@ class ApplyToLiveButton(w.HBox):  # type: ignore[misc]
             words = self._words()
             if not words:
                 raise BadArguments("No words name these rules: open the session with them instead.")
-            self._live.take(resolve_rules(words), words)
+            self._live.use_rules(resolve_rules(words), words)
             message = f"From call {len(self._live.session.calls):,} on: {words}"
         except CtxkitError as error:
             message = str(error)

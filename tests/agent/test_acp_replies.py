@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.agent.acp_client import ReplyBuilder
+from ctxkit.agent import ReplyBuilder
 
 USAGE = {"usage": {"inputTokens": 1200, "outputTokens": 25, "totalTokens": 1225}}
 ANNOUNCED = {"toolCallId": "c1", "status": "pending", "title": "Shell", "rawInput": {},
@@ -18,7 +18,11 @@ def piece(text, **more):
 def build(*updates):
     builder, out = ReplyBuilder("own"), []
     for update in updates:
-        out += builder.call(update) if "toolCallId" in update else builder.say("text", update)
+        out += (
+            builder.update_call(update)
+            if "toolCallId" in update
+            else builder.add_text("text", update)
+        )
     return [*out, *builder.end()]
 
 

@@ -23,7 +23,7 @@ from ctxkit.agent import (
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import Message, Text, Usage
-from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.tokens import estimate_schema_tokens
 
 COUNT = tokens.get_counter("chars/4")
 
@@ -45,7 +45,7 @@ def agent(model, rules=None, *, tools=(), heard=None, at=None, **more):
         rules=rules or Rules(counter=COUNT),
         tools=tools,
         clock=clock(),
-        hear=hear,
+        listener=hear,
         **more,
     )
 

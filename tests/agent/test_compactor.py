@@ -27,7 +27,7 @@ WRITER = Fixed(3)
 def chosen(rules, policy=None, **more):
     compactor = agent(rules=rules).compactor
     compactor._summariser = WRITER
-    return compactor.chosen(policy, **more)
+    return compactor.choose_policy(policy, **more)
 
 
 def plain(history, room):

@@ -275,7 +275,7 @@ def test_a_memory_that_hangs_counts_for_the_limit(tmp_path, monkeypatch, hangs):
     heard = []
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=time.time,
                      workspace=Workspace(tmp_path), memory=memory, limits=Limits(seconds=0.5),
-                     hear=heard.append) as live:  # fmt: skip
+                     listener=heard.append) as live:  # fmt: skip
         live.inject("memory")
         began = time.monotonic()
         outcome = run(live.turn("go"))
@@ -292,7 +292,9 @@ def test_a_memory_that_hangs_counts_for_the_limit(tmp_path, monkeypatch, hangs):
 def test_calls_of_an_agent_without_an_end_are_replies_of_a_bounded_size():
     builder, replies = ReplyBuilder("acp/x"), []
     for n in range(2_500):
-        replies += builder.call({"toolCallId": f"c{n}", "title": "Run it", "kind": "execute"})
+        replies += builder.update_call(
+            {"toolCallId": f"c{n}", "title": "Run it", "kind": "execute"}
+        )
     replies += builder.end()
     calls = [len(m.tool_calls) for m in replies if m.role == "assistant"]
     assert calls == [1_000, 1_000, 500]
@@ -315,7 +317,7 @@ def test_a_turn_ends_when_its_deadline_expires_with_a_result_waiting():
             asyncio.get_running_loop().call_soon(flood, waiting)
             await asyncio.wait_for(waiting, 10)
             assert turn.deadline.expired()
-            turn.hold()
+            turn.check_deadline()
 
     def flood(waiting):
         time.sleep(0.1)  # the loop is kept busy past the deadline

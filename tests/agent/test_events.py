@@ -142,4 +142,4 @@ def test_the_report_of_a_prompt_does_not_rest_on_the_prompts_before_it():
     told = {"seq": 1, "schema_chars": 4, "tokens": 9}
     reports = PromptCharacterCounter()
     for prompt in ((a,), (a, b, c), (a, c), (a, c, b), (b,), (), (c, a)):
-        assert reports.of(prompt, **told) == PromptCharacterCounter().of(prompt, **told)
+        assert reports.count(prompt, **told) == PromptCharacterCounter().count(prompt, **told)

@@ -11,8 +11,7 @@ from builders import assistant, result, session, tool_call, user
 from ctxkit import presets, tokens
 from ctxkit.agent import Agent, LiveContext
 from ctxkit.errors import ModelError
-from ctxkit.policies import AdaptiveTrim, Chain, Rules
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import AdaptiveTrim, Chain, Rules, apply_policy
 from ctxkit.session import Message, Text
 
 COUNT = tokens.get_counter("chars/4")
@@ -36,16 +35,15 @@ def lengths(messages):
 def test_a_consumed_read_keeps_as_much_live_as_in_a_replay():
     context = LiveContext(said(), Rules(counter=COUNT))
     context.prepare(1.0)
-    history = context.run.shown()
+    history = context.run.last_prompt()
     for stage, part in enumerate(AdaptiveTrim().steps):
         assert (
-            context.trimmed(stage).messages
-            == apply_policy(part, history, context.run.room).messages
+            context.trim(stage).messages == apply_policy(part, history, context.run.room).messages
         )
-    assert lengths(context.trimmed(0).messages) == [565, 4065, 9]
-    assert lengths(context.trimmed(1).messages) == [565, 565, 9]
-    assert not lengths(context.trimmed(2).messages)
-    assert not any(m.tool_calls for m in context.trimmed(2).messages)
+    assert lengths(context.trim(0).messages) == [565, 4065, 9]
+    assert lengths(context.trim(1).messages) == [565, 565, 9]
+    assert not lengths(context.trim(2).messages)
+    assert not any(m.tool_calls for m in context.trim(2).messages)
 
 
 @pytest.mark.parametrize(("rules", "stages"), [
@@ -68,7 +66,7 @@ def test_the_stages_are_those_of_the_rules_where_they_name_some(rules, stages):
     ticks = count(1)
     # no compaction takes the results away: the first turn is the one in which they came
     agent = Agent(
-        said(), model=Full(), rules=rules, clock=lambda: float(next(ticks)), hear=heard.append
+        said(), model=Full(), rules=rules, clock=lambda: float(next(ticks)), listener=heard.append
     )
 
     async def never(*_args, **_more):
@@ -94,4 +92,4 @@ def test_a_read_is_consumed_by_a_write_of_the_same_path_in_another_spelling(
                  result("Wrote it.", wrote), user("on"))  # fmt: skip
     context = LiveContext(at, Rules(counter=COUNT))
     context.prepare(1.0)
-    assert lengths(context.trimmed(0).messages)[0] == (565 if is_consumed else 4065)
+    assert lengths(context.trim(0).messages)[0] == (565 if is_consumed else 4065)

@@ -36,7 +36,7 @@ def test_a_trigger_believes_the_provider():
     found = ck.frame(dear.session, per="compaction")["call"]
     assert found.iloc[0] == 4  # after the bill of 4,800 and what came since
     context = dear.compactor.context
-    assert context.coming < 5000
+    assert context.next_prompt_tokens < 5000
 
 
 def test_a_bill_that_cannot_be_is_not_believed():

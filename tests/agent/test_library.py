@@ -55,7 +55,7 @@ def test_a_file_is_kept_listed_read_and_removed(base, tmp_path):
         format_index_block(library.items())
         == f"{INDEX_HEADING}\n  [db-schema] — Tables: .ctxkit/context/db-schema/schema.sql"
     )
-    with library.opened(".ctxkit/context/db-schema/schema.sql") as file:
+    with library.open_file(".ctxkit/context/db-schema/schema.sql") as file:
         assert file.read() == b"create table x;"
     assert library.text(".ctxkit/context/db-schema") == "create table x;"
     told = json.loads((base / ".ctxkit/context/index.json").read_text())
@@ -87,20 +87,20 @@ def test_a_folder_is_kept_with_its_documents_as_text(base, tmp_path):
     write(tmp_path / "elsewhere.md", "elsewhere")
     found = import_files(specs)
     assert sorted(found.files) == ["a.md", "rates.txt", "rates.xlsx.txt", "sub/b.md"]
-    assert found.left == ["bin.dat (it is no text)"]
+    assert found.skipped == ["bin.dat (it is no text)"]
     library = add(base, specs, "specs", home=".fuseraft")
     item = library.items()[".fuseraft/context/specs"]
     assert item.raw_bytes > (specs / "rates.xlsx").stat().st_size > item.size_bytes
     assert "2 documents" in item.extraction_info
     block = format_index_block(library.items())
     assert "  [specs] (4 files):\n    .fuseraft/context/specs/a.md\n" in block
-    assert library.listed(".fuseraft/context/specs/sub") == [".fuseraft/context/specs/sub/b.md"]
+    assert library.list_files(".fuseraft/context/specs/sub") == [".fuseraft/context/specs/sub/b.md"]
 
 
 def test_the_same_name_again_takes_the_place_of_the_old_one(base, tmp_path):
     add(base, write(tmp_path / "one.md", "1"), "n")
     library = add(base, write(tmp_path / "two.md", "2"), "n")
-    assert library.listed(".ctxkit/context/n") == [".ctxkit/context/n/two.md"]
+    assert library.list_files(".ctxkit/context/n") == [".ctxkit/context/n/two.md"]
     held = sorted(p.name for p in (base / ".ctxkit/context").iterdir())
     assert held == [".lock", "index.json", "n"]
 
@@ -161,7 +161,7 @@ def test_paths_that_lead_out_are_not_used(base, path):
     library = ContextStore(base)
     assert library.items() == {}
     assert "1 entry is not used" in library.faults()[0]
-    with pytest.raises(StoreError), library.opened(f".ctxkit/context/bad/{path}"):
+    with pytest.raises(StoreError), library.open_file(f".ctxkit/context/bad/{path}"):
         pass
 
 
@@ -181,7 +181,7 @@ def test_links_in_a_strangers_store_are_not_followed(base, tmp_path):
     library = ContextStore(base)
     assert list(library.items()) == [".ctxkit/context/ok"]
     for name in ("file", "folder"):
-        with pytest.raises(StoreError), library.opened(f".ctxkit/context/{name}/f.txt"):
+        with pytest.raises(StoreError), library.open_file(f".ctxkit/context/{name}/f.txt"):
             pass
 
 
@@ -255,7 +255,7 @@ def test_a_strangers_index_of_very_many_items_is_bounded(base):
     assert list(library.items()) == [".ctxkit/context/i00000"]  # what it names is there
     assert time.process_time() - began < 1
     assert library.faults()[0].startswith("1499 entries are not used")
-    with pytest.raises(StoreError), library.opened(".ctxkit/context/i00000/39.md"):
+    with pytest.raises(StoreError), library.open_file(".ctxkit/context/i00000/39.md"):
         pass
 
 
@@ -390,7 +390,7 @@ def test_a_folder_that_another_process_holds_is_a_sentence(tmp_path):
     ContextStore(tmp_path).put("a", {"a.txt": (b"text", 4)})
     here = SafeFolder(tmp_path / ".ctxkit" / "context")
     refused = pytest.raises(OSError, match="another process")
-    with here, here.locked(), refused, here.locked(0.05):
+    with here, here.lock(), refused, here.lock(0.05):
         raise AssertionError
     ContextStore(tmp_path).put("b", {"a.txt": (b"text", 4)})  # it was given free
 
@@ -426,5 +426,5 @@ def test_hidden_files_of_a_folder_are_left_and_told(tmp_path):
     (tmp_path / "home" / "notes.md").write_text("notes")
     found = import_files(tmp_path / "home")
     assert list(found.files) == ["notes.md"]
-    assert found.left == ["2 hidden files (add one by its own path)"]
+    assert found.skipped == ["2 hidden files (add one by its own path)"]
     assert list(import_files(tmp_path / "home" / ".netrc").files) == [".netrc"]

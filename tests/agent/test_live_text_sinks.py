@@ -1,4 +1,4 @@
-"""All live text goes through `LiveEvents.tell`: the source says so, whoever tells and whoever shows."""
+"""All live text goes through `LiveEvents.emit`: the source says so, whoever tells and whoever shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = re.findall(r"[a-z]+_?[a-z_]*", LiveEvent.__doc__.split("Names:")[1].repl
 KINDS = [k for k in KINDS if "_" in k or k in ("delta", "cancelled", "moved")]
 EMITTERS = ("tell", "_tell", "_say", "emit", "_emit")
 """Names under which the callback of events is called."""
-EVENT_CALLS = ("self._events.tell", "self._events.emit")
+EVENT_CALLS = "self._events.emit"
 RUNNING = ("agent", "magics", "teams", "widgets")
 """The folders whose code runs beside an agent."""
 
@@ -39,7 +39,7 @@ SCREENS = {
     ("agent/tools/code_tools.py", "_execute_code"): "into the captured output of a tool, which its result holds",
 }  # fmt: skip
 """Every place that prints or displays while an agent may run, and what it shows: none of them gets
-text of an agent but by events. One that is new here shows it by way of `LiveEvents.tell`, too.
+text of an agent but by events. One that is new here shows it by way of `LiveEvents.emit`, too.
 """
 WORKERS = (
     "agent/tools/search_worker.py",
@@ -118,7 +118,7 @@ def test_a_model_streams_to_the_hearing_of_a_call_or_to_nobody():
     }
     assert len(streams) >= 3
     hear = [ast.unparse(c) for n, _, c in calls("agent") if called(c) == "ReplyStream"]
-    assert hear == [f"ReplyStream(self._emit, turn.{Turn.hold.__name__})"]
+    assert hear == [f"ReplyStream(self._emit, turn.{Turn.check_deadline.__name__})"]
 
 
 def test_every_screen_is_known():
@@ -162,8 +162,8 @@ def test_no_event_tells_a_key(kind):
     events = LiveEvents(heard.append, lambda: 0.0, lambda: 0)
     for piece in get_args(get_type_hints(Delta)["kind"]):
         payload = {"kind": piece, "text": f"is {KEY} there", "args": {KEY: [f"\x1b[31m{KEY}"]}}
-        events.tell(kind, payload)
-    events.tell("turn_end", {})
+        events.emit(kind, payload)
+    events.emit("turn_end", {})
     assert KEY not in repr(heard)
     assert "[redacted]" in repr(heard)
 
@@ -173,10 +173,10 @@ def test_a_key_in_pieces_stays_hidden_whatever_event_comes_between(kind):
     heard = []
     events = LiveEvents(heard.append, lambda: 0.0, lambda: 0)
     for piece in ("the ", KEY[:20]):
-        events.tell("delta", {"kind": "text", "text": piece})
-    events.tell(kind, {})
-    events.tell("delta", {"kind": "text", "text": KEY[20:] + " is"})
-    events.tell("turn_end", {})
+        events.emit("delta", {"kind": "text", "text": piece})
+    events.emit(kind, {})
+    events.emit("delta", {"kind": "text", "text": KEY[20:] + " is"})
+    events.emit("turn_end", {})
     assert [e.kind for e in heard] == ["delta", kind, "delta", "delta", "turn_end"]
     assert "".join(e.payload.get("text", "") for e in heard) == "the [redacted] is"
 
@@ -202,7 +202,7 @@ class LeakyModel:
 
 def test_no_piece_and_no_event_of_a_turn_holds_a_key(tmp_path):
     heard = []
-    with LiveSession("one", model=LeakyModel(), rules=Rules(), clock=lambda: 1e9, hear=heard.append,
+    with LiveSession("one", model=LeakyModel(), rules=Rules(), clock=lambda: 1e9, listener=heard.append,
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
         outcome = run(live.turn(f"use {KEY}"))
     assert outcome.ended == "answered"
@@ -224,7 +224,7 @@ def test_no_event_of_a_team_holds_a_key(tmp_path):
     heard, names = [], ("A", "B")
     models = {name: LeakyModel() for name in names}
     body = {"Agents": [{"Name": n} for n in names], "Termination": {"MaxIterations": 2}}
-    with ck.team(body, models=models, folder=tmp_path, hear=heard.append) as team:
+    with ck.team(body, models=models, folder=tmp_path, listener=heard.append) as team:
         team.run(f"Say {KEY}.")
     assert [m.calls for m in models.values()] == [2, 2]
     assert KEY[:12] not in repr(heard)

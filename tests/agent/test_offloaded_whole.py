@@ -51,7 +51,7 @@ def offloading():
 def test_a_stored_result_is_said_once_with_its_file(tmp_path):
     heard = []
     for _ in range(2):  # the second session reads the first one's log, and stores nothing anew
-        with talk(tmp_path, hear=heard.append) as one:
+        with talk(tmp_path, listener=heard.append) as one:
             run(one.turn("go"))
             (file,) = one.workspace.results(one.id).glob("*.txt")
     stored = [e.payload for e in heard if e.kind == "artifact_stored"]
@@ -117,7 +117,7 @@ def test_fuserafts_own_names_are_said_where_the_tools_have_them():
 
 def test_what_cannot_be_stored_is_sent_within_the_limits_and_said(tmp_path):
     heard = []
-    with talk(tmp_path, hear=heard.append) as one:
+    with talk(tmp_path, listener=heard.append) as one:
         folder = one.workspace.results(one.id)
         folder.parent.mkdir(parents=True)
         folder.write_text("in the way")

@@ -32,7 +32,7 @@ def test_what_a_stub_names_is_kept_first(tmp_path):
     sent = prompt(store.save)
     assert sent.text.startswith(STUB_PREFIX)
     (path,) = re.findall(r"path='([^']+)'", sent.text)
-    with store.opened(path) as file:
+    with store.open_file(path) as file:
         assert file.read().decode() == LONG
     assert not (tmp_path / "artifacts").exists()
 

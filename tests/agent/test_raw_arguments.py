@@ -22,7 +22,7 @@ def live(tmp_path):
 
     def made(*replies, **more):
         made.model = Says(*replies)
-        s = LiveSession("one", model=made.model, rules=Rules(counter=COUNT), hear=heard.append,
+        s = LiveSession("one", model=made.model, rules=Rules(counter=COUNT), listener=heard.append,
                         clock=lambda: float(next(ticks)), workspace=Workspace(tmp_path),
                         **more)  # fmt: skip
         s.heard = heard

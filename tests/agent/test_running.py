@@ -97,7 +97,7 @@ def test_limits_of_outputs_come_from_words_and_from_rules():
     assert OutputLimits.of(rules) == OutputLimits(lines=7, mode="head", spill=900)
     assert OutputLimits.of(rules, "lines=3, spill=0") == OutputLimits(lines=3, mode="head", spill=0)
     assert OutputLimits.of(presets.pi()) == OutputLimits()
-    cut = OutputLimits(lines=2, mode="head").cut("a\nb\nc")
+    cut = OutputLimits(lines=2, mode="head").shorten("a\nb\nc")
     assert cut == "a\nb\n\n[tool output truncated: showing 2/3 lines, 3B/5B bytes, 3/5 chars]"
 
 

@@ -48,7 +48,7 @@ def live(tmp_path, monkeypatch):
         *[said(f"notes: {leak()}")] * 9,
     )
     rules = Rules(policy=Summary(keep_tokens=50), trigger=Above(400), counter=COUNT, window=50_000)
-    with LiveSession("one", model=model, rules=rules, clock=lambda: float(next(ticks)), hear=heard.append,
+    with LiveSession("one", model=model, rules=rules, clock=lambda: float(next(ticks)), listener=heard.append,
                      tools=["files", tool(leak), tool(fail)], workspace=Workspace(tmp_path)) as s:  # fmt: skip
         s.heard = heard
         yield s
@@ -71,7 +71,9 @@ def test_no_file_holds_a_key(live, tmp_path):
 
 def test_a_result_that_is_kept_apart_holds_no_key(tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
-    stub = ArtifactStore(Workspace(tmp_path), lambda: ["s"]).keep("leak", leak() + "x" * 300_000)
+    stub = ArtifactStore(Workspace(tmp_path), lambda: ["s"]).store_result(
+        "leak", leak() + "x" * 300_000
+    )
     (kept,) = tmp_path.rglob("*.txt")
     assert kept.name in stub
     assert clean(kept.read_text())
@@ -152,7 +154,7 @@ def test_streams_names_ids_keys_models_and_the_focus_hold_no_key(tmp_path, monke
     monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
     heard = []
     with LiveSession("s", model=Streams(), rules=Rules(counter=COUNT), clock=count(10**9).__next__,
-                     hear=heard.append, workspace=Workspace(tmp_path)) as live:  # fmt: skip
+                     listener=heard.append, workspace=Workspace(tmp_path)) as live:  # fmt: skip
         outcome = run(live.turn("go"))
         run(live.compact(focus=f"keep {SHAPED}"))
     shown = "".join(e.payload["text"] for e in heard if e.kind == "delta")

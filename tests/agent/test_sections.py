@@ -180,7 +180,7 @@ def test_what_is_no_section_is_refused(words, match):
 def grown(session: Session, sections: PromptSections, now: float) -> tuple[Session, Message | None]:
     from msgspec.structs import replace
 
-    due = sections.due(session, now)
+    due = sections.make_update(session, now)
     if due is not None:
         session = session.append(replace(due, id=f"m{len(session.log)}", time=now))
     told = Message(role="user", id=f"u{len(session.log)}", parts=(Text("Go"),), time=now)
@@ -233,7 +233,10 @@ def test_what_a_compaction_took_away_is_said_again(root, tmp_path):
 
 def test_instructions_of_its_own_are_never_left_out_but_by_off(root):
     with_own = around(root, own="In verse.")
-    assert names(PromptSections(("base",), with_own).due(Session(id="s"), NOW)) == ["base", "own"]
+    assert names(PromptSections(("base",), with_own).make_update(Session(id="s"), NOW)) == [
+        "base",
+        "own",
+    ]
     assert PromptSections((), with_own).names == ()
 
 

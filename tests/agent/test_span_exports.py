@@ -152,7 +152,7 @@ def test_nobody_there_is_told_once(tmp_path):
         lambda kind, payload: said.append((kind, payload["error"])),
     )
     for _ in range(3):
-        export.hear(LiveEvent("turn_end", 0.0, 1, {}))
+        export.on_event(LiveEvent("turn_end", 0.0, 1, {}))
         time.sleep(0.05 if export.fault else 0.3)
     with pytest.warns(UserWarning, match="127.0.0.1:9/v1/traces"):
         export.close()

@@ -27,7 +27,7 @@ class Waits(Says):
 @pytest.fixture
 def live(tmp_path):
     ticks, rules = count(1_800_000_000), Rules(counter=COUNT, window=50_000)
-    with LiveSession("one", model=Waits(), rules=rules, clock=lambda: float(next(ticks)), hear=lambda _: None,
+    with LiveSession("one", model=Waits(), rules=rules, clock=lambda: float(next(ticks)), listener=lambda _: None,
                      tools=[], workspace=Workspace(tmp_path)) as s:  # fmt: skip
         yield s
 
@@ -35,7 +35,7 @@ def live(tmp_path):
 def test_a_wait_is_heard_and_shown_and_no_part_of_the_reply(live):
     heard, shown = [], TurnDisplay(live)
     live.listen(heard.append)
-    live.listen(shown.hear)
+    live.listen(shown.on_event)
     run(live.turn("go"))
     waits = [e.payload for e in heard if e.kind == "model_wait"]
     assert len(waits) == 1

@@ -11,7 +11,6 @@ from cli.conftest import SAMPLE
 from cli.words import ctxkit, in_terminal, told
 
 import ctxkit as ck
-from ctxkit.metrics.cost.spending import spend
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_spend_by_something_keeps_its_rows_for_a_session_too(home):
 
 
 def test_the_answer_about_money_is_the_largest_that_could_be_avoided():
-    bill = spend(ck.read(SAMPLE))
+    bill = ck.spend(ck.read(SAMPLE))
     usd = float(re.search(r"\(\$([\d.]+)\)", bill.answer)[1])
     avoidable = [sum(f.usd for f in bill.fetched)]
     avoidable += [r.sent_usd for r in bill.resent]

@@ -110,7 +110,7 @@ def test_what_the_tool_deletes_stays(home: Path, tmp_path: Path):
 def test_a_copy_that_was_broken_off_goes_on(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    real, done = session_archive.Archive.take, []
+    real, done = session_archive.Archive.copy_original, []
 
     def killed(self, original):
         if len(done) == 3:
@@ -120,7 +120,7 @@ def test_a_copy_that_was_broken_off_goes_on(
         done.append(original)
         return real(self, original)
 
-    monkeypatch.setattr(session_archive.Archive, "take", killed)
+    monkeypatch.setattr(session_archive.Archive, "copy_original", killed)
     with pytest.raises(KeyboardInterrupt):
         ck.keep(tmp_path / "kept", home)
     monkeypatch.undo()

@@ -325,7 +325,7 @@ def test_compact_shows_before_after_and_what_went(long):
     assert done.before > done.after
     assert 0.3 < done.saved < 0.8
     assert f"Compacted ({done.before:,} → {done.after:,} tokens" in repr(done)
-    assert len(done.gone) == 12
+    assert len(done.removed_messages) == 12
     assert "INV-NO-871907" in done.summary
     assert len(kit(long).session().edits) == 1
     assert kit(long).session().log[: len(before.log)] == before.log
@@ -338,7 +338,11 @@ def test_what_a_dry_run_shows_is_what_is_done(long):
     assert repr(would).startswith("Would compact (")
     assert kit(long).session() is before
     done = run(long, "%compact --keep 1")
-    assert (would.before, would.after, would.gone) == (done.before, done.after, done.gone)
+    assert (would.before, would.after, would.removed_messages) == (
+        done.before,
+        done.after,
+        done.removed_messages,
+    )
 
 
 def test_an_option_after_the_focus_counts_or_is_refused(long):
@@ -357,7 +361,7 @@ def test_a_focus_is_taken_raw(long):
 
 
 def test_a_focus_may_stand_in_a_cell(long):
-    assert run(long, "%%compact --keep 1\nWhich ids were wrong?").done
+    assert run(long, "%%compact --keep 1\nWhich ids were wrong?").is_applied
     assert (
         '"focus":"Which ids were wrong?"'
         in next(Path(".ctxkit/logs").glob("events_*.jsonl")).read_text()
@@ -365,14 +369,16 @@ def test_a_focus_may_stand_in_a_cell(long):
 
 
 def test_keep_is_turns(long):
-    assert len(run(long, "%compact --dry-run --keep 1").gone) == 12
-    assert len(run(long, "%compact --dry-run --keep 0").gone) > 15
+    assert len(run(long, "%compact --dry-run --keep 1").removed_messages) == 12
+    assert len(run(long, "%compact --dry-run --keep 0").removed_messages) > 15
     assert "skipped" in repr(run(long, "%compact --dry-run --keep 2"))
     lines_of_error(long, "%compact --keep -1", BadArguments, "0 or more")
 
 
 def test_rules_can_be_lent_for_once(long):
-    assert len(run(long, "%compact --dry-run --rules 'summary:keep_messages=4'").gone) > 12
+    assert (
+        len(run(long, "%compact --dry-run --rules 'summary:keep_messages=4'").removed_messages) > 12
+    )
     assert "skipped" in repr(run(long, "%compact --dry-run --rules pi"))  # it keeps 20,000 tokens
     lines_of_error(long, "%compact --rules pl", UnknownPreset, "preset")
 
@@ -381,7 +387,7 @@ def test_where_the_rules_do_nothing_the_newest_turn_is_kept(shell):
     for _ in range(2):
         run(shell, f"{AUDIT} --rules none --max-calls 2\ngo")
     done = run(shell, "%compact")
-    assert done.done
+    assert done.is_applied
     assert [t for e in done.edits for t in e.targets] == [
         m.id for m in done.session.messages if m.turn == 0
     ]

@@ -61,8 +61,8 @@ def test_notices_stay_where_a_long_reply_is_cut(tmp_path):
         display = TurnDisplay(live)
         for n in range(5):
             attempt = {"outcome": "refused", "reason": f"reason {n} <b>"}
-            display.hear(LiveEvent("compaction_end", 1.0, 0, attempt))
-        display.hear(LiveEvent("reply_cut_short", 1.0, 0, {"continues": True}))
+            display.on_event(LiveEvent("compaction_end", 1.0, 0, attempt))
+        display.on_event(LiveEvent("reply_cut_short", 1.0, 0, {"continues": True}))
         display._add_piece("text", "! compaction of the model's own\n" + "word " * 2_000)
     text, html = display.plain(is_final=True), display.html(is_final=True)
     notices = [n for n in text.splitlines() if n.startswith("! ")]

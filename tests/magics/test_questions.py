@@ -148,9 +148,9 @@ def test_where_a_terminal_is_a_file_a_key_is_not_printed(monkeypatch, capsys):
 
 def permission(**told) -> str:
     builder = ReplyBuilder("acp/x")
-    list(builder.call({"toolCallId": "c1", "title": "Run", "kind": "execute"}))
-    list(builder.call({"toolCallId": "c1", **told}))
-    return question_about(builder.asked("c1")).whole
+    list(builder.update_call({"toolCallId": "c1", "title": "Run", "kind": "execute"}))
+    list(builder.update_call({"toolCallId": "c1", **told}))
+    return question_about(builder.get_call_for_review("c1")).whole
 
 
 @given(TEXTS)

@@ -83,7 +83,7 @@ def test_live_log_and_replay_agree_to_the_token(begin):
     log = ck.read(".ctxkit/sessions/main.jsonl")
     assert [names(m) for m in log.messages] == [names(m) for m in live.messages]
     assert ["store"] in [names(m) for m in log.messages]
-    again = ck.replay(log, live.behind._latest_run.rules)
+    again = ck.replay(log, live.prompt_source._latest_run.rules)
     for call in range(len(live.calls)):
         held = [
             [(i.message.parts, i.tokens) for i in s.sent(call) if i.message.kind != "fixed"]
@@ -251,7 +251,7 @@ def test_an_agent_reads_the_store_from_a_scratch_root(begin):
            Message(role="assistant", id="a", parts=(call,), stop="tool"),
            Message(role="tool", id="t", call_id="c1", tool="read_file", parts=(Text(""),)),
            Message(role="assistant", id="b", parts=(Text("done"),), stop="stop")]  # fmt: skip
-    shell.magics_manager.registry["CtxKit"].sessions.put(
+    shell.magics_manager.registry["CtxKit"].sessions.update(
         Session(id="script", log=tuple(log)), "script"
     )
     done = run(shell, "%%agent --session s --model scripted/script\nGo").session

@@ -9,7 +9,7 @@ import pytest
 from magics.shells import completions
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.demo_team import DEMO_TASK
+from ctxkit.teams import DEMO_TASK
 
 PLAN = "Agents:\n  - Name: A\n  - Name: B\nSelection: {Type: sequential}\n"
 
@@ -19,7 +19,7 @@ def test_a_team_works_on_the_task_of_the_cell(shell):
     assert "Developer: validation fail" in page
     assert "Developer: state advanced -> Testing" in page
     assert page.endswith("done: Done is reached")
-    assert shell.user_ns["crew"].standing.turns == 5
+    assert shell.user_ns["crew"].status.turns == 5
     assert repr(shell.run_line_magic("team", "roman")).endswith("done: Done is reached")
 
 

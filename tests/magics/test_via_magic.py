@@ -125,7 +125,7 @@ def test_its_program_ends_when_its_session_is_closed(via):
     process = acp._child._process
     assert process.returncode is None
     via.shell.run_line_magic("context", "reset")
-    assert acp.gone
+    assert acp.end_reason
     assert process.returncode is not None
 
 

@@ -162,8 +162,8 @@ def test_fa11_a_focus_follows_the_identifiers():
 
 def test_fa12_mode_default_ignores_the_identifier_policy():
     """only safeguard tells the summariser about identifiers"""
-    assert "UUIDs" in presets.fased().policy.told()
-    assert "UUIDs" not in presets.fased(mode="default").policy.told()
+    assert "UUIDs" in presets.fased().policy.summary_instructions()
+    assert "UUIDs" not in presets.fased(mode="default").policy.summary_instructions()
 
 
 def test_fa13_the_time_limit_is_passed_on_unless_quirks():
@@ -194,8 +194,8 @@ def test_fa14_fa15_fa16_fa17_memory_is_flushed_once_a_cycle(
     )
     memory = MemoryFlusher(rules.flush, Root(tmp_path), None, lambda: 0.0, lambda *_: None)
     compactions, flushed_at = state
-    assert flushed_at is None or memory.due(window, window, flushed_at)
-    assert memory.due(tokens, window, compactions) is due
+    assert flushed_at is None or memory.is_due(window, window, flushed_at)
+    assert memory.is_due(tokens, window, compactions) is due
 
 
 def test_fa19_numbers_that_make_no_sense_are_defaults():

@@ -15,7 +15,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.presets.config_syntax import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, MAX_VALUES, load_config
 from ctxkit.presets.fuseraft_config import MAX_AGENTS, MAX_STATES, MAX_WAYS
-from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams import parse_plan
 from ctxkit.teams.plan import MAX_CONTRACT_FAILURES, MAX_SILENT_TURNS
 from ctxkit.teams.state_machine import find_signals
 
@@ -97,8 +97,8 @@ def test_an_agent_that_never_signals_comes_to_an_end(tmp_path):
     plan = config(["A"], {"One": state("A", to("End", "DONE")), "End": DONE})
     with made(tmp_path, {"A": [["I think."]] * 9}, plan) as team:
         assert team.run("Work.").ended == "stopped"
-        assert team.standing.turns == MAX_SILENT_TURNS
-        assert "A gave no clear signal in 3 turns; it may give DONE" in team.standing.why
+        assert team.status.turns == MAX_SILENT_TURNS
+        assert "A gave no clear signal in 3 turns; it may give DONE" in team.status.why
         assert [k for k, _ in shown(team, "A")].count("correction") == MAX_SILENT_TURNS - 1
 
 
@@ -110,7 +110,7 @@ def test_a_contract_that_never_holds_comes_to_an_end_after_help(tmp_path):
         assert team.moves["agent"].dropna().tolist() == ["A", "A", "B", "A", "A"]
         assert (
             f"failed {MAX_CONTRACT_FAILURES} times in a row (C: there is no file x.txt)"
-            in team.standing.why
+            in team.status.why
         )
 
 
@@ -119,7 +119,7 @@ def test_an_agent_for_recovery_mends_what_is_missing(tmp_path):
     plan = config(["A", "B"], {"One": state("A", ways), "End": DONE}, Contracts=[CONTRACT])
     help_ = [("write_file", {"path": "x.txt", "content": "x"}), "Mended."]
     with made(tmp_path, {"A": [GO] * 9, "B": [help_]}, plan) as team:
-        assert (team.run("Work.").ended, team.standing.turns) == ("done", 4)
+        assert (team.run("Work.").ended, team.status.turns) == ("done", 4)
 
 
 def test_a_cycle_of_hand_offs_comes_to_an_end(tmp_path):
@@ -235,7 +235,7 @@ def test_assertions_are_looked_for_in_test_files_alone(tmp_path):
         return [("write_file", {"path": path, "content": "x shall be 1"}), rows, "DONE"]
 
     with made(tmp_path, {"A": [writes("a.txt"), writes("test_a.txt")]}, plan) as team:
-        assert (team.run("Work.").ended, team.standing.turns) == ("done", 2)
+        assert (team.run("Work.").ended, team.status.turns) == ("done", 2)
 
 
 def test_aliases_that_unfold_to_ever_more_are_refused_at_once(tmp_path):

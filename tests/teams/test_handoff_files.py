@@ -32,8 +32,7 @@ def test_a_hand_off_holds_a_file(tmp_path):
 def test_without_a_number_a_source_has_all_recent_changes(tmp_path):
     """F46: `changes_recent` gives all of them, `changes_recent:2` the newest two."""
     changes = [
-        TurnChanges(turn=n, agent="A", time=0.0, written=(f"{n}.txt",), commands=())
-        for n in range(5)
+        TurnChanges(turn=n, agent="A", time=0.0, files=(f"{n}.txt",), commands=()) for n in range(5)
     ]
     files = SourceFiles(root=Root(tmp_path), brief="brief.json", changes=changes)
     for argument, count in (("", 5), ("2", 2)):

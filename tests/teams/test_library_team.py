@@ -23,7 +23,7 @@ def whole(tmp_path_factory):
     try:
         with open_library_team(tmp_path_factory.mktemp("library")) as made:
             assert made.run(TASK).ended == "done"
-            assert made.standing.turns == 21
+            assert made.status.turns == 21
             found = ck.compare(made, VIEWS)
     finally:
         prices._registered.clear()  # its agents are called as those of other teams

@@ -10,8 +10,7 @@ from teams.orchestration_files import BROWNFIELD, DEV, PIPELINE, RESEARCH
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.teams.demo_team import make_scripted_agent
-from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams import make_scripted_agent, parse_plan
 
 VERIFY = "python -c 'print(1)' # test"
 BRIEF = json.dumps({"files_to_change": ["one.py", "test_one.py"], "verify_command": VERIFY,
@@ -62,7 +61,7 @@ def dev(tmp_path_factory):
 
 def test_a_state_machine_of_four_runs_to_its_end(dev):
     """F128, F131: A file of fuseraft's kind runs as a team, by its signals, contracts and limits."""
-    assert dev.standing.ended == "done"
+    assert dev.status.ended == "done"
     told = dev.moves[["agent", "kind"]].dropna().to_numpy().tolist()
     assert told == [
         ["Planner", "state_advanced"], ["Developer", "validation_fail"],
@@ -218,7 +217,7 @@ def test_tests_must_have_run_after_the_last_change(tmp_path):
         ],
     }
     with opened(tmp_path, BROWNFIELD, parts, tools=("files", "shell")) as team:
-        assert (team.run("Build.").ended, team.standing.turns) == ("done", 5)
+        assert (team.run("Build.").ended, team.status.turns) == ("done", 5)
         why = team.moves["message"].dropna().tolist()
         assert "the tests were not run after the last change: echo all tests" in why[0]
         assert why[1] == "Built: there is no file a.txt"

@@ -96,7 +96,7 @@ def test_a_script_that_is_read_is_played_turn_by_turn(tmp_path):
         assert team.root.read("a.txt") == b"first"
         assert team.sessions["A"].agent.writer is None  # no script writes summaries
     with ck.team(name="team", folder=tmp_path, clock=clock()) as team:
-        assert team.standing.ended == "done"  # it is opened again as it was
+        assert team.status.ended == "done"  # it is opened again as it was
 
 
 def test_who_is_not_in_a_script_plays_by_the_plan(tmp_path):

@@ -14,7 +14,7 @@ from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.presets.config_syntax import load_config
-from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams import parse_plan
 from ctxkit.teams.plan import Condition, find_json_object
 from ctxkit.teams.team_building import load_referenced_files
 
@@ -51,7 +51,7 @@ def test_a_keyword_leads_to_its_agent_and_one_to_oneself_ends(tmp_path):
         assert went(team) == ["B", "B", "B", "C", "A", "A", "C"]
         failed = team.moves[team.moves["kind"] == "validation_fail"]
         assert failed["message"].tolist() == ["RequireWriteFile: no file was written in this turn"]
-        assert team.standing.why == "the end is reached"
+        assert team.status.why == "the end is reached"
 
 
 def test_termination_ends_a_state_machine_too_but_not_behind_a_failed_contract(tmp_path):
@@ -61,7 +61,7 @@ def test_termination_ends_a_state_machine_too_but_not_behind_a_failed_contract(t
                   Termination={"Type": "regex", "Pattern": "APPROVED|ENOUGH"})  # fmt: skip
     with made(tmp_path, {"A": [["APPROVED"], ["It is ENOUGH."]]}, plan) as team:
         assert team.run("Work.").why == "A said APPROVED|ENOUGH"
-        assert team.standing.turns == 2
+        assert team.status.turns == 2
 
 
 def says(**fields):
@@ -98,7 +98,7 @@ def test_an_agent_that_never_says_json_comes_to_an_end(tmp_path):
         tmp_path, {"Writer": [["{" * 50_000]] * 9, "Editor": [], "Publisher": []}, plan
     ) as team:
         assert team.run("Work.").ended == "stopped"
-        assert team.standing.turns == 3
+        assert team.status.turns == 3
 
 
 @given(st.text(max_size=300))
@@ -106,8 +106,8 @@ def test_any_reply_holds_an_object_or_none(text):
     found = find_json_object(text)
     assert found is None or isinstance(found, dict)
     condition = Condition(field="a.b", operator="Contains", value="x")
-    assert condition.holds({"a": {"b": "xyz"}})
-    assert not condition.holds(found or {"a": "x"})
+    assert condition.matches({"a": {"b": "xyz"}})
+    assert not condition.matches(found or {"a": "x"})
 
 
 def test_a_graph_has_a_state_for_each_node_and_its_last_agent_speaks(tmp_path):
@@ -197,7 +197,7 @@ def test_branches_go_on_where_they_were_cut_off(tmp_path):
         team.ask("Work.")
         for _ in range(2):
             asyncio.run(team.step())
-        assert team.standing.branches == ("Front",)
+        assert team.status.branches == ("Front",)
     with made(tmp_path, BRANCHED, plan) as team:
         assert team.run().ended == "done"
         assert went(team) == ["A", "B", "C", "A", "A", "B", "C", "A"]
@@ -244,7 +244,7 @@ def test_how_often_a_contract_may_fail_is_said(tmp_path, handling, turns, words)
     plan = config(["A"], states, Contracts=[held], FailureHandling=handling)
     with made(tmp_path, {"A": [["DONE"]] * 9}, plan) as team:
         assert words in team.run("Work.").why
-        assert team.standing.turns == turns
+        assert team.status.turns == turns
 
 
 def test_an_agent_for_recovery_may_come_at_once_and_silence_may_last_longer(tmp_path):
@@ -271,7 +271,7 @@ def test_a_list_of_steps_is_held_against_what_was_written(tmp_path):
     wrote = ("write_file", {"path": "b.json", "content": brief})
     parts = {"A": [[wrote, "DONE"], [write("src/a.py"), write("b.md"), "DONE"]]}
     with made(tmp_path, parts, config(["A"], states, Contracts=[needs])) as team:
-        assert (team.run("Work.").ended, team.standing.turns) == ("done", 2)
+        assert (team.run("Work.").ended, team.status.turns) == ("done", 2)
         assert team.moves["message"].dropna().tolist() == ["C: not written: src/a.py, b.md"]
 
 
@@ -293,7 +293,7 @@ def test_each_example_runs_on_scripted_agents(path, tmp_path):
         team.ask("Work.")
         for _ in range(3):
             asyncio.run(team.step())
-        assert team.standing.turns == min(3, team.plan.max_turns) or team.standing.ended
+        assert team.status.turns == min(3, team.plan.max_turns) or team.status.ended
         assert team.tokens > 0
 
 

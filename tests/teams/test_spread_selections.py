@@ -41,7 +41,7 @@ def test_a_model_that_picks_nobody_comes_to_an_end_and_rounds_are_counted(tmp_pa
     never = {**PICKED, "pick": [["Hm."]] * 9}
     with made(tmp_path / "never", never, safe_load(LLM)) as team:
         assert team.run("Write.").ended == "stopped"
-        assert team.standing.turns == 3
+        assert team.status.turns == 3
     long = {"pick": [["Critic"]] * 9, "Critic": [["Hm."]] * 9, "Writer": []}
     with made(tmp_path / "long", long, safe_load(LLM)) as team:
         assert team.run("Write.").why == "the team has had its 12 turns"
@@ -102,7 +102,7 @@ def test_it_is_spread_again_for_the_next_task_and_goes_on_where_it_was_cut_off(t
         team.run("Judge it.")
         team.ask("Judge that.")
         asyncio.run(team.step())
-        assert team.standing.branches == ("2. Money", "3. Money")
+        assert team.status.branches == ("2. Money", "3. Money")
     with made(tmp_path, parts, safe_load(SCATTER)) as team:
         assert team.run().ended == "done"
         assert went(team)[4:] == ["Law", "Money", "Money", "Lead"]
@@ -152,8 +152,8 @@ def test_a_list_goes_on_where_it_was_cut_off(tmp_path):
 def test_a_list_that_never_comes_or_is_too_long_comes_to_an_end(tmp_path, reply):
     with made(tmp_path, {**MAPPED, "Splitter": [reply] * 9}, safe_load(MAPREDUCE)) as team:
         assert team.run("Look.").ended == "stopped"
-        assert team.standing.turns == 2
-        assert "it may give a list at work.files" in team.standing.why
+        assert team.status.turns == 2
+        assert "it may give a list at work.files" in team.status.why
 
 
 def test_an_empty_list_is_an_answer(tmp_path):

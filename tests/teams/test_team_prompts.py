@@ -9,7 +9,7 @@ import ctxkit as ck
 from ctxkit.agent import MemoryStore
 from ctxkit.agent.memory.session_memory import default_memory_folders
 from ctxkit.policies.memory_entries import make_entry
-from ctxkit.teams.demo_team import make_scripted_agent
+from ctxkit.teams import make_scripted_agent
 
 FILES = """
 Orchestration:
@@ -56,7 +56,7 @@ def test_an_agent_is_read_from_its_file_and_what_is_written_beside_goes_before(p
         assert (writer.name, editor.name) == ("Writer", "Editor")
         assert shown(team, "Writer", 0)[0] == ("system", "Be brief.\n\nYou write.")
         assert shown(team, "Editor", 0)[0] == ("system", "Be brief.\n\nYou edit.")
-        assert editor.shown == writer.shown == {"ContextWindow": {"TextOnly": True}}
+        assert editor.view_keys == writer.view_keys == {"ContextWindow": {"TextOnly": True}}
         assert editor.max_calls == 3
         assert not any("not obeyed" in n for n in team.notes)
     (place / "agents/writer.yaml").unlink()

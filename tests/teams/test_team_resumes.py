@@ -16,7 +16,7 @@ from teams.makes import DONE, clock, config, made, shown, state, to
 import ctxkit as ck
 from ctxkit.agent import SessionLog
 from ctxkit.errors import BadArguments, ModelError, StoreError
-from ctxkit.teams.demo_team import make_scripted_agent
+from ctxkit.teams import make_scripted_agent
 
 STATES = {
     "One": state("A", to("Two", "ON", HandoffContext=[{"Source": "changes_recent"}])),
@@ -164,7 +164,7 @@ def test_an_interrupt_keeps_what_was_said_and_the_turn_is_taken_again(tmp_path):
     with ck.team(plan, model=model, folder=tmp_path) as team:
         with pytest.raises(asyncio.CancelledError):
             team.run("Work.")
-        assert team.standing.turns == 0
+        assert team.status.turns == 0
         assert team.run().ended == "done"
         assert "cut off" in shown(team, "A")[-1][1]
         assert [m.text for m in team.ledger.session.messages if m.kind == "heard"] == [
@@ -189,7 +189,7 @@ def test_it_goes_on_in_another_process_and_only_one_runs_it(tmp_path):
         with pytest.raises(StoreError, match="is being written by process"):
             made(tmp_path, PARTS, PLAN)
     with made(tmp_path, PARTS, PLAN) as again:
-        assert again.standing.state == "Two"
+        assert again.status.state == "Two"
         assert again.run().ended == "done"
         assert spoken(again) == WORDS
 

@@ -10,9 +10,8 @@ import pytest
 from teams.makes import shown
 
 import ctxkit as ck
-from ctxkit.teams.demo_team import DEMO_TASK
-from ctxkit.tokens import default_counter
-from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.teams import DEMO_TASK
+from ctxkit.tokens import default_counter, estimate_schema_tokens
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,7 @@ def team(tmp_path_factory):
 
 def test_it_ends_with_a_program_that_works(team):
     """F128: A state machine of signals, transitions and contracts leads a team to its end."""
-    assert (team.standing.ended, team.standing.state, team.standing.turns) == ("done", "Done", 5)
+    assert (team.status.ended, team.status.state, team.status.turns) == ("done", "Done", 5)
     code = "from roman import roman; print(roman(4), roman(1994))"
     ran = subprocess.run(
         [sys.executable, "-c", code],

@@ -49,7 +49,7 @@ def ledger(team):
 def test_agents_take_turns_and_hear_each_other(talk):
     team = talk()
     assert team.moves["agent"].dropna().tolist() == ["A", "B", "C"] * 3
-    assert team.standing.why == "the team has had its 9 turns"
+    assert team.status.why == "the team has had its 9 turns"
     assert heard(team)[-2:] == ["A three", "B three"]
     assert kinds(team).count("frame") == 2
     assert kinds(team).count("tool") == 1
@@ -145,8 +145,7 @@ def test_a_declared_history_is_text_bounded_and_the_oldest_goes_first(talk, tmp_
 def test_live_and_replay_agree_under_each_view(talk, window):
     team = talk(ContextWindow=window)
     live = team.sessions["C"]
-    from ctxkit.tokens import default_counter
-    from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+    from ctxkit.tokens import default_counter, estimate_schema_tokens
 
     sizes = [default_counter().message(m) for m in live.session.messages]
     fixed = estimate_schema_tokens(t.schema for t in live.agent.tools.values())
@@ -170,14 +169,14 @@ def test_a_round_robin_ends_at_the_words_of_an_agent(tmp_path):
     stop = {"Strategies": [{"Type": "regex", "Pattern": r"(?m)^APPROVED$", "AgentNames": ["B"]}]}
     parts = {"A": [["APPROVED"]] * 4, "B": [["not yet"], ["APPROVED"]]}
     with made(tmp_path, parts, config(["A", "B"], Termination=stop)) as team:
-        assert (team.run("Work.").ended, team.standing.turns) == ("done", 4)
+        assert (team.run("Work.").ended, team.status.turns) == ("done", 4)
 
 
 def test_each_agent_speaks_once_in_a_sequence(tmp_path):
     plan = config(["A", "B"], Selection={"Type": "sequential"})
     with made(tmp_path, {"A": [["a"]] * 2, "B": [["b"]] * 2}, plan) as team:
-        assert (team.run("Work.").why, team.standing.turns) == ("each agent has had its turn", 2)
-        assert (team.run("Work again.").ended, team.standing.turns) == ("done", 4)
+        assert (team.run("Work.").why, team.status.turns) == ("each agent has had its turn", 2)
+        assert (team.run("Work again.").ended, team.status.turns) == ("done", 4)
 
 
 def test_a_budget_of_all_agents_ends_the_team(tmp_path):

@@ -236,11 +236,11 @@ class MemoryPromoter:
     ) -> None:
         self._memory, self._session, self._emit = memory, session, emit
         self._has_turns = False
-        self.moved()
+        self.on_move()
 
-    def moved(self) -> None:
+    def on_move(self) -> None:
         """Count the compactions on the current path as handled, after a move in the log."""
-        self._compactions_seen = len(self._session().edits) if self._memory is not None else 0
+        self._handled_compactions = len(self._session().edits) if self._memory is not None else 0
 
     async def before(self, agent: str, prompt: str, seconds: float | None = None) -> None:
         """Load the blocks of the next turn; give up after `seconds` (None: never)."""
@@ -255,12 +255,15 @@ class MemoryPromoter:
                 await _run_within(self._memory.after(agent, self._session()), seconds)
             )
 
-    def compacted(self) -> None:
+    def promote_removed(self) -> None:
         """Promote lessons of the messages that the last compactions removed."""
         if self._memory is None:
             return
         session = self._session()
-        edits, self._compactions_seen = session.edits[self._compactions_seen :], len(session.edits)
+        edits, self._handled_compactions = (
+            session.edits[self._handled_compactions :],
+            len(session.edits),
+        )
         removed_ids = {t for e in edits for t in e.targets} - {
             m.id for e in edits for m in e.inserted
         }

@@ -27,9 +27,9 @@ from ctxkit.agent.models.retries import (
     FailureKind,
     RetryPolicy,
     classify_failure,
+    describe_failure,
     parse_retry_after,
 )
-from ctxkit.agent.models.retries import describe_failure as told
 from ctxkit.agent.models.streaming import (
     CONTEXT_FULL_REASONS,
     StreamNotes,
@@ -235,7 +235,7 @@ class Provider:
                     raise self._to_model_error(
                         e, failure, retry_after, again=bool(has_output)
                     ) from None
-                why = told(self.name, failure, self._address)
+                why = describe_failure(self.name, failure, self._address)
                 emit(Delta("wait", f"{why}; it is asked again in {seconds:.3g} s"))
                 await self._retry_policy.sleep(seconds)
                 continue
@@ -275,7 +275,7 @@ class Provider:
         if failure is None:
             window = parse_window(str(error)) if overflow else None
             return ModelError(f"{self.name}: {text}", overflow=overflow, window=window)
-        why = told(self.name, failure, self._address)
+        why = describe_failure(self.name, failure, self._address)
         when = "later" if retry_after is None else f"in {retry_after:,.0f} s"
         return ModelError(f"{why}; ask again {when}. It said: {text}", again=again)
 

@@ -176,7 +176,7 @@ class _Writer:
     def __init__(self, name: str) -> None:
         self._name, self._calls = name, 0
 
-    def ask(self, thought: str, tool: str, /, **arguments: Any) -> Message:
+    def make_call(self, thought: str, tool: str, /, **arguments: Any) -> Message:
         self._calls += 1
         call = ToolCall(f"{self._name}_{self._calls}", tool, arguments)
         return _make_reply((Thinking(thought),) if thought else (), call)
@@ -209,32 +209,32 @@ def make_tour() -> Script:
     writer = _Writer("tour")
     turns: list[ScriptTurn] = [
         (
-            writer.ask("First see what is there.", "list_files"),
-            writer.ask(
+            writer.make_call("First see what is there.", "list_files"),
+            writer.make_call(
                 "Nothing yet; write the module.",
                 "write_file",
                 path="heat.py",
                 content=_TEMPERATURE_MODULE,
             ),
-            writer.ask("", "read_file", path="heat.py"),
+            writer.make_call("", "read_file", path="heat.py"),
             make_reply(
                 "`heat.py` converts Celsius to Fahrenheit. I have not checked the constant yet."
             ),
         ),
         (
-            writer.ask("Where is the constant?", "search", pattern=r"9 / 5", path="."),
-            writer.ask(
+            writer.make_call("Where is the constant?", "search", pattern=r"9 / 5", path="."),
+            writer.make_call(
                 "Water freezes at 32 °F, not 30.",
                 "patch_file",
                 path="heat.py",
                 old="+ 30",
                 new="+ 32",
             ),
-            writer.ask("", "read_file", path="heat.py", start=4),
+            writer.make_call("", "read_file", path="heat.py", start=4),
             make_reply("The constant was 30 and is 32 now: 0 °C is 32 °F."),
         ),
         (
-            writer.ask(
+            writer.make_call(
                 "",
                 "write_file",
                 path="NOTES.md",
@@ -292,23 +292,23 @@ def make_audit() -> Script:
         path = f"ledgers/{region}.csv"
         turns.append(
             (
-                writer.ask(
+                writer.make_call(
                     f"The ledger of {region} came as text; keep it.",
                     "write_file",
                     path=path,
                     content=text,
                 ),
-                writer.ask("Read it as it stands on disk.", "read_file", path=path),
-                writer.ask(
+                writer.make_call("Read it as it stands on disk.", "read_file", path=path),
+                writer.make_call(
                     "Amounts are cents and never negative.",
                     "search",
                     pattern=r",-\d+,",
                     path="ledgers",
                 ),
-                writer.ask(
+                writer.make_call(
                     f"{wrong} has the wrong sign.", "patch_file", path=path, old=line, new=right
                 ),
-                writer.ask("Check the row.", "search", pattern=wrong, path="ledgers"),
+                writer.make_call("Check the row.", "search", pattern=wrong, path="ledgers"),
                 make_reply(
                     f"{region}: one row had the wrong sign, {wrong}; mended. The column order is"
                     " unchanged."
@@ -319,13 +319,13 @@ def make_audit() -> Script:
     note = "# Mended\n\n" + "".join(f"- {i}\n" for i in mended)
     turns.append(
         (
-            writer.ask(
+            writer.make_call(
                 "The user wanted every mended id noted.",
                 "write_file",
                 path="MENDED.md",
                 content=note,
             ),
-            writer.ask("", "search", pattern=r",-\d+,", path="ledgers"),
+            writer.make_call("", "search", pattern=r",-\d+,", path="ledgers"),
             make_reply(
                 f"All {len(mended)} ledgers are mended; `MENDED.md` names them, {mended[0]} to"
                 f" {mended[-1]}."

@@ -68,13 +68,13 @@ class HttpObserver:
     def __init__(
         self, on_begin: Callable[[HttpExchange], None], on_end: Callable[[HttpExchange], None]
     ) -> None:
-        self.begun, self._on_end = on_begin, on_end
+        self._on_begin, self._on_end = on_begin, on_end
         self.open: dict[int, HttpExchange] = {}
 
     def begin(self, exchange: HttpExchange) -> None:
         """Note a request that is sent."""
         self.open[id(exchange)] = exchange
-        self.begun(exchange)
+        self._on_begin(exchange)
 
     def end(self, exchange: HttpExchange) -> None:
         """Note the end of an exchange, once."""
@@ -147,25 +147,25 @@ def _make_tee_stream(library: Any) -> Any:
 
     class Tee(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, inner: Any, exchange: HttpExchange) -> None:
-            self.inner, self.heard = inner, exchange
+            self.inner, self.exchange = inner, exchange
 
         def __iter__(self) -> Iterator[bytes]:
             for piece in self.inner:
-                self.heard.data.append(piece)
+                self.exchange.data.append(piece)
                 yield piece
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for piece in self.inner:
-                self.heard.data.append(piece)
+                self.exchange.data.append(piece)
                 yield piece
 
         def close(self) -> None:
             self.inner.close()
-            _end_exchange(self.heard)
+            _end_exchange(self.exchange)
 
         async def aclose(self) -> None:
             await self.inner.aclose()
-            _end_exchange(self.heard)
+            _end_exchange(self.exchange)
 
     return Tee
 

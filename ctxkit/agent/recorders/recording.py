@@ -140,7 +140,7 @@ def record(name: str = "recorded") -> Iterator[Recording]:
         undo.callback(_remove_callback, litellm, callback)
 
     def add_exchange(exchange: HttpExchange) -> None:
-        recording.hear(exchange, call_ids.pop(id(exchange), None))
+        recording.add_exchange(exchange, call_ids.pop(id(exchange), None))
 
     call_ids: dict[int, str | None] = {}
     tap = HttpObserver(
@@ -219,7 +219,7 @@ class Recording:
         self.name = name
         self.since = time.time()
         self._calls: list[dict[str, Any]] = []
-        self._begun_ids: set[str] = set()
+        self._started_call_ids: set[str] = set()
         self._ended_ids: set[str] = set()
         self._unreported: dict[str, HttpExchange] = {}
         """Calls of LiteLLM as its HTTP client saw them, in case LiteLLM never reports them."""
@@ -282,8 +282,10 @@ class Recording:
         """
         until = time.monotonic() + _MAX_WAIT_SECONDS
         while time.monotonic() < until:
-            missing = len(self._begun_ids - self._ended_ids - set(self._unreported)) - unfinished
-            silent = self.empty and not (unfinished or self._begun_ids or self._unreported)
+            missing = (
+                len(self._started_call_ids - self._ended_ids - set(self._unreported)) - unfinished
+            )
+            silent = self.empty and not (unfinished or self._started_call_ids or self._unreported)
             quiet = _MAX_WAIT_SECONDS if self.expects_litellm and silent else _QUIET_SECONDS
             if missing <= 0 and time.monotonic() - self._last_report >= quiet:
                 return
@@ -302,7 +304,7 @@ class Recording:
     def begin(self, ident: str) -> None:
         """Note that LiteLLM sent a call."""
         with self._lock:
-            self._begun_ids.add(ident)
+            self._started_call_ids.add(ident)
             self._last_report = time.monotonic()
 
     def end(
@@ -332,7 +334,7 @@ class Recording:
         more = {"response_cost": cost} if isinstance(cost, (int, float)) and cost else {}
         self._append_call("openai", "litellm", request, answer, times, **more)
 
-    def hear(self, exchange: HttpExchange, ident: str | None) -> None:
+    def add_exchange(self, exchange: HttpExchange, ident: str | None) -> None:
         """Note a call of an HTTP client.
 
         Args:

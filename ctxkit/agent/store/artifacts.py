@@ -85,9 +85,9 @@ class ArtifactStore:
         file = folder / f"{artifact}.txt"
         is_new = not file.exists()
         try:
-            self._workspace.keep(folder, file.name, clean)
+            self._workspace.write_file(folder, file.name, clean)
             record_text = json.dumps(record, indent=2, ensure_ascii=False)
-            self._workspace.keep(folder, f"{artifact}.json", record_text)
+            self._workspace.write_file(folder, f"{artifact}.json", record_text)
         except StoreError as e:
             if artifact not in self._failed:
                 self._failed.add(artifact)
@@ -96,7 +96,7 @@ class ArtifactStore:
         if is_new:
             self._on_stored(tool, len(clean), file)
 
-    def keep(self, tool: str, text: str) -> str:
+    def store_result(self, tool: str, text: str) -> str:
         """Store a result, redacted; return its stub, or the text itself if it cannot be stored."""
         text = redact(text)
         digest = sha256(text.encode("utf-8", "replace")).hexdigest()
@@ -114,12 +114,12 @@ class ArtifactStore:
 
     # -- reading, by the paths that an agent is shown ----------------------------------------------
 
-    def holds(self, path: str) -> bool:
+    def contains(self, path: str) -> bool:
         """Say whether a path is one of artifacts, whether or not it exists."""
         return _split_artifact_path(path) is not None
 
     @contextmanager
-    def opened(self, path: str) -> Iterator[BinaryIO]:
+    def open_file(self, path: str) -> Iterator[BinaryIO]:
         """Yield an artifact, open for reading.
 
         Raises:
@@ -135,7 +135,7 @@ class ArtifactStore:
         ):
             yield file
 
-    def listed(self, path: str) -> list[str]:
+    def list_files(self, path: str) -> list[str]:
         """Return the paths of the artifacts, or of one."""
         wanted, names = _split_artifact_path(path), list[str]()
         for folder in self._folders():
@@ -143,7 +143,7 @@ class ArtifactStore:
                 names += [p.name for p in sorted(folder.glob("*.txt")) if p.name not in names]
         return [f"{ARTIFACT_FOLDER}/{n}" for n in names if wanted in ("", n)]
 
-    def searched(self, pattern: str, path: str, files: str) -> str:
+    def search(self, pattern: str, path: str, files: str) -> str:
         """Return the hits of a regular expression in one artifact, or in all.
 
         Raises:
@@ -201,20 +201,20 @@ class CombinedExtraFiles:
         self._parts = parts
 
     def _part(self, path: str) -> ExtraFiles:
-        return next(part for part in self._parts if part.holds(path))
+        return next(part for part in self._parts if part.contains(path))
 
-    def holds(self, path: str) -> bool:
+    def contains(self, path: str) -> bool:
         """Say whether a path belongs to one of them."""
-        return any(part.holds(path) for part in self._parts)
+        return any(part.contains(path) for part in self._parts)
 
-    def opened(self, path: str) -> AbstractContextManager[BinaryIO]:
+    def open_file(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Yield a file, open for reading."""
-        return self._part(path).opened(path)
+        return self._part(path).open_file(path)
 
-    def listed(self, path: str) -> list[str]:
+    def list_files(self, path: str) -> list[str]:
         """Return the paths of the files below a folder."""
-        return self._part(path).listed(path)
+        return self._part(path).list_files(path)
 
-    def searched(self, pattern: str, path: str, files: str) -> str:
+    def search(self, pattern: str, path: str, files: str) -> str:
         """Return the hits of a regular expression in the files below a folder."""
-        return self._part(path).searched(pattern, path, files)
+        return self._part(path).search(pattern, path, files)

@@ -116,25 +116,25 @@ class TurnLog:
         self._unmarked: list[int] = []
         """For each compaction of this turn without a later call: the replies before it."""
         if session.calls:
-            self.moved(session)
+            self.on_move(session)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The rows so far; always the same object."""
         return _billed_turns(self._session)
 
-    def called(self, kind: str) -> None:
+    def note_call(self, kind: str) -> None:
         """Note that a turn began, or that a call was made in it."""
         self._in_turn = True
         if kind == "model_call":
             self._write_markers()
 
-    def compacted(self, session: Session) -> None:
+    def note_compaction(self, session: Session) -> None:
         """Note a compaction; between two turns its marker is written at once."""
         self._unmarked.append(sum(c.message.stop != "error" for c in session.calls))
         if not self._in_turn:
             self._write_markers()
-            self.stand(session)
+            self.update_frame(session)
 
     def end(self, session: Session) -> None:
         """Write the row of the turn that ended, if it was billed any input."""
@@ -144,14 +144,14 @@ class TurnLog:
                 self._write_turn(session, turn)
         self._write_markers()
         self._in_turn = False
-        self.stand(session)
+        self.update_frame(session)
 
-    def moved(self, session: Session) -> None:
+    def on_move(self, session: Session) -> None:
         """Continue from another point: rewrite the snapshot log to the turns on the path."""
-        self._writer.bring(_billed_turns(session))
-        self.stand(session)
+        self._writer.replace_turns(_billed_turns(session))
+        self.update_frame(session)
 
-    def stand(self, session: Session) -> None:
+    def update_frame(self, session: Session) -> None:
         """Update the DataFrame to the session."""
         self._session = session
         if "frame" in self.__dict__:
@@ -223,7 +223,7 @@ class ContextReportStore:
         self._reports_per_turn: Counter[int] | None = None
         self._path = workspace.folder / "logs" / f"context_reports_{session}.jsonl"
 
-    def keep(self, session: Session, clock: Callable[[], float]) -> StoredReport | None:
+    def store(self, session: Session, clock: Callable[[], float]) -> StoredReport | None:
         """Store the report of the turn that ended; return None if the turn made no call.
 
         A report that cannot be made or written is left out.
@@ -249,9 +249,9 @@ class ContextReportStore:
     def all(self) -> list[StoredReport]:
         """Return all reports, the oldest first; invalid lines are skipped."""
         reports = []
-        for row in self._workspace.held(self._path.parent, self._path.name, MAX_REPORT_BYTES).split(
-            "\n"
-        ):
+        for row in self._workspace.read_file(
+            self._path.parent, self._path.name, MAX_REPORT_BYTES
+        ).split("\n"):
             try:
                 reports.append(msgspec.json.decode(row, type=StoredReport))
             except (msgspec.DecodeError, RecursionError):
@@ -291,15 +291,15 @@ class WorkRecordWriter:
 
     def __init__(self, workspace: Workspace, clock: Callable[[], float]) -> None:
         self._workspace, self._clock = workspace, clock
-        self._intents_written, self._tools_used = float("-inf"), False
+        self._intents_time, self._tools_used = float("-inf"), False
 
-    def hear(self, kind: str, session: Callable[[], Session]) -> None:
+    def on_event(self, kind: str, session: Callable[[], Session]) -> None:
         """Write what an event of this kind may have changed; `session` is called only then."""
         if kind in ("tool_call", "tool_result"):
             self._tools_used = True
             now = self._clock()
-            if now - self._intents_written >= INTENTS_INTERVAL:
-                self._intents_written = now
+            if now - self._intents_time >= INTENTS_INTERVAL:
+                self._intents_time = now
                 self._write_intents(session())
         elif kind == "turn_end" and self._tools_used:
             self._tools_used = False
@@ -314,10 +314,12 @@ class WorkRecordWriter:
         """Return the tools for the brief and the summary; `session` returns the session's id."""
 
         def read_work_file(name: str) -> str:
-            return self._workspace.held(self._workspace.state(session()), name)
+            return self._workspace.read_file(self._workspace.state(session()), name)
 
         return make_work_tools(
-            lambda name, text: self._workspace.keep(self._workspace.state(session()), name, text),
+            lambda name, text: self._workspace.write_file(
+                self._workspace.state(session()), name, text
+            ),
             read_work_file,
         )
 
@@ -330,4 +332,4 @@ class WorkRecordWriter:
 
     def _write_file(self, session: str, name: str, data: bytes) -> None:
         with suppress(StoreError):
-            self._workspace.keep(self._workspace.state(session), name, data.decode("utf-8"))
+            self._workspace.write_file(self._workspace.state(session), name, data.decode("utf-8"))

@@ -142,7 +142,7 @@ class SessionLog:
         if self._handle < 0:
             return
         try:
-            if self.stopped is None and self._is_cut():
+            if self.stopped is None and self._is_truncated():
                 self._stop_writing("it was replaced or cut by another program", self.session)
         finally:
             if self.stopped is None:
@@ -195,7 +195,7 @@ class SessionLog:
             return "another file took its place"
         return "" if opened.st_size == self._size else "another program changed it"
 
-    def _is_cut(self) -> bool:
+    def _is_truncated(self) -> bool:
         """Return True if the file was replaced or is shorter than what was written."""
         with suppress(OSError):
             on_disk = self._safe_folder.stat(self.path.name)
@@ -257,7 +257,7 @@ class SessionLog:
     def _acquire_lock(self) -> None:
         """Open and lock the file, and write who holds it."""
         try:
-            self._handle = self._safe_folder.open_own(self.path.name, os.O_RDWR | os.O_CREAT)
+            self._handle = self._safe_folder.open_for_append(self.path.name, os.O_RDWR | os.O_CREAT)
         except OSError as e:
             message = (
                 f"{self.path} cannot be opened for writing ({e.strerror}); links are not followed."

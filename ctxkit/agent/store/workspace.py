@@ -153,7 +153,7 @@ class Workspace:
         """
         try:
             parts = folder.relative_to(self._base).parts
-            with SafeFolder(self._base.resolve()).below(parts, make=make) as here:
+            with SafeFolder(self._base.resolve()).open_subfolder(parts, make=make) as here:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"
@@ -167,7 +167,7 @@ class Workspace:
             StoreError: it is a link, no regular file, or has other names.
         """
         with self.reach(path.parent) as here:
-            return here.open_own(path.name, flags, mode)
+            return here.open_for_append(path.name, flags, mode)
 
     def write(self, path: Path, text: str) -> None:
         """Write a file of the workspace atomically, readable by its owner only.
@@ -178,7 +178,7 @@ class Workspace:
         with self.reach(path.parent) as here:
             here.write(path.name, (text.encode("utf-8", "replace"),))
 
-    def keep(self, folder: Path, name: str, text: str) -> None:
+    def write_file(self, folder: Path, name: str, text: str) -> None:
         """Write a file into a folder of the workspace as `write` does, creating the folder.
 
         Raises:
@@ -187,7 +187,7 @@ class Workspace:
         with self.reach(folder, make=0o700) as here:
             here.write(name, (text.encode("utf-8", "replace"),))
 
-    def held(self, folder: Path, name: str, max_bytes: int = 1_000_000) -> str:
+    def read_file(self, folder: Path, name: str, max_bytes: int = 1_000_000) -> str:
         """Return the text of a file of the workspace, up to `max_bytes`; empty if unreadable."""
         try:
             with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
@@ -207,12 +207,12 @@ class Workspace:
         from ctxkit.formats.reading import read
 
         path = self.sessions / f"{check_session_name(name)}.jsonl"
-        if not self.begun(name):
+        if not self.has_session(name):
             return None
         self.check(name)
         return read(path, format="native")
 
-    def begun(self, name: str) -> bool:
+    def has_session(self, name: str) -> bool:
         """Return True if there is a session of that name.
 
         Raises:
@@ -229,7 +229,7 @@ class Workspace:
         Raises:
             BadArguments: it is not trusted; the sentence says how to trust it.
         """
-        if not self.begun(name) or self._is_trusted(name):
+        if not self.has_session(name) or self._is_trusted(name):
             return
         raise BadArguments(
             f"Session {name!r} lies in {self.sessions} but was not begun there by you: it may have "
@@ -237,7 +237,7 @@ class Workspace:
             "goes on with it; otherwise choose another name."
         )
 
-    def vouch(self, name: str) -> None:
+    def trust(self, name: str) -> None:
         """Mark a session as trusted: this user began it, or said `--trust`.
 
         Raises:
@@ -307,7 +307,7 @@ def user_state_folder() -> Path:
 def _user_key() -> bytes:
     folder = user_state_folder()
     try:
-        with SafeFolder.own(folder) as here:
+        with SafeFolder.open_or_create(folder) as here:
             with suppress(FileExistsError):
                 new_file = here.open("key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
                 os.write(new_file, secrets.token_bytes(_KEY_BYTES))

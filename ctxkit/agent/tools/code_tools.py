@@ -88,7 +88,7 @@ def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
                 stderr=asyncio.subprocess.STDOUT,
                 **tree.options,
             )
-            tree.begun(process.pid)
+            tree.set_pid(process.pid)
         output = BoundedOutput()
         reading = asyncio.ensure_future(_read_output(process, tree, output))
         try:

@@ -31,16 +31,16 @@ MAX_LISTED_FILES = 500
 class ExtraFiles(Protocol):
     """Readable files beside the root with paths of their own, such as those of a context store."""
 
-    def holds(self, path: str) -> bool:
+    def contains(self, path: str) -> bool:
         """Say whether a path belongs to these files."""
 
-    def opened(self, path: str) -> AbstractContextManager[BinaryIO]:
+    def open_file(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Yield a file, open for reading."""
 
-    def listed(self, path: str) -> list[str]:
+    def list_files(self, path: str) -> list[str]:
         """Return the paths of the files below a folder."""
 
-    def searched(self, pattern: str, path: str, files: str) -> str:
+    def search(self, pattern: str, path: str, files: str) -> str:
         """Return the hits of a regular expression in the files below a folder."""
 
 
@@ -52,9 +52,9 @@ def open_file(
     Raises:
         StoreError: it is no regular file, is missing, or leads out of the root.
     """
-    if extra_files is not None and extra_files.holds(path):
-        return extra_files.opened(path)
-    return root.opened(path)
+    if extra_files is not None and extra_files.contains(path):
+        return extra_files.open_file(path)
+    return root.open_file(path)
 
 
 def make_file_tools(root: Root, extra_files: ExtraFiles | None = None) -> tuple[Tool, ...]:
@@ -97,9 +97,9 @@ def make_file_tools(root: Root, extra_files: ExtraFiles | None = None) -> tuple[
         """List files below a folder of the working folder whose name matches a pattern such as
         `*.py`.
         """
-        if extra_files is not None and extra_files.holds(path):
+        if extra_files is not None and extra_files.contains(path):
             matches = [
-                p for p in extra_files.listed(path) if fnmatch(p.rsplit("/", 1)[-1], pattern)
+                p for p in extra_files.list_files(path) if fnmatch(p.rsplit("/", 1)[-1], pattern)
             ]
             return "\n".join(matches or ["(no files)"])
         walk = FolderWalk(root, path, pattern)
@@ -107,14 +107,14 @@ def make_file_tools(root: Root, extra_files: ExtraFiles | None = None) -> tuple[
         lines = paths[:MAX_LISTED_FILES] or ["(no files)"]
         if len(paths) > MAX_LISTED_FILES:
             lines.append(f"[more than {MAX_LISTED_FILES}: narrow the path or the pattern]")
-        return "\n".join([*lines, *filter(None, [walk.told()])])
+        return "\n".join([*lines, *filter(None, [walk.describe_unreadable()])])
 
     def search(pattern: str, path: str = ".", files: str = "*") -> str:
         """Search text files below a folder for a regular expression; gives `file:line: text`, the
         first 200 hits.
         """
-        if extra_files is not None and extra_files.holds(path):
-            return extra_files.searched(pattern, path, files)
+        if extra_files is not None and extra_files.contains(path):
+            return extra_files.search(pattern, path, files)
         return text_search.search_files(root, pattern, path, files)
 
     return tuple(kit_tool(f) for f in (read_file, write_file, patch_file, list_files, search))

@@ -54,7 +54,7 @@ async def run_tool(
     approval_tools: Container[str] | None = None,
     offload: OffloadResult | None = None,
     output_limits: OutputLimits | None = None,
-    keeps_whole: Callable[[str, int], bool] = lambda _tool, _chars: False,
+    is_offloaded: Callable[[str, int], bool] = lambda _tool, _chars: False,
     takes_images: bool = True,
 ) -> Message:
     """Run a tool call and return its result as a message; a failing tool is a result, not a raise.
@@ -67,7 +67,7 @@ async def run_tool(
             results carry the decision in their details.
         offload: stores a result longer than `output_limits.spill` and returns its stub.
         output_limits: limits of the result's text; None: the defaults.
-        keeps_whole: returns whether the rules offload a text of a tool with so many characters; it
+        is_offloaded: returns whether the rules offload a text of a tool with so many characters; it
             is stored whole then, and prompts get its stub.
         takes_images: False replaces each image by a line that describes it.
     """
@@ -79,10 +79,10 @@ async def run_tool(
     if offload is not None and is_spilled:
         # In a thread: redaction takes about a second per megabyte.
         text = await run_in_thread(lambda: offload(call.name, result.text))
-    is_whole = not is_spilled and not result.images and keeps_whole(call.name, len(text))
+    is_whole = not is_spilled and not result.images and is_offloaded(call.name, len(text))
     if not is_whole and (not is_spilled or len(text) > _MAX_STUB_CHARS):
         # A result that could not be stored comes back whole.
-        text = limits.cut(text)
+        text = limits.shorten(text)
     has_decision = result.decision and (approval_tools is None or known_call.name in approval_tools)
     return Message(
         role="tool",
@@ -286,7 +286,7 @@ class OutputLimits(ValidatedSettings):
         }
         return replace(cls(**rule_limits), **_parse_limits(words))
 
-    def cut(self, text: str) -> str:
+    def shorten(self, text: str) -> str:
         """Return an output within the limits; its last line says how much was left out."""
         return content.truncate_output(
             text, max_lines=self.lines, max_chars=self.chars, max_bytes=self.bytes, mode=self.mode

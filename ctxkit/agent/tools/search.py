@@ -110,7 +110,7 @@ def _search_python(root: Root, pattern: str, path: str, files: str) -> SearchRes
         hits, errors = scan.results()
     if scan.process.returncode == search_worker.BAD_PATTERN_STATUS:
         raise BadArguments(_bad_pattern_message(errors))
-    notes = [walk.told(), scan.told()]
+    notes = [walk.describe_unreadable(), scan.describe_unreadable()]
     if late.is_set():
         notes.append(
             f"[{_timeout_note()}: it was at {scan.at}, and did not look at what comes after]"
@@ -259,7 +259,7 @@ class PythonSearch:
         errors: Any = self.process.stderr
         return hits, errors.read().decode("utf-8", "replace")
 
-    def told(self) -> str:
+    def describe_unreadable(self) -> str:
         """Return a line on the files that could not be read; empty if all were."""
         return f"[not read: {list_some(self._unread)}]" if self._unread else ""
 
@@ -359,14 +359,14 @@ class FolderWalk:
         self, parts: tuple[str, ...], inside: SafeFolder | None
     ) -> tuple[SafeFolder, list[tuple[str, bool]]]:
         """Return an open folder and its entries; entered from `inside`, else from the root."""
-        folder = inside.enter(parts[-1]) if inside else self._root.below(parts)
+        folder = inside.open_folder(parts[-1]) if inside else self._root.open_subfolder(parts)
         try:
             return folder, folder.entries()
         except OSError:
             folder.close()
             raise
 
-    def told(self) -> str:
+    def describe_unreadable(self) -> str:
         """Return a line on the folders that could not be entered; empty if all were."""
         return f"[not looked into: {list_some(self.missed)}]" if self.missed else ""
 

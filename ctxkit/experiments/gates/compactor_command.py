@@ -78,7 +78,7 @@ def _run_program(
             process = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
                 tree.arguments, stdin=stdin, stdout=stdout, stderr=stderr, **tree.options
             )
-            tree.begun(process.pid)
+            tree.set_pid(process.pid)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise BadArguments(f"The compactor {name!r} cannot be started: {why}.") from None

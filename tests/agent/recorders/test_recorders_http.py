@@ -18,10 +18,9 @@ import pytest
 from agent.models.wires import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
-from ctxkit.agent import load_litellm
+from ctxkit.agent import Recording, load_litellm
 from ctxkit.agent.recorders.api_responses import detect_api, parse_call
 from ctxkit.agent.recorders.http_taps import HttpExchange
-from ctxkit.agent.recorders.recording import Recording
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 LIBRARIES = [n for n in ("httpx", "httpx2") if find_spec(n)]
@@ -461,7 +460,7 @@ def test_an_answer_of_another_service_does_not_break_the_program(kind, answer):
     heard = HttpExchange(
         kind, "http://h/x", body, 1.0, litellm=False, data=[data.encode()], status=200
     )
-    live.hear(heard, None)
+    live.add_exchange(heard, None)
     (call,) = live.session.calls
     assert call.message.is_error or call.message.stop == "error"
 
@@ -481,5 +480,5 @@ def test_calls_of_another_service_do_not_hide_the_others(kind, said):
     answer = json.dumps({"choices": [{"message": {"role": "assistant", "content": "ok"}}]}).encode()
     for k, body, data in ((kind, odd, b"{}"), ("openai", asked, answer)):
         heard = HttpExchange(k, "http://h/x", body, 1.0, litellm=False, data=[data], status=200)
-        live.hear(heard, None)
+        live.add_exchange(heard, None)
     assert ["hi", "ok"] in [[m.text for m in s.messages] for s in live.sessions]

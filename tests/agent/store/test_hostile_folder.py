@@ -123,7 +123,7 @@ def test_a_session_that_came_with_a_folder_waits_for_a_word(cloned):
         live(cloned)
     with pytest.raises(BadArguments, match="not begun there"):
         Workspace(cloned).session("main")
-    Workspace(cloned).vouch("main")
+    Workspace(cloned).trust("main")
     with live(cloned) as s:
         assert len(s.session.messages) == 2
     assert Workspace(cloned).session("main") is not None
@@ -169,7 +169,7 @@ def test_without_a_place_for_the_key_a_session_works_and_the_next_kernel_asks(
     with pytest.raises(BadArguments, match="--trust"):
         live(tmp_path)
     with pytest.raises(StoreError, match="XDG_STATE_HOME"):
-        Workspace(tmp_path).vouch("main")
+        Workspace(tmp_path).trust("main")
 
 
 def test_a_working_folder_may_be_a_link_that_the_user_names(tmp_path):

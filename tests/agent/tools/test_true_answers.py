@@ -281,6 +281,6 @@ def test_a_cut_is_said_also_where_the_text_is_kept_apart(root):
     (root / "big.txt").write_bytes(b"0123456789abcdef\n" * 700_000)
     tools = Root(root)
     text = {t.name: t.run for t in make_file_tools(tools)}["read_file"]("big.txt")
-    stub = ArtifactStore(Workspace(root), lambda: ["s"]).keep("read_file", text)
+    stub = ArtifactStore(Workspace(root), lambda: ["s"]).store_result("read_file", text)
     said = "[cut after 10,000,000 bytes, in line 588,236; read on with start=588236]"
     assert f"It begins: {said}" in stub
