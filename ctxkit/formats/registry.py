@@ -186,8 +186,8 @@ def detect_reader(source: Source) -> Reader:
         if reader_matches(reader, source):
             return reader
     raise UnknownFormat(
-        f"no reader knows this file ({source.description}): {len(format_names())} formats are known,"
-        " as claude-code, codex and openai, and format= forces one.",
+        f"no reader knows this file ({source.description}): {len(format_names())} formats are"
+        " known, as claude-code, codex and openai, and format= forces one.",
         source.path,
     )
 
