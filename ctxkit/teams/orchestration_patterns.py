@@ -98,7 +98,7 @@ class SelectionConfigInputs:
 
 
 def route_by_keyword(parts: SelectionConfigInputs) -> Routing:
-    """Return keyword routes; no keyword leads to `DefaultAgent`, a route to itself ends the team."""
+    """Return keyword routes; without one `DefaultAgent`; a route to itself ends the team."""
     routes = parts.selection.rows("Routes")
     if not routes:
         raise BadArguments("A selection by keyword needs Routes: a Keyword and an Agent each.")
